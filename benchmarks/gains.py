@@ -3,8 +3,8 @@
 Each source distribution is planned, and nothing is written to it. The table counts the loaders, what each gains, the
 hunks, what stays unchanged, and pins that contradict the runtime. Nothing is timed.
 
-A person judged loaders that `--sample 40` drew from `gains.json`, by reading their code: `gains_judged.json` keeps the
-judgements, and the page says how many of these loaders the tool judges alike.
+A person judged loaders that `--sample 40` drew from `gains.json` with several seeds, by reading their code:
+`gains_judged.json` keeps the judgements, and the page says how many of these loaders the tool judges alike.
 
 Writes `gains.json` and `gains.md` to `benchmarks/results/`.
 """
@@ -214,13 +214,19 @@ def _sample(rows: list[dict[str, Any]], number: int, seed: int) -> list[dict[str
 
 
 def _judged(rows: list[dict[str, Any]]) -> list[str]:
-    """How many of the loaders that a person judged the tool judges alike, and which it does not."""
-    judged = json.loads(_JUDGEMENTS.read_text(encoding="utf-8")) if _JUDGEMENTS.exists() else {"loaders": []}
+    """How many of the loaders that a person judged the tool judges alike, and which it does not, by sample."""
+    samples = json.loads(_JUDGEMENTS.read_text(encoding="utf-8"))["samples"] if _JUDGEMENTS.exists() else []
     kinds = {(row["package"], site["place"]): site["kind"] for row in rows for site in row["sites"]}
-    pairs = [(one, kinds.get((one["package"], one["place"]))) for one in judged["loaders"]]
+    lines = [line for sample in samples for line in _judged_sample(sample, kinds)]
+    return lines[1:] or ["None of these loaders was judged by a person."]
+
+
+def _judged_sample(sample: dict[str, Any], kinds: dict[tuple[str, str], str]) -> list[str]:
+    """The lines of one sample; none if the run has none of its loaders."""
+    pairs = [(one, kinds.get((one["package"], one["place"]))) for one in sample["loaders"]]
     found = [(one, kind) for one, kind in pairs if kind is not None]
     if not found:
-        return ["None of these loaders was judged by a person."]
+        return []
     alike = sum(kind == one["judged"] for one, kind in found)
     missing = f"; {len(pairs) - len(found)} others are not among the loaders of this run" * (len(found) < len(pairs))
     wrong = [
@@ -232,8 +238,9 @@ def _judged(rows: list[dict[str, Any]]) -> list[str]:
         kind == GainKind.AT_RUN_TIME.value and one["judged"] == GainKind.NOTHING.value for one, kind in found
     )
     return [
+        "",
         f"{alike} of {len(found)} loaders ({alike / len(found):.0%}) have the class that a person gave them who read",
-        f"the code. They were drawn at random with `--sample {len(pairs)} --seed {judged['seed']}`{missing}.",
+        f"the code. They were drawn at random with `--sample {len(pairs)} --seed {sample['seed']}`{missing}.",
         f"Of the other {len(wrong)}, {cautious} are decided at run time, where the code shows that nothing is gained.",
         *(["", *wrong] if wrong else []),
     ]

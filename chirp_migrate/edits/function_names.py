@@ -74,7 +74,9 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
     wish = wish if vague is None else vague
     if isinstance(node.body, cst.Lambda):  # the wish is for what it makes
         wish += _FOR + "_".join(parameters(node))
-    first, second = (does, None) if does is not None and vague is not None else (wish, does)
+    # What does nothing gets no name of an operation, such as that of a variable `to_tensor`.
+    is_identity = does == "identity" and not wish.endswith("_fn")
+    first, second = (does, None) if does is not None and (vague is not None or is_identity) else (wish, does)
     names = [one for one in (first, second) if one is not None]
     if not {*first.split("_")} <= {*outer.split("_")}:
         names.append(f"{outer}_{first}")

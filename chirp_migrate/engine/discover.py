@@ -27,8 +27,9 @@ LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
 
 _SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
 
-#: Files that may hold settings, and name what the code builds. Larger ones, and more of them in a folder, are data.
-_SETTINGS = (".yaml", ".yml", ".toml", ".json", ".jsonl", ".ini", ".cfg", ".gin")
+#: Files that may hold settings, and Cython sources: they name what the code builds. Larger ones, and more of them in a
+#: folder, are data.
+_SETTINGS = (".yaml", ".yml", ".toml", ".json", ".jsonl", ".ini", ".cfg", ".gin", ".pyx")
 _LARGEST_SETTINGS_BYTES = 256 * 1024
 _MOST_SETTINGS = 200
 
@@ -77,8 +78,8 @@ class Discovery:
         left_out: excluded folders and files, sorted, with the reason.
         context: posix paths of files and notebooks that the user excludes, and of vendored files, sorted. The project
             runs with them, so their imports and definitions matter, but they are not rewritten.
-        settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin), sorted. They may name classes that a
-            program builds.
+        settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin) and Cython sources, sorted. They may
+            name classes that a program builds.
     """
 
     root: Path

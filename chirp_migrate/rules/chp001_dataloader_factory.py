@@ -169,7 +169,8 @@ def _proposal(
         proposal = _not_rewritten(offset, use.why, use.what)
     else:
         message = "`DataLoader` as a callable: `create_loader` takes the same arguments"
-        proposal = Proposal(offset, message, (Edit(*module.span(node), f"{FACTORY}.create_loader"),))
+        edit = Edit(*module.span(node), f"{FACTORY}.create_loader")
+        proposal = Proposal(offset, message, (edit,), gain=loader_gains(project).gain_of_value())
     if proposal.edits and _is_replaced(module, project, node, root):
         proposal = _not_rewritten(offset, "replaced", dotted(node) or root.value)
     elif proposal.edits:

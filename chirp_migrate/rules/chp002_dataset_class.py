@@ -11,6 +11,7 @@ from collections.abc import Iterable, Set
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.declared_class import Declared, read_declared
+from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.edits.statements import class_decorator
 from chirp_migrate.rules.api import (
     TORCH_DATASET,
@@ -55,6 +56,8 @@ class WorkerSafeDatasetClass(Rule):
     - `nothing-else`: every evaluated expression becomes part of the sample or decides about it, and no call occurs
       twice.
     - `clear-names`: names from outside of these methods are provably ``torch``, None, True or False.
+
+    By default the rule declares no class whose samples no loader of the project reads in batches.
     """
 
     code = "CHP002"
@@ -100,4 +103,6 @@ def _propose_decorator(module: Module, project: Project, node: cst.ClassDef, dec
     name = declared.decorator
     message = f"`{node.name.value}` {_DOES[name]}: `@{name}` declares this, and the loader reads whole batches at once"
     edit = class_decorator(module, project.code_style, node, name, declared.arguments)
-    return Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(name)}))
+    place = module.span(node.name)[0]
+    gain = loader_gains(project).gain_of_class(module.path, node.name.value)
+    return Proposal(place, message, (edit,), frozenset({runtime(name)}), gain=gain)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import libcst as cst
 
+from chirp_migrate.syntax import extension_modules
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.import_table import ImportTable, absolute_name, member_name
@@ -79,7 +80,8 @@ class Project:
         name: dotted name of the package that the root itself is, if it is a package.
         import_style: how its imports are sorted; None: as isort sorts without settings.
         code_style: how its code is laid out; None: each file keeps its own layout.
-        settings: texts of configuration files (YAML, JSON, TOML, INI, gin) by path; only searched for names.
+        settings: texts of configuration files (YAML, JSON, TOML, INI, gin) and Cython sources by path; only searched
+            for names and for compiled classes.
     """
 
     def __init__(
@@ -569,8 +571,17 @@ class Project:
         return ((path, self._texts[path]) for path in paths if pattern.search(self._texts[path]))
 
     def settings_match(self, pattern: re.Pattern[str]) -> bool:
-        """Return whether a regular expression matches in a configuration file of the backend."""
+        """Return whether a regular expression matches in a configuration file or Cython source of the backend."""
         return any(pattern.search(text) for text in self._settings.values())
+
+    def is_compiled(self, module: str) -> bool:
+        """Return whether a module, by its name from the root, is compiled from a Cython source."""
+        return _source_of(module) in self._settings
+
+    def reads_compiled(self, qualified: str) -> bool:
+        """Return whether a qualified name is that of a compiled class that reads single samples."""
+        module, _, name = qualified.rpartition(".")
+        return self.is_compiled(module) and extension_modules.reads_samples(self._settings[_source_of(module)], name)
 
     def imported_elsewhere(self, module: Module, name: str) -> bool:
         """Return whether another file of the backend, notebooks included, may import or read ``name`` from ``module``.
@@ -714,3 +725,7 @@ def _may_name(written: str, name: str) -> bool:
     parts, own = written.lstrip(".").split("."), name.split(".")
     shared = min(len(parts), len(own))
     return parts[-shared:] == own[-shared:]
+
+
+def _source_of(module: str) -> str:
+    return module.replace(".", "/") + extension_modules.SOURCE

@@ -64,11 +64,11 @@ class Standardized(Dataset):
 """
 
 
-def loaders(root: Path, *options: object) -> list[dict[str, Any]]:
-    """What ``apply`` finds of the loaders, in the order of files and lines; nothing is written."""
+def loaders(root: Path, *options: object, rule: str = "CHP001") -> list[dict[str, Any]]:
+    """What ``apply`` finds of the loaders, or by another rule, in the order of files and lines; nothing is written."""
     target = root.parent / "found.json"
     assert run("apply", "--diff", "--json", target, *options, root).exit_code == 0
-    found = [one for one in json.loads(target.read_text())["findings"] if one["rule"] == "CHP001"]
+    found = [one for one in json.loads(target.read_text())["findings"] if one["rule"] == rule]
     return sorted(found, key=lambda one: (one["path"], one["line"]))
 
 

@@ -583,6 +583,14 @@ def test_a_function_that_does_much_is_called_after_its_role(variable: str, name:
     assert f"{variable} = {name}\n" in after and f"def {name}(x):\n    return (x, 1)\n" in after
 
 
+@pytest.mark.parametrize(("body", "name"), [("x", "_identity"), ("x + 0", "_to_pil")])
+def test_a_function_that_does_nothing_is_not_called_after_a_variable(body: str, name: str) -> None:
+    steps = "".join(f"    to_{one} = T.Lambda(d) if d else lambda x: {body}\n" for one in ("pil", "tensor"))
+    head = "from torchvision import transforms as T\n\n\ndef load(d):\n"
+    after, _ = migrate(f"{head}{steps}    return T.Compose([to_pil, to_tensor])\n")
+    assert re.findall(r"def (_\w+)", after) == [name] and "lambda" not in after
+
+
 def test_functions_that_do_the_same_in_another_way_have_names_of_their_own() -> None:
     bodies = ("lambda x: x / 2", "lambda x: x / 3", "lambda image: image / 4", "lambda x: torch.Tensor(x)")
     steps = ", ".join(f"T.Lambda({body})" for body in bodies)

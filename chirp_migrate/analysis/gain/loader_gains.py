@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TypeGuard
 
 import libcst as cst
 
@@ -19,6 +19,7 @@ from chirp_migrate.analysis.gain.reading import Reading, ReadingMode, own_readin
 from chirp_migrate.analysis.objects.importers import files_with_importers
 from chirp_migrate.analysis.objects.pickled import ObjectSort, Unpicklable, is_dataset, unpicklable
 from chirp_migrate.analysis.objects.things import (
+    BoundMethod,
     ClassThing,
     Constant,
     Container,
@@ -26,13 +27,14 @@ from chirp_migrate.analysis.objects.things import (
     FunctionThing,
     Instance,
     LoaderThing,
+    ModuleThing,
     Place,
     Thing,
     Value,
 )
-from chirp_migrate.analysis.objects.values import NONE
+from chirp_migrate.analysis.objects.values import NONE, bases_of
 from chirp_migrate.plans.plan import Gain, GainKind
-from chirp_migrate.syntax.module import Module, syntax_tree
+from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
 __all__ = ["LoaderGains", "loader_gains"]
@@ -41,6 +43,9 @@ __all__ = ["LoaderGains", "loader_gains"]
 _HOISTED = frozenset({ObjectSort.LAMBDA, ObjectSort.FUNCTION, ObjectSort.CLASS})
 #: Collation that puts samples together as the runtime does.
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
+#: Functions of libraries that may be PyTorch's, under another name, or none.
+_MAY_STACK = re.compile(r"(builtins|torch)\..*|(.*\.)?(default_)?(collate|convert)(_fn)?")
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WORKERS = r"\b(?:num|max)_workers\b"
 _GUARD = re.compile(r"(?m)^if\b.*\b__name__\b")
@@ -56,6 +61,21 @@ _AT_RUN_TIME = Gain(GainKind.AT_RUN_TIME, "the dataset is known only when the pr
 def loader_gains(project: Project) -> LoaderGains:
     """Return the gains of a project, cached from the first call."""
     return LoaderGains(project, unpicklable(project))
+
+
+@dataclass(frozen=True)
+class _Collation:
+    """Code other than PyTorch's that builds batches.
+
+    Attributes:
+        name: the name of the function or class, or of the attribute that holds it.
+        place: the definition; None if a library has it.
+        is_declared: whether an annotation declares the class of the attribute.
+    """
+
+    name: str
+    place: Place | None = None
+    is_declared: bool = False
 
 
 class LoaderGains:
@@ -76,6 +96,10 @@ class LoaderGains:
         for loader, held in objects.held.items():
             for one in held:
                 self._holders.setdefault(one.place.path, {}).setdefault(one.place.node, []).append(loader)
+        self._readers: dict[tuple[str, str], list[LoaderThing]] = {}
+        for loader, classes in objects.classes.items():
+            for place in classes:
+                self._readers.setdefault((place.path, getattr(place.node, "name", "")), []).append(loader)
 
     def gain_of_call(self, module: Module, call: cst.Call, *, moves: bool = True) -> Gain:
         """Return the gain of rewriting a call that builds a loader.
@@ -99,11 +123,23 @@ class LoaderGains:
 
     @cached_property
     def _reads_one_by_one(self) -> bool:
-        """Return whether the project has datasets, and none of them is, or may become, readable a batch at a time."""
+        """Return whether the project has datasets, and none of them is, or may become, readable a batch at a time.
+
+        A class without a base from PyTorch is a dataset if a loader gets an object of it.
+        """
         readings = [
-            own_reading(self._project, Instance(cls.place, cls), cls) for cls in self._run.classes if is_dataset(cls)
+            own_reading(self._project, Instance(cls.place, cls), cls)
+            for cls in self._run.classes
+            if is_dataset(cls) and not _only_inherits(cls)
         ]
-        found = (one for loader in self._run.loaders for one in self._readings(loader))
+        loaded = [one for loader in self._run.loaders for one in loader.arguments.get("dataset", ())]
+        others = [
+            one
+            for one in loaded
+            if isinstance(one, Instance) and isinstance(one.cls, ClassThing) and not is_dataset(one.cls)
+        ]
+        readings += readings_of(self._project, others) if others else []
+        found = readings_of(self._project, loaded)
         return bool(readings) and not (
             any(one.way is not ReadingMode.ONE_BY_ONE for one in readings)
             or any(one.way is ReadingMode.AT_ONCE for one in found)
@@ -137,6 +173,29 @@ class LoaderGains:
                 (one for one in gains if one.kind is not GainKind.NOTHING), self._gain_of_place(holders[0].place)
             )
         return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
+
+    def gain_of_class(self, path: str, name: str) -> Gain | None:
+        """Return the gain of declaring the samples of a class: nothing if no loader reads its objects in batches.
+
+        Args:
+            path: the module of the class.
+            name: the name of the class.
+        """
+        # Any loader may get objects of a class that none is known to get.
+        loaders = self._readers.get((path, name)) or self._run.loaders
+        if not loaders or not all(map(self._builds_no_batches, loaders)):
+            return None
+        return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", loaders[0].place)
+
+    def _builds_no_batches(self, loader: LoaderThing) -> bool:
+        """Return whether a loader gains nothing, or other code than PyTorch's collates its samples."""
+        collations = loader.arguments.get("collate_fn", ())
+        is_own = bool(collations) and all(map(self._own_collation, collations))
+        return is_own or self._gain_of_place(loader.place, moves=False).kind is GainKind.NOTHING
+
+    def gain_of_value(self) -> Gain | None:
+        """Return the gain of rewriting a mention of the class that is not called there, if it is known."""
+        return _NO_BATCHES if self._project.is_distributed and self._reads_one_by_one else None
 
     @cached_property
     def _may_have_workers(self) -> bool:
@@ -196,16 +255,19 @@ class LoaderGains:
 
     def _gain_of_loaders(self, loaders: list[LoaderThing], *, moves: bool) -> Gain:
         """Return the gain of a call that builds these loaders."""
+        if _has_no_samples(loaders[0].place.node):
+            return _gain_at(GainKind.NOTHING, "the dataset is empty", loaders[0].place)
         readings = [one for loader in loaders for one in self._readings(loader)]
         at_once = next((one for one in readings if one.way is ReadingMode.AT_ONCE), None)
         collations = [
             one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks_samples(one)
         ]
-        own = [one.place for one in collations if _is_own_function(one)]
+        own = [found for found in map(self._own_collation, collations) if found is not None]
         replaced, are_single = self._replaced_by(loaders), all(map(_gives_single_samples, loaders))
         if at_once is not None and not collations and replaced is None and not are_single:
             return _gain_at(GainKind.BATCHED, at_once.why, at_once.place)
-        names_collation = _names_collation(loaders[0].place.node, own, collations) or self._sets_collation(loaders)
+        is_own = bool(own) and len(own) == len(collations)
+        names_collation = is_own and (_names_collation(loaders[0].place.node, own) or self._sets_collation(loaders))
         if replaced is None and not are_single and not names_collation:
             if any(one.way is ReadingMode.UNKNOWN for one in readings) or (
                 at_once is not None and len(own) < len(collations)
@@ -221,7 +283,8 @@ class LoaderGains:
         if replaced is not None:
             return _gain_at(GainKind.NOTHING, "accelerate rebuilds the loader with PyTorch's class", replaced)
         if own:
-            return _gain_at(GainKind.NOTHING, "a `collate_fn` of the project builds the batches", own[0])
+            of = "a library" if own[0].place is None else "the project"
+            return _gain_at(GainKind.NOTHING, f"a `collate_fn` of {of} builds the batches", own[0].place)
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
 
     def _replaced_by(self, loaders: list[LoaderThing]) -> Place | None:
@@ -237,14 +300,57 @@ class LoaderGains:
         place = loaders[0].place
         given = [one.value for one in getattr(place.node, "keywords", ()) if one.arg == "collate_fn"]
         values = [one for loader in loaders for one in loader.arguments.get("collate_fn", ())]
-        if not given or not isinstance(given[0], ast.Name) or not values or not all(map(_is_own_function, values)):
+        if not given or not isinstance(given[0], ast.Name) or any(map(_stacks_samples, values)):
             return False
-        tree = syntax_tree(self._project.text(place.path))
-        function = next((one for one in _enclosing_nodes(tree, place.node) if isinstance(one, _FUNCTIONS)), None)
+        function = next((one for one in self._nodes_around(place) if isinstance(one, _FUNCTIONS)), None)
         if function is None:
             return False
         names = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
         return given[0].id in {one.id for one in names} - _parameters(function)
+
+    def _own_collation(self, collation: Thing) -> _Collation | None:
+        """Return the code behind a `collate_fn` that is not PyTorch's. A lambda may become one of the runtime's."""
+        match collation:
+            case FunctionThing(place=Place(node=ast.FunctionDef(name=name)) as place):
+                return _Collation(name, place)
+            case BoundMethod(function=FunctionThing() as function):
+                return self._own_collation(function)
+            case BoundMethod(owner=Instance(cls=ClassThing() as cls), function=str() as name):
+                declared = self._declared_class(cls, name)
+                return None if declared is None else _Collation(name, declared.place, is_declared=True)
+            case Instance(cls=ClassThing() as cls):
+                return _Collation(cls.name, cls.place)
+            case Instance(cls="functools.partial", cells={0: (function,)}):
+                return self._own_collation(function)
+            case External(name=name) if not (_stacks_samples(collation) or _MAY_STACK.fullmatch(name)):
+                return _Collation(name.rpartition(".")[2])
+        return None
+
+    def _declared_class(self, cls: ClassThing, name: str) -> ClassThing | None:
+        """Return the class of the project that an annotation without a value declares for an attribute."""
+        for base in bases_of(cls):
+            for node in ast.walk(base.place.node) if isinstance(base, ClassThing) else ():
+                match node:
+                    case ast.AnnAssign(
+                        target=ast.Attribute(value=ast.Name(id="self"), attr=attribute),
+                        annotation=ast.Name(id=annotation),
+                        value=None,
+                    ) if attribute == name and isinstance(base, ClassThing):
+                        found = self._run.attribute_of(ModuleThing(base.place.path, is_own=True), annotation)
+                        return found[0] if len(found) == 1 and isinstance(found[0], ClassThing) else None
+        return None
+
+    def _nodes_around(self, place: Place) -> Iterator[ast.AST]:
+        """Yield the nodes that contain the node of a place, innermost first."""
+        line, end = getattr(place.node, "lineno", 0), getattr(place.node, "end_lineno", 0)
+        holding = [
+            one
+            for one in ast.walk(self._run.trees[place.path])
+            if getattr(one, "lineno", end + 1) <= line
+            and end <= (getattr(one, "end_lineno", 0) or 0)
+            and one is not place.node
+        ]
+        yield from reversed(holding)
 
     def _readings(self, loader: LoaderThing) -> list[Reading]:
         return readings_of(self._project, loader.arguments.get("dataset", ()))
@@ -254,8 +360,7 @@ class LoaderGains:
 
         It can get others if the enclosing function or class may have calls that the run has not reached.
         """
-        tree = syntax_tree(self._project.text(place.path))
-        around = [node for node in _enclosing_nodes(tree, place.node) if isinstance(node, (*_FUNCTIONS, ast.ClassDef))]
+        around = [node for node in self._nodes_around(place) if isinstance(node, _Definition)]
         if not around or _is_inside(place.path, around[0], readings):
             return True
         for node in around:
@@ -267,17 +372,24 @@ class LoaderGains:
             else:
                 continue
             if _count_mentions(self._project, node.name) > len(calls):
-                return self._is_known_for_any_caller(place, around[-1])
+                return self._is_known_for_any_caller(place, around)
         return True
 
-    def _is_known_for_any_caller(self, place: Place, outermost: ast.AST) -> bool:
-        """Return whether the datasets of a loader are known for all arguments of its function."""
-        if not isinstance(outermost, ast.FunctionDef | ast.ClassDef):
-            return False
-        first = len(self._run.loaders)
+    def _is_known_for_any_caller(self, place: Place, around: list[_Definition]) -> bool:
+        """Return whether the datasets of a loader are known for all arguments of its function.
+
+        Args:
+            place: the call that builds the loader.
+            around: the definitions around it, innermost first. A method is called on a new object.
+        """
+        first, outermost = len(self._run.loaders), around[-1]
+        method = around[-2] if isinstance(outermost, ast.ClassDef) and len(around) > 1 else None
         for thing in self._run.module(place.path).cells.get(outermost.name, ()):
             if isinstance(thing, FunctionThing | ClassThing) and thing.place.node is outermost:
-                self._run.call_alone(thing)  # of a class: its constructor
+                made = self._run.call_alone(thing)  # of a class: its constructor
+                bound = [one for each in made if method for one in self._run.attribute_of(each, method.name)]
+                for one in bound if method and method.name != "__init__" else ():
+                    self._run.call_alone(one)
         found = [one for one in self._run.loaders[first:] if one.place == place]
         del self._run.loaders[first:]
         return bool(found) and all(
@@ -328,6 +440,22 @@ def _checks_for_cuda(call: ast.AST) -> bool:
     return False
 
 
+def _only_inherits(cls: ClassThing) -> bool:
+    """Return whether another class of the project reads the samples of a class."""
+    others = [one for one in bases_of(cls)[1:] if isinstance(one, ClassThing)]
+    return cls.body.cells.keys().isdisjoint(("__getitem__", "__getitems__", "__iter__")) and any(
+        map(is_dataset, others)
+    )
+
+
+def _has_no_samples(call: ast.AST) -> bool:
+    """Return whether the dataset of a call is an empty list or tuple."""
+    match call:
+        case ast.Call(args=[given, *_]):
+            return isinstance(given, ast.List | ast.Tuple) and not given.elts
+    return False
+
+
 def _gives_single_samples(loader: LoaderThing) -> bool:
     """Return whether a loader provably collates no samples: ``batch_size=None``."""
     return loader.arguments.get("batch_size") == NONE and loader.arguments.get("batch_sampler", NONE) == NONE
@@ -343,29 +471,16 @@ def _stacks_samples(collation: Thing) -> bool:
     return False
 
 
-def _names_collation(call: ast.AST, own: list[Place], collations: list[Thing]) -> bool:
-    """Return whether a call passes a function of the project as ``collate_fn``, which then builds the batches."""
-    given = [one.value for one in getattr(call, "keywords", ()) if one.arg == "collate_fn"]
-    name = (
-        given[0].attr if given and isinstance(given[0], ast.Attribute) else getattr(next(iter(given), None), "id", "")
-    )
-    return bool(own) and len(own) == len(collations) and all(getattr(one.node, "name", "") == name for one in own)
-
-
-def _is_own_function(collation: Thing) -> TypeGuard[FunctionThing]:
-    """Return whether a `collate_fn` is a function of the project. A lambda may become one of the runtime's."""
-    return isinstance(collation, FunctionThing) and isinstance(collation.place.node, _FUNCTIONS)
-
-
-def _enclosing_nodes(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that contain ``node``, innermost first."""
-    line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
-    holding = [
-        one
-        for one in ast.walk(tree)
-        if getattr(one, "lineno", end + 1) <= line and end <= (getattr(one, "end_lineno", 0) or 0) and one is not node
-    ]
-    yield from reversed(holding)
+def _names_collation(call: ast.AST, own: list[_Collation]) -> bool:
+    """Return whether a call always passes code of the project as ``collate_fn``."""
+    given = next((one.value for one in getattr(call, "keywords", ()) if one.arg == "collate_fn"), None)
+    match given:
+        case ast.Call(func=ast.Name(id="partial") | ast.Attribute(attr="partial"), args=[function, *_]):
+            given = function
+        case ast.Call(func=function):
+            given = function
+    name = given.attr if isinstance(given, ast.Attribute) else getattr(given, "id", "")
+    return all(one.is_declared or one.name == name for one in own)
 
 
 def _is_inside(path: str, node: ast.AST, readings: list[Reading]) -> bool:

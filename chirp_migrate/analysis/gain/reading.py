@@ -12,8 +12,10 @@ from enum import Enum
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.closures import captures
+from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
 from chirp_migrate.analysis.datasets.declared_class import DECORATORS, Declared, may_declare, read_declared
-from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET, ITERABLE_DATASET, TORCH_DATASET
+from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET, ITERABLE_DATASET
 from chirp_migrate.analysis.objects.things import ClassThing, Container, External, FunctionThing, Instance, Place, Thing
 from chirp_migrate.analysis.objects.values import bases_of
 from chirp_migrate.syntax.module import Module
@@ -81,6 +83,9 @@ def _reading_of_library_object(project: Project, made: Instance, name: str, dept
         return Reading(ReadingMode.ONE_BY_ONE, f"`{short}` reads samples one by one", made.place, (made.place,))
     if HUGGING_FACE_DATASET.fullmatch(name) and not project.has_package("datasets"):
         return Reading(ReadingMode.ONE_BY_ONE, "Hugging Face's `datasets` reads the samples", made.place, (made.place,))
+    if project.reads_compiled(name):
+        why = f"the compiled class `{short}` reads samples one by one"
+        return Reading(ReadingMode.ONE_BY_ONE, why, made.place, (made.place,))
     if not name.startswith(_TORCH):
         return _UNKNOWN
     if ITERABLE_DATASET.fullmatch(name):
@@ -120,10 +125,6 @@ def _reading_of_class(project: Project, made: Instance, cls: ClassThing, depth: 
                 return Reading(reading.way, reading.why, reading.place, (made.place,))
             case ClassThing():
                 continue
-            case External(name=name) if TORCH_DATASET.fullmatch(name) or not name.startswith(
-                (_TORCH, _SHIPPED, *_LIBRARIES)
-            ):
-                return _UNKNOWN
             case External(name=name):
                 return _reading_of_library_object(project, made, name, depth + 1)
             case _:
@@ -134,16 +135,14 @@ def _reading_of_class(project: Project, made: Instance, cls: ClassThing, depth: 
 def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
     """Return how the ``__getitem__`` of a class is read: at once if the class declares its samples."""
     node = cls.place.node
-    if not isinstance(node, ast.ClassDef) or cls.scope.is_local:
-        return _UNKNOWN  # CHP005 and CHP006 may make a class of it that declares its samples
+    if not isinstance(node, ast.ClassDef):
+        return _UNKNOWN  # CHP005 may make a class of it that declares its samples
     for one in node.decorator_list:
         if isinstance(one, ast.Call) and _last_name(one) in DECORATORS:
             return _declared_reading(made, cls, _last_name(one), [ast.unparse(argument) for argument in one.args])
-    if node.decorator_list:
-        return _UNKNOWN
     module = project.module(cls.place.path)
     definition = _definition(module, node)
-    if definition is None:
+    if definition is None or cls.may_be_replaced or (cls.scope.is_local and _may_change(module, project, definition)):
         return _UNKNOWN
     found = read_declared(module, project, definition)
     if isinstance(found, Declared):
@@ -154,6 +153,13 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
     reader = next((one for name in ("__getitem__", "__getitems__") for one in cells.get(name, ())), None)
     place = reader.place if isinstance(reader, FunctionThing) else cls.place
     return Reading(ReadingMode.ONE_BY_ONE, "samples are read one by one", place)
+
+
+def _may_change(module: Module, project: Project, definition: cst.ClassDef) -> bool:
+    """Return whether CHP006 may make a class of a function one that declares its samples."""
+    bases = [base.value for base in definition.bases]
+    captured = captures(module, definition.body).values()
+    return not is_torch_dataset(module, project, bases) or not all(one.is_import for one in captured)
 
 
 def _declared_reading(made: Instance, cls: ClassThing, decorator: str, arguments: Sequence[str]) -> Reading:

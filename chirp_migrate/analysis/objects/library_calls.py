@@ -40,6 +40,7 @@ from chirp_migrate.analysis.objects.values import (
     single_key,
     texts_of,
 )
+from chirp_migrate.syntax.project import Project
 
 __all__ = ["LibraryCalls"]
 
@@ -62,6 +63,8 @@ class LibraryCalls(State, ABC):
     Attributes:
         loaders: the loaders that were built, in order.
     """
+
+    _project: Project
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,7 +151,7 @@ class LibraryCalls(State, ABC):
             if name.rpartition(".")[2] == "random_split":
                 return (Container("list", {None: (keeper,)}),)
             return (keeper,)
-        if HUGGING_FACE_DATASET.fullmatch(name) or ACCELERATOR.fullmatch(name):
+        if HUGGING_FACE_DATASET.fullmatch(name) or ACCELERATOR.fullmatch(name) or self._project.reads_compiled(name):
             return (Instance(place, name),)
         found = self._call_builtin(name, arguments, place, scope)
         if not PLAIN_CALLABLE.fullmatch(name):

@@ -29,7 +29,6 @@ from chirp_migrate.analysis.objects.things import (
 )
 from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, Super, bases_of, single_key
 from chirp_migrate.syntax.module import package_name
-from chirp_migrate.syntax.project import Project
 
 __all__ = ["ObjectAccess"]
 
@@ -39,8 +38,6 @@ _PLACES = {"dataset": 0, "datasets": 0, "transforms": 0, "indices": 1, "func": 0
 
 class ObjectAccess(LibraryCalls):
     """Attributes, items and elements of objects."""
-
-    _project: Project
 
     @abstractmethod
     def module(self, path: str) -> AbstractScope:
@@ -74,11 +71,8 @@ class ObjectAccess(LibraryCalls):
                 if thing.loader is not None and name in thing.loader.arguments:
                     return thing.loader.arguments[name]
                 found = self._in_class(cls, name)
-                return (
-                    unite_values(*(self._bound(one, thing, cls) for one in found))
-                    if found
-                    else (BoundMethod(thing, name),)
-                )
+                bound = unite_values(*(self._bound(one, thing, cls) for one in found))
+                return bound or thing.cells.get(_PLACES.get(name, -1)) or (BoundMethod(thing, name),)
             case Instance(cls=str()):
                 return thing.cells.get(name) or thing.cells.get(_PLACES.get(name, -1)) or (BoundMethod(thing, name),)
             case Super(objects=objects, below=below):
@@ -124,7 +118,14 @@ class ObjectAccess(LibraryCalls):
             inner = [one for one, rest in self._project.located(path, f"{package_name(path)}.{name}") if not rest]
             if inner:
                 return (ModuleThing(inner[0], is_own=True),)
-        return unite_values(*((External(f"{star}.{name}"),) for star in scope.stars)) or UNKNOWN
+        found = (External(f"{star}.{name}") for star in scope.stars)
+        return self._compiled_module(path, name) or tuple(found) or UNKNOWN
+
+    def _compiled_module(self, path: str, name: str) -> Value:
+        """Return the compiled module of this name in a package; empty if there is none."""
+        module = f"{package_name(path)}.{name}".lstrip(".")
+        is_package = path.rpartition("/")[2] == "__init__.py"
+        return (External(module),) if is_package and self._project.is_compiled(module) else ()
 
     def _bound(self, found: Thing, owner: Thing, cls: ClassThing) -> Value:
         match found:

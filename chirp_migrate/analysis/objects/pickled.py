@@ -101,12 +101,14 @@ class Unpicklable:
     Attributes:
         run: the abstract run of the project.
         held: the objects in each loader of the run that cannot be pickled.
+        classes: the project's classes of the objects in the dataset of each loader, and their bases.
     """
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self.run = Run(project)
         self.held: dict[LoaderThing, list[UnpicklableObject]] = {}
+        self.classes: dict[LoaderThing, set[Place]] = {}
         self._seen_loaders = self._seen_instances = 0
         self._reached: set[ast.AST] = set()
         self._idle: set[tuple[str, str]] = set()
@@ -285,6 +287,7 @@ class Unpicklable:
             walk.value(loader.arguments.get("dataset", ()), "the dataset")
             self._reached |= {node for *_, node in walk.met}
             titles = {(path, title) for path, title, _ in walk.met}
+            self.classes[loader] = set(walk.classes)
             for name in ("collate_fn", "worker_init_fn"):
                 walk.value(loader.arguments.get(name, ()), f"`{name}`")
             self.held[loader] = walk.found
@@ -318,6 +321,7 @@ class _PickleVisitor:
     Attributes:
         found: the objects that cannot be pickled.
         met: the project's classes of the visited objects: file, name and definition.
+        classes: the definitions of these classes and of their bases.
     """
 
     def __init__(self, run: Run) -> None:
@@ -326,6 +330,7 @@ class _PickleVisitor:
         self._holder: tuple[ClassThing, str] | None = None
         self.found: list[UnpicklableObject] = []
         self.met: set[tuple[str, str, ast.AST]] = set()
+        self.classes: set[Place] = set()
 
     def value(self, value: Value, holder: str, depth: int = 0) -> None:
         """Visit all possible objects of a value."""
@@ -388,6 +393,7 @@ class _PickleVisitor:
         self.met.add((cls.place.path, cls.name, cls.place.node))
         self._class(cls, holder)
         order = bases_of(cls)
+        self.classes |= {one.place for one in order if isinstance(one, ClassThing)}
         kinds = [hazard_class(one.name) for one in order if isinstance(one, External)]
         kind = next((one for one in kinds if one is not None), None)
         own = {name for one in order if isinstance(one, ClassThing) for name in one.body.cells}

@@ -61,6 +61,18 @@ _DATACLASSES = frozenset(
 )
 
 
+def _is_own_function(decorator: Thing) -> bool:
+    function = decorator.function if isinstance(decorator, BoundMethod) else decorator
+    return isinstance(function, FunctionThing)
+
+
+def _keeps_class(decorator: Thing) -> bool:
+    """Return whether a decorator of a library returns the class that it gets."""
+    return isinstance(decorator, External) and (
+        decorator.name in _DATACLASSES or TRANSPARENT.fullmatch(decorator.name) is not None
+    )
+
+
 class Run(Calls):
     """A run of the modules of a project.
 
@@ -69,12 +81,14 @@ class Run(Calls):
 
     Attributes:
         classes: the classes of the project that were defined.
+        trees: the syntax trees of the modules, whose nodes are those of all places.
     """
 
     def __init__(self, project: Project) -> None:
         super().__init__()
         self._project = project
         self.classes: list[ClassThing] = []
+        self.trees: dict[str, ast.Module] = {}
         self._modules: dict[str, AbstractScope] = {}
         self._guards: dict[str, list[ast.If]] = {}
 
@@ -83,7 +97,7 @@ class Run(Calls):
         if path not in self._modules:
             scope = self._modules[path] = AbstractScope(path, None, "module")
             try:
-                tree = syntax_tree(self._project.text(path))
+                tree = self.trees[path] = syntax_tree(self._project.text(path))
             except UnparsableModule:
                 return scope
             with self._with_own_step_limit():
@@ -276,8 +290,12 @@ class Run(Calls):
         """Return the value of a name in a scope, with imports resolved."""
         value = scope.cells.get(name, UNKNOWN)
         if any(isinstance(thing, Imported) for thing in value):
-            looked_up = (self._imported_object(one, name) if isinstance(one, Imported) else (one,) for one in value)
-            value = scope.cells[name] = unite_values(*looked_up)
+            scope.cells[name] = UNKNOWN  # `from . import name` in a package without such a module looks here again
+            try:
+                looked_up = (self._imported_object(one, name) if isinstance(one, Imported) else (one,) for one in value)
+                value = unite_values(*looked_up)
+            finally:
+                scope.cells[name] = value
         return value
 
     def _imported_object(self, one: Imported, bound: str) -> Value:
@@ -311,8 +329,11 @@ class Run(Calls):
         return inner
 
     def _own_name(self, path: str, rest: str) -> Value:
+        parts = rest.split(".") if rest else []
         value: Value = (ModuleThing(path, is_own=True),)
-        for part in rest.split(".") if rest else ():
+        if parts and (compiled := self._compiled_module(path, parts[0])):
+            value, parts = compiled, parts[1:]
+        for part in parts:
             value = unite_values(*(self._attribute(thing, part) for thing in value))
         return value
 
@@ -460,9 +481,12 @@ class Run(Calls):
             ]
             cls.fields = list(dict.fromkeys([*inherited, *own]))
         for decorator, made in decorators:
-            if any(isinstance(one, FunctionThing) for one in made):
-                for one in made if decorator is called_part(decorator) else self._value(decorator, scope):
-                    self._call(one, Arguments([(cls,)]), cls.place)
+            if any(map(_is_own_function, made)):
+                functions = made if decorator is called_part(decorator) else self._value(decorator, scope)
+                given = [self._call(one, Arguments([(cls,)]), cls.place) for one in functions]
+                cls.may_be_replaced |= any(value != (cls,) for value in given)
+            else:
+                cls.may_be_replaced |= not all(map(_keeps_class, made))
         return (cls,)
 
     def _value(self, node: ast.expr, scope: AbstractScope) -> Value:

@@ -151,6 +151,7 @@ class ClassThing(Thing):
         bases: the possible values of its bases.
         body: the names of its body.
         fields: the fields of a dataclass or named tuple, in order.
+        may_be_replaced: whether a decorator may return another class.
     """
 
     place: Place
@@ -159,6 +160,7 @@ class ClassThing(Thing):
     bases: list[Thing]
     body: AbstractScope
     fields: list[str] | None = None
+    may_be_replaced: bool = False
 
 
 @dataclass(eq=False)

@@ -1,0 +1,35 @@
+"""Classes of a project's extension modules, by their Cython sources."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["SOURCE", "reads_samples"]
+
+#: Suffix of the sources.
+SOURCE = ".pyx"
+_RUNTIME = "chirpid_patch"
+_CLASS = re.compile(r"(?m)^(?:cdef[ \t]+)?class[ \t]+(\w+)[ \t]*(?:\(([^)]*)\))?[ \t]*:")
+_READER = re.compile(r"(?m)^[ \t]+(?:def|cpdef)\b[^(\n]*\b__getitem__[ \t]*\(")
+
+
+def reads_samples(text: str, name: str) -> bool:
+    """Return whether a compiled class reads single samples: it has a ``__getitem__``, or inherits one in its file.
+
+    Args:
+        text: a Cython source.
+        name: the class.
+    """
+    if _RUNTIME in text:
+        return False
+    classes = list(_CLASS.finditer(text))
+    ends = [*(one.start() for one in classes[1:]), len(text)]
+    bodies = {one[1]: (one[2] or "", text[one.end() : end]) for one, end in zip(classes, ends, strict=False)}
+    seen: set[str] = set()
+    while name in bodies and name not in seen:
+        seen.add(name)
+        bases, body = bodies[name]
+        if _READER.search(body):
+            return True
+        name = bases.partition(",")[0].strip()
+    return False

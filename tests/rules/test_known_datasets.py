@@ -1,0 +1,459 @@
+"""Datasets and collation that the code shows to gain nothing, each with a near look-alike that only a run decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import write_files
+from test_gains import AT_RUN_TIME, BATCHED, HEAD, NOTHING, PICTURES, gains, loaders
+
+COMPILED = """
+from torch.utils.data import Dataset
+
+cdef class Base:
+    def __getitem__(self, i):
+        return self.load(i)
+
+class Tasks(Base):
+    def __len__(self):
+        return 3
+
+class Nothing(Dataset):
+    pass
+
+def make(source):
+    return source
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("Tasks(source)", NOTHING),
+        ("fast.sets.Tasks(source)", NOTHING),
+        ("Mine(source)", NOTHING),
+        ("random_split(Tasks(source), [1, 2])[0]", NOTHING),
+        ("Nothing(source)", AT_RUN_TIME),
+        ("make(source)", AT_RUN_TIME),
+        ("missing", AT_RUN_TIME),
+    ],
+)
+def test_compiled_classes_read_their_own_samples(tmp_path: Path, made: str, expected: tuple[str, str]) -> None:
+    text = f"{HEAD}import fast\nfrom fast import Nothing, Tasks, make, missing\n\n\nclass Mine(Tasks):\n    pass\n\n\n"
+    text += f"def train(source):\n    return DataLoader({made}, 4)\n"
+    own = {"fast/__init__.py": "from . import missing, sets\nfrom .sets import Nothing, Tasks, make\n"}
+    root = write_files(tmp_path / "project", {"train.py": text, "fast/sets.pyx": COMPILED, **own})
+    assert [(one["gain"]["kind"], one["status"]) for one in loaders(root)] == [expected]
+
+
+def test_a_compiled_class_that_may_use_the_runtime_is_decided_when_the_program_runs(tmp_path: Path) -> None:
+    text = f"{HEAD}from sets import Tasks\n\n\ndef train(source):\n    return DataLoader(Tasks(source), 4)\n"
+    root = write_files(tmp_path / "project", {"train.py": text, "sets.pyx": COMPILED})
+    assert [one["gain"]["why"] for one in loaders(root)] == ["the compiled class `Tasks` reads samples one by one"]
+    write_files(root, {"sets.pyx": f"from chirpid_patch import lists_samples\n{COMPILED}"})
+    assert [one["gain"]["kind"] for one in loaders(root)] == ["decided-at-run-time"]
+
+
+LOCAL = """{head}def tensors(rows):
+    class Local(Dataset):
+        def __init__(self, rows, transform):
+            self.rows = rows
+            self.transform = transform
+
+        def __len__(self):
+            return len({rows})
+
+        def __getitem__(self, index):
+            x = {rows}[index]
+            if self.transform:
+                x = self.transform(x)
+            return x, index
+
+    return Local(rows, float)
+
+
+def pictures(rows):
+    return torchvision.datasets.MNIST(rows)
+
+
+class Training:
+    def __init__(self, kind):
+        if kind == "rows":
+            self.make = tensors
+        elif kind == "pictures":
+            self.make = {other}
+        else:
+            raise ValueError(kind)
+
+    def train(self):
+        return DataLoader(self.make("data"), 4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "other", "expected"),
+    [
+        ("self.rows", "pictures", NOTHING),
+        ("rows", "pictures", AT_RUN_TIME),  # CHP006 makes an attribute of it
+        ("self.rows", "kind", AT_RUN_TIME),
+    ],
+)
+def test_alternatives_that_all_read_single_samples(
+    tmp_path: Path, rows: str, other: str, expected: tuple[str, str]
+) -> None:
+    assert gains(tmp_path, train=LOCAL.format(head=HEAD, rows=rows, other=other)) == [expected]
+
+
+REGISTRY = {
+    "data/__init__.py": "from data.photos import Photos\nfrom data.pictures import Pictures\n\n"
+    "_SETS = {'photos': Photos, 'pictures': Pictures}\n\n\ndef make(name, **options):\n"
+    "    if name not in _SETS:\n        raise ValueError(name)\n    return _SETS[name](**options)\n",
+    "data/pictures.py": PICTURES,
+    "data/photos.py": "from data.pictures import Pictures\n\n\nclass Photos(Pictures):\n    pass\n",
+    "one.py": "import torch\n",
+    "two.py": "import torch\nfrom one import torch\n",
+    "three.py": "import train\n\nnames = [train.loader_of]\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("", NOTHING),
+        ("\n\ndef register(name, dataset):\n    _SETS[name] = dataset\n", NOTHING),
+        (
+            "\nimport elsewhere\n\ndef register(name, dataset):\n    _SETS[name] = dataset\n\n"
+            "register('sounds', elsewhere.Sounds)\n",
+            AT_RUN_TIME,
+        ),
+        ("\nfrom elsewhere import Sounds\n_SETS['sounds'] = Sounds\n", AT_RUN_TIME),
+    ],
+)
+def test_a_registry_of_classes_that_all_read_single_samples(
+    tmp_path: Path, more: str, expected: tuple[str, str]
+) -> None:
+    text = (
+        f"{HEAD}from data import make\n\n\ndef loader_of(name):\n    return DataLoader(make(name, paths=[name]), 4)\n"
+    )
+    files = {**REGISTRY, "data/__init__.py": REGISTRY["data/__init__.py"] + more, "train.py": text}
+    root = write_files(tmp_path / "project", files)
+    assert [(one["gain"]["kind"], one["status"]) for one in loaders(root)] == [expected]
+
+
+def test_callers_are_followed_through_many_modules(tmp_path: Path) -> None:
+    build = f"{HEAD}def loader_of(dataset):\n    return DataLoader(dataset, batch_size=4)\n"
+    call = "from build import loader_of\nfrom data import Pictures\n\nloader = loader_of(Pictures([]))\n"
+    others = {f"call{number}": f"{call}number = {number}\n" for number in range(8)}
+    assert gains(tmp_path, build=build, **others) == [NOTHING]
+    assert gains(tmp_path, build=build, **others, other="import build\n\nf = build.loader_of\n") == [AT_RUN_TIME]
+
+
+SPLIT = """{head}from data import Pictures
+
+
+class Parts(ConcatDataset):
+    {reader}
+
+    def split(self, groups):
+        return {{name: Parts([self.datasets[one] for one in group]) for name, group in groups.items()}}
+
+
+def train(names, groups):
+    parts = Parts([{parts} for one in names]).split(groups)
+    return DataLoader(parts["train"], batch_size=4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reader", "parts", "expected"),
+    [
+        ("def __getitem__(self, index):\n        return self.read(index)", "one", NOTHING),
+        ("parts = None", "Pictures(one)", NOTHING),
+        ("parts = None", "one", AT_RUN_TIME),
+        ("parts = None", "TensorDataset(one)", BATCHED),
+    ],
+)
+def test_parts_of_a_dataset_are_read_as_the_dataset(
+    tmp_path: Path, reader: str, parts: str, expected: tuple[str, str]
+) -> None:
+    assert gains(tmp_path, train=SPLIT.format(head=HEAD, reader=reader, parts=parts)) == [expected]
+
+
+DECORATED = """{head}import dataclasses
+import elsewhere
+
+REGISTRY = {{}}
+
+
+class Registry:
+    def add(self, cls):
+        REGISTRY[cls.__name__] = cls
+        return cls
+
+    def named(self, name):
+        def add(cls):
+            REGISTRY[name] = cls
+            return cls
+
+        return add
+
+
+def register(cls):
+    REGISTRY[cls.__name__] = cls
+    return cls
+
+
+def wrap(cls):
+    return lambda *given: elsewhere.Wrapped(cls(*given))
+
+
+registry = Registry()
+
+
+@{decorator}
+class Squares(Dataset):
+    def __getitem__(self, index):
+        return torch.load(index)
+
+
+def train():
+    return DataLoader(Squares(), batch_size=4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("decorator", "expected"),
+    [
+        ("register", NOTHING),
+        ("registry.add", NOTHING),
+        ("registry.named('squares')", NOTHING),
+        ("dataclasses.dataclass", NOTHING),
+        ("dataclasses.dataclass(frozen=True)", NOTHING),
+        ("wrap", AT_RUN_TIME),
+        ("elsewhere.register", AT_RUN_TIME),
+    ],
+)
+def test_a_decorator_that_returns_the_class_changes_nothing(
+    tmp_path: Path, decorator: str, expected: tuple[str, str]
+) -> None:
+    assert gains(tmp_path, train=DECORATED.format(head=HEAD, decorator=decorator)) == [expected]
+
+
+COLLATED = """{head}from functools import partial
+from typing import Optional
+
+from elsewhere import Trainer, collate, stack_sounds
+from data import padded
+
+
+class Collator:
+    def __call__(self, batch):
+        return batch
+
+
+class Training(Trainer):
+    {annotation}
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.held: Collator
+        self.perhaps: Optional[Collator]
+        self.plain: object
+        self.other: Collator = given[0]
+
+    def pad(self, batch):
+        return padded(batch)
+
+    def train(self, data, given=None):
+        options = {{"collate_fn": self.held}}
+        made = Collator()
+        return DataLoader(data, batch_size=4, {collation})
+"""
+
+
+@pytest.mark.parametrize(
+    ("collation", "expected"),
+    [
+        ("collate_fn=Collator()", NOTHING),
+        ("collate_fn=made", NOTHING),
+        ("collate_fn=partial(padded, 1)", NOTHING),
+        ("collate_fn=self.pad", NOTHING),
+        ("collate_fn=self.held", NOTHING),
+        ("**options", NOTHING),
+        ("collate_fn=stack_sounds", NOTHING),
+        ("collate_fn=self.perhaps", AT_RUN_TIME),
+        ("collate_fn=self.plain", AT_RUN_TIME),
+        ("collate_fn=self.other", AT_RUN_TIME),
+        ("collate_fn=self.unheard_of", AT_RUN_TIME),
+        ("collate_fn=given", AT_RUN_TIME),
+        ("collate_fn=given or made", AT_RUN_TIME),
+        ("collate_fn=collate", AT_RUN_TIME),  # a library may give PyTorch's another name
+        ("collate_fn=partial(given, 1)", AT_RUN_TIME),
+        ("", AT_RUN_TIME),
+    ],
+)
+def test_collation_that_is_never_that_of_pytorch(tmp_path: Path, collation: str, expected: tuple[str, str]) -> None:
+    text = COLLATED.format(head=HEAD, annotation="pass", collation=collation)
+    assert gains(tmp_path, train=text) == [expected]
+
+
+@pytest.mark.parametrize(("decorator", "expected"), [("", NOTHING), ("@elsewhere.wrap\n", AT_RUN_TIME)])
+def test_a_library_reads_classes_without_a_base_of_pytorch_too(
+    tmp_path: Path, decorator: str, expected: tuple[str, str]
+) -> None:
+    text = f"""{HEAD}import elsewhere
+
+
+{decorator}class Rows:
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __getitem__(self, index):
+        return torch.load(self.rows[index])
+
+
+def known(rows):
+    return DataLoader(Rows(rows), batch_size=4)
+
+
+def given(data):
+    return DataLoader(data, batch_size=4)
+"""
+    root = write_files(tmp_path / "project", {"train.py": text, "setup.py": "from setuptools import setup\n"})
+    assert [(one["gain"]["kind"], one["status"]) for one in loaders(root)][1] == expected
+
+
+LISTED = """{head}from data import padded
+
+
+class Listed(Dataset):
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        return self.samples[index]
+
+
+def copied(loader):
+    return DataLoader(loader.dataset, 2, collate_fn=loader.collate_fn)
+
+
+def train(samples, given):
+    data = Subset(Listed(samples), range(3))
+    return {made}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "status"),
+    [
+        ("DataLoader(data, 4, collate_fn=padded)", "unchanged"),
+        ("DataLoader(data, batch_size=None)", "unchanged"),
+        ("DataLoader(data, 4, collate_fn=padded), DataLoader(data, batch_size=None)", "unchanged"),
+        ("DataLoader(data, 4, collate_fn=padded), DataLoader(data, 4)", "rewrite"),
+        ("data", "rewrite"),
+        ("copied(DataLoader(data, 4, collate_fn=padded))", "unchanged"),
+        ("copied(DataLoader(data, 4, collate_fn=padded if given else None))", "rewrite"),
+    ],
+)
+def test_a_class_is_declared_for_loaders_that_read_batches(tmp_path: Path, made: str, status: str) -> None:
+    root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": LISTED.format(head=HEAD, made=made)})
+    assert [one["status"] for one in loaders(root, rule="CHP002")] == [status]
+    assert [one["status"] for one in loaders(root, "--all-loaders", rule="CHP002")] == ["rewrite"]
+
+
+@pytest.mark.parametrize(("made", "status"), [("[]", "unchanged"), ("given", "rewrite")])
+def test_a_class_that_no_loader_is_known_to_get_may_be_in_any(tmp_path: Path, made: str, status: str) -> None:
+    text = LISTED.format(head=HEAD, made=f"DataLoader({made})").replace("DataLoader(loader.dataset, 2, ", "dict(")
+    root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text})
+    assert [one["status"] for one in loaders(root, rule="CHP002")] == [status]
+
+
+@pytest.mark.parametrize(
+    ("files", "status"),
+    [
+        ({"setup.py": "from setuptools import setup\n"}, "unchanged"),
+        ({}, "rewrite"),
+        ({"setup.py": "from setuptools import setup\n", "data.py": ""}, "rewrite"),
+    ],
+)
+def test_a_class_of_loaders_that_is_passed_on_gains_nothing_where_no_dataset_is_read_in_batches(
+    tmp_path: Path, files: dict[str, str], status: str
+) -> None:
+    text = f"{HEAD}def make(data, *given, cls=DataLoader, **options):\n    return cls(data, *given, **options)\n"
+    root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text, **files})
+    assert [one["status"] for one in loaders(root)] == [status]
+    assert [one["status"] for one in loaders(root, "--all-loaders")] == ["rewrite"]
+
+
+@pytest.mark.parametrize(("made", "expected"), [("[]", NOTHING), ("()", NOTHING), ("[x]", AT_RUN_TIME)])
+def test_an_empty_dataset_gains_nothing(tmp_path: Path, made: str, expected: tuple[str, str]) -> None:
+    assert gains(tmp_path, train=f"{HEAD}def train(x):\n    return DataLoader({made})\n") == [expected]
+
+
+METHODS = """{head}from data import Pictures
+
+
+class Training:
+    def __init__(self, paths, data=None):
+        self.pictures = Pictures(paths)
+        self.data = data
+
+    def setup(self, paths):
+        self.later = Pictures(paths)
+
+    def loader(self, data=None, shuffle=False):
+        return DataLoader({dataset}, batch_size=4, shuffle=shuffle)
+
+
+class Other(Training):
+    def both(self):
+        return self.loader(shuffle=True), self.loader
+
+
+Training([]).loader()
+"""
+
+
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        ("Pictures([])", NOTHING),
+        ("self.pictures", NOTHING),
+        ("Subset(self.pictures, [0])", NOTHING),
+        ("self.data", AT_RUN_TIME),
+        ("self.later", AT_RUN_TIME),
+        ("data or self.pictures", AT_RUN_TIME),
+    ],
+)
+def test_a_method_that_creates_its_dataset_decides_for_any_caller(
+    tmp_path: Path, dataset: str, expected: tuple[str, str]
+) -> None:
+    assert gains(tmp_path, train=METHODS.format(head=HEAD, dataset=dataset)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"), [("pass", NOTHING), ("def __getitem__(self, index):\n        return index", AT_RUN_TIME)]
+)
+def test_a_class_that_inherits_its_reading_is_read_as_its_base(
+    tmp_path: Path, body: str, expected: tuple[str, str]
+) -> None:
+    text = f"""{HEAD}import elsewhere
+from data import Pictures
+
+
+@elsewhere.deprecated
+class Old(Pictures):
+    {body}
+
+
+def given(data):
+    return DataLoader(data, batch_size=4)
+"""
+    files = {"train.py": text, "data.py": PICTURES, "setup.py": "from setuptools import setup\n"}
+    root = write_files(tmp_path / "project", files)
+    assert [(one["gain"]["kind"], one["status"]) for one in loaders(root)] == [expected]
