@@ -525,6 +525,23 @@ def test_what_other_code_replaces_by_name_stays(test: str, replaced: bool) -> No
 
 
 @pytest.mark.parametrize(
+    ("given", "replaced"),
+    [
+        ("install(a, 'DataLoader', Fake)", True),
+        ("install_all(a, DataLoader=Fake)", True),
+        ("NAMES = [('a', 'DataLoader')]\nfor where, name in NAMES: install(where, name, Fake)", True),
+        ("nitpick_ignore = [('py:class', 'DataLoader')]", False),
+        ("# install(a, 'DataLoader', Fake)", False),
+    ],
+)
+def test_a_name_that_a_helper_is_given_stays(given: str, replaced: bool) -> None:
+    text = f"{IMPORT}x = DataLoader(d)\n"
+    helper = "def install(where, name, value):\n    setattr(where, name, value)\n"
+    after, findings = migrate(text, helping=helper, conf=given)
+    assert (after == text) is replaced and reasons(findings) == ["replaced"] * replaced
+
+
+@pytest.mark.parametrize(
     ("test", "replaced"),
     [
         ("import a\na.tud = Namespace(DataLoader=Fake)", True),

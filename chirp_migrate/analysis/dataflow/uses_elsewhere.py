@@ -309,8 +309,8 @@ def may_be_set_by_helper(project: Project, name: str) -> bool:
     quotes, and a function sets attributes with computed names.
     """
     last = re.escape(name)
-    given = rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]"""
-    return project.search(given, name) and (
+    given = re.compile(rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]""")
+    return any(_is_given(project, text, name) for _, text in project.matching(given, name)) and (
         project.holds(_SETS_GLOBALS, "globals")
         or any(
             True
@@ -318,6 +318,34 @@ def may_be_set_by_helper(project: Project, name: str) -> bool:
             for _ in _set_by_computed_names(_tree(text), None)
         )
     )
+
+
+def _is_given(project: Project, text: str, name: str) -> bool:
+    """Return whether code gives a name, by keyword or in quotes, apart from constants that no code reads."""
+    quoted = {node.lineno for node in ast.walk(_tree(text)) if isinstance(node, ast.Constant) and node.value == name}
+    unread: set[int] = set()
+    for statement in _tree(text).body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=title)], value=ast.List() | ast.Tuple() | ast.Set() | ast.Dict()):
+                if not any(_reads(one, title) for one in project.texts(title)):
+                    unread.update(range(statement.lineno, (statement.end_lineno or 0) + 1))
+    by_keyword = any(
+        isinstance(node, ast.keyword) and node.arg == name and node.lineno not in unread
+        for node in ast.walk(_tree(text))
+    )
+    return by_keyword or not quoted <= unread
+
+
+def _reads(text: str, title: str) -> bool:
+    """Return whether code reads a variable or attribute of a name, imports it, or has the name as a string."""
+    for node in ast.walk(_tree(text)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name) | ast.alias(name=name):
+                if name == title:
+                    return True
+            case ast.Constant(value=value) if value == title:
+                return True
+    return False
 
 
 def _is_assigned_in(project: Project, module: str, name: str) -> bool:
