@@ -143,7 +143,7 @@ def complete_changes(
             if change.new is not None:
                 _stage(run, change, change.new)
             _move(run.root, change)
-            on_step(ProgressStep(f"settled {change.path}", done, len(ordered)))
+            on_step(ProgressStep(f"finished {change.path}", done, len(ordered)))
     _sync_folders(run.root, ordered)
 
 

@@ -61,12 +61,12 @@ def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions
             raise
         # It is found in the project itself, and ``tree`` means nothing to users.
         raise InvalidTree(
-            f"no training is found in {before.described}: give --baseline the project as it was before."
+            f"found no training in {before.described}: pass the original project as --baseline."
         ) from problem
     if options.source is Source.HOOK:
         (entry,) = found.entry_points
         progress(f"calling {entry.hook} for its training calls")
-        progress(ProgressStep(f"asking {entry.hook}"))
+        progress(ProgressStep(f"calling {entry.hook}"))
         names = run_child(RunSpec(str(tree), found, options, Job.NAMES), "before").names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))
     return select_entry_points(found, options.select)
