@@ -403,7 +403,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     if placement is not None and not held:
         said.append(where)
     asked = options.num_workers
-    # What was asked for is what the loader's attributes say, also where none of it is needed.
+    # The loader's attributes have the requested values, even if they have no effect.
     workers, prefetch = (plan.workers, plan.prefetch) if plan.workers else (asked, options.prefetch_factor)
     most = options.num_workers or max(cpus.rank_cpus(), plan.workers)
     if not workers and options.leaves_workers_open:

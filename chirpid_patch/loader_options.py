@@ -142,7 +142,7 @@ class LoaderOptions:
         if self.adjust_workers and self.tune:
             raise ValueError("adjust_workers and tune both choose the number of workers: leave one of them out")
         if not self.tune and (self.tune_step is not None or self.tune_seconds != LoaderOptions.tune_seconds):
-            raise ValueError("tune_seconds and tune_step configure the measurement: give tune=True with them")
+            raise ValueError("tune_seconds and tune_step configure the measurement: pass tune=True with them")
 
     def _check_as_torch_does(self) -> None:
         """Raise the errors of ``DataLoader`` for arguments about workers, even if the loader then starts no workers."""

@@ -25,7 +25,7 @@ def any_of_patterns(*names: re.Pattern[str] | str) -> re.Pattern[str]:
 
 # Loaders.
 FACTORY = "OptimalDataLoaderFactory"
-#: What makes loaders of its own from those that its `prepare` is given.
+#: A class whose `prepare` builds its own loaders from the given loaders.
 ACCELERATOR = re.compile(r"accelerate\.(accelerator\.)?Accelerator")
 #: Functions, and methods of the factory, that make loaders.
 FACTORY_FUNCTIONS = ("create_loader", "create_training_loader", "create_validation_loader", "create_test_loader")
@@ -62,7 +62,7 @@ DATASET = any_of_patterns(
 _DATASET_CLASSES = ("Dataset", "Subset", "DataPipe", "ImageFolder", "WorkerSafe")
 #: Words in the names of such classes.
 DATASET_WORDS = (*_DATASET_CLASSES, "torchvision")
-#: What takes a dataset as its first argument.
+#: Functions and classes whose first argument is a dataset.
 TAKES_DATASET = any_of_patterns(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
 #: Calls that return no dataset, for every name of the variable.
 NO_DATASET = re.compile(
@@ -70,17 +70,17 @@ NO_DATASET = re.compile(
     r"|torch\.(Tensor|\w*tensor|stack|cat|zeros|ones|arange|rand\w*|empty|full)"
 )
 
-#: Datasets of Hugging Face, and what makes them.
+#: Datasets of Hugging Face, and functions that build them.
 HUGGING_FACE_DATASET = re.compile(
     r"datasets\.(\w+\.)?((Iterable)?Dataset(Dict)?(\.from_\w+)?|load_dataset|load_from_disk|(concatenate|interleave)_datasets)"
 )
 
-# Samplers, transforms, and what stands around loaders and functions.
+# Samplers, transforms, and wrappers of loaders and functions.
 DISTRIBUTED_SAMPLER = re.compile(r"torch\.utils\.data\.(distributed\.)?DistributedSampler")
 #: Classes of transforms in the libraries for images and sound.
 TRANSFORM = re.compile(r"(torchvision\.transforms|torchaudio\.transforms)\.([\w.]+\.)?[A-Z]\w*")
 NN_MODULE = re.compile(r"torch\.nn\.(modules\.(module\.)?)?Module")
-#: What shows progress around what it is given, and gives the same.
+#: Wrappers that show progress, and yield the items of their argument.
 PROGRESS = re.compile(r"tqdm(\.\w+)*\.tqdm(_notebook)?|rich\.progress\.track")
 #: Decorators that hand a function's arguments on as they are, and its result back.
 PLAIN_DECORATOR = re.compile(r"torch\.(no_grad|inference_mode|enable_grad)|builtins\.(staticmethod|classmethod)")

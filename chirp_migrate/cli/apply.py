@@ -49,7 +49,7 @@ from chirp_migrate.transaction.rollback import rollback
     epilog=epilog(
         {
             ExitCode.OK: "done, or nothing to do",
-            ExitCode.WORK_REMAINS: "done, but some files left out (listed)",
+            ExitCode.WORK_REMAINS: "done, but some files could not be handled (listed)",
             ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
             ExitCode.REFUSED: "refused, nothing changed (uncommitted changes, pins that contradict the runtime, a file "
             "changed meanwhile, another run)",
@@ -91,9 +91,9 @@ def apply(
     project's pyproject.toml. A comment `# chirp: ignore[CODE]` protects a line.
     """
     if show_diff and output.json_is_printed:
-        raise UsageProblem("--diff and --json - both print to standard output: give --json a file.")
+        raise UsageProblem("--diff and --json - both print to standard output: pass a file to --json.")
     if show_diff and command is not None:
-        raise UsageProblem("--diff writes nothing that --check-with could check: leave one of them out.")
+        raise UsageProblem("--diff writes nothing that --check-with could check: use only one of them.")
     path = request.path
     with explain_interruption(path):
         if path.exists():
@@ -196,7 +196,7 @@ def apply_plan(
         check_settled(request.path, plan, settings, edited=edited, jobs=request.jobs, progress=progress)
         if not plan.files:
             return CommitResult((), (), "")
-        progress(ProgressStep("taking the lock of the journal"))
+        progress(ProgressStep("locking the journal"))
         return commit(
             recorded, wait_s=wait_s, on_step=progress, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))}
         )
@@ -270,7 +270,7 @@ def _check(command: str, folder: Path, project: Path, result: CommitResult, outp
             with output.progress("rolling back") as step:
                 rollback(project, run=int(result.run), on_step=step)
         except ChirpMigrateError as error:
-            why = f"`{command}` did not succeed, and the rewrite cannot be rolled back now: {error}"
+            why = f"`{command}` failed, and the rewrite cannot be rolled back now: {error}"
             raise CheckFailed(why) from failure
         raise
 

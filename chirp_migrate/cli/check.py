@@ -31,7 +31,7 @@ from chirp_migrate.review.plan_file import plan_document, run_document
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import APPLIED_PLAN, is_unfinished
 
-#: What stands behind a finding that ``apply`` would not rewrite.
+#: Notes after a finding that ``apply`` would not rewrite.
 _MARKS = {
     Status.OPT_IN: "suggestion, --unsafe applies it",
     Status.REPORT: "listed only",
@@ -83,11 +83,11 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     check_writable(target)
     is_text = form == "text"
     if output.json_file == target and not (is_text and output.json_is_printed):
-        raise UsageProblem("--json and the output would be written to the same place: give one of them another file.")
+        raise UsageProblem("--json and the output name the same file: choose another file for one of them.")
     path, settings, project = request.path, request.settings, journal_root(request.path)
     if is_unfinished(project):  # a tree that is half rewritten is neither clean nor not
         raise UsageProblem(
-            "a run of apply or rollback was interrupted here, or is still at work: wait for it, or bring it to an end "
+            "a run of apply or rollback was interrupted here, or is still running: wait for it, or finish it "
             f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
         )
     found = _run_check(path, settings, request.jobs, output, strict=strict)
@@ -127,7 +127,7 @@ def _add_ignores(found: Check, project: Path, output: Output) -> str:
         result = commit(recorded, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
     written = {project / file.path for file in result.applied}
     findings = sum(found.plan.root / finding.path in written for finding in found.work)
-    return f"Ignored from now on: {count(findings, 'finding')} in {count(len(written), 'file')}, by comments."
+    return f"Suppressed with comments: {count(findings, 'finding')} in {count(len(written), 'file')}."
 
 
 def _lines_of_findings(found: Check, base: Path, screen: Screen) -> Iterator[str]:

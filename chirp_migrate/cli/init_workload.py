@@ -57,7 +57,7 @@ workload = "{DEFAULT_WORKLOAD}:workload"
 )
 @path_argument
 @option("--allow-dirty", is_flag=True, help="Allow uncommitted changes in the work tree.")
-@output_options("what was written", "Print nothing but errors.", "Print the settings that were written, too.")
+@output_options("what was written", "Print only errors.", "Also print the settings that were written.")
 def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     """Create a starter file that defines what `verify` trains in the project at PATH.
 
@@ -65,7 +65,7 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     overwritten. ChirpID-shaped backends need neither: their training is found automatically.
     """
     if not path.is_dir():
-        raise UsageProblem(f"{path} is not a folder: give the folder of your project.")
+        raise UsageProblem(f"{path} is not a folder: pass the folder of your project.")
     root = root_of(path)
     discover(path)  # a folder without any code has nothing to train: it is hardly the one that is meant
     interrupted = recover(journal_root(root))

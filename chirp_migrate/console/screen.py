@@ -25,7 +25,7 @@ __all__ = ["LEAST_WIDTH", "Screen", "diff_style", "render_to_text"]
 
 #: Columns below which nothing is laid out: lines are that long on a narrower terminal.
 LEAST_WIDTH = 40
-#: Columns where nothing says how many there are.
+#: Columns of a terminal of unknown width.
 _USUAL_WIDTH = 80
 #: Columns between two columns of a table.
 _GAP = 2

@@ -24,7 +24,7 @@ _NAMED = 12
 
 
 def visible(text: str) -> str:
-    """Return ``text`` with control characters and invisible ones escaped; tabs stay."""
+    """Return ``text`` with control characters and invisible characters escaped; tabs stay."""
     return "".join(
         one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode("ascii") for one in text
     )

@@ -23,7 +23,7 @@ from chirp_migrate.syntax.outline import Outline
 #: Calls that leave nothing behind but their value, as they are spelled: a text is read without its project here.
 _PURE_CALLS = re.compile(r"min|max|int|bool|len|str|[\w.]+\.get")
 _WORD = re.compile(r"\w+")
-#: What stands behind the last name of an import, where its line ends before the bracket.
+#: Text after the last name of an import if its line ends before the bracket.
 _REST_OF_CLAUSE = re.compile(r"[ \t]*(?:,[ \t]*)?(#[^\r\n]*)?(?=\r?\n)")
 #: Modules that ``import torch`` imports, and names that ``import *`` gives of them.
 _DATA = frozenset({"torch.utils.data", "torch.utils.data.dataloader"})
@@ -66,7 +66,7 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
     """
     only_imports = False
     while not only_imports:
-        # Only what is written less often than before can have become dead, and that is a few names at most.
+        # Only names that occur less often than before can be dead now, and these are few.
         names = frozenset(Counter(_WORD.findall(before)) - Counter(_WORD.findall(after)))
         known = _names_of(before).bound(names) if names else {}
         idle = _names_of(before).unused(names) if known else {}

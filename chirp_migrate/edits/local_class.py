@@ -29,7 +29,7 @@ _BASES_LIMIT = 8
 _OWN_STATE = re.compile(
     r"__(new|getattr|getattribute|setattr|getstate|setstate|reduce|reduce_ex|copy|deepcopy|getnewargs|getnewargs_ex)__"
 )
-#: What attributes for captured values begin with.
+#: Prefix of attributes for captured values.
 KEPT = "_captured_"
 #: Attributes that show where a class was defined, or what its objects store.
 _TELLING = frozenset({"__dict__", "__qualname__", "__subclasses__"})
@@ -248,7 +248,7 @@ def _is_plain(project: Project, qualified: str, depth: int = 0) -> bool:
 
 
 def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether no attribute in the body of a class may be an object that notices on which class it is looked up.
+    """Return whether no attribute in the body of a class may be an object that detects its class.
 
     Literals, objects that libraries create, and functions and classes of the project do not notice that.
     """

@@ -49,7 +49,7 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
         NotMovable: some code depends on the place.
     """
     if (respelled := module.once(_normalized_name)) is not None:
-        raise NotMovable(f"Python reads `{respelled}` as `{unicodedata.normalize('NFKC', respelled)}`")
+        raise NotMovable(f"Python normalises `{respelled}` to `{unicodedata.normalize('NFKC', respelled)}`")
     if "__getattr__" in module.scopes.module.bindings:
         raise NotMovable("the module's `__getattr__` provides names that the module does not define")
     outer = module.enclosing_function(node)
@@ -247,7 +247,7 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
         if not isinstance(owner.scope.node, cst.Module):
             continue  # of the function: reported elsewhere
         imported = {binding.qualified for binding in owner.bindings}
-        # Imported again, it is the same; otherwise what stands further down may make it another.
+        # A second import yields the same object; any other statement further down may change it.
         decisive = min if len(imported) == 1 and imported != {""} else max
         if decisive(module.span(binding.node)[0] for binding in owner.bindings) >= offset:
             raise NotMovable(f"`{name}` is defined further down in the module")

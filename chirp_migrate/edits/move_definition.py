@@ -58,8 +58,8 @@ def insertion_offset(module: Module, node: cst.CSTNode) -> int:
 def function_offset(module: Module, node: cst.CSTNode) -> int:
     """Return the offset of a new function for ``node``.
 
-    That is above the definition that contains ``node``. In a script it is below the last definition or import above
-    ``node``, and in a notebook above the statement, in the same cell.
+    The place is above the definition that contains ``node``. In a script it is below the last definition or import
+    above ``node``, and in a notebook above the statement, in the same cell.
     """
     statement = module.top_level_statement(node)
     if isinstance(statement, cst.FunctionDef | cst.ClassDef) or module.path.endswith(".ipynb"):

@@ -27,12 +27,12 @@ LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
 
 _SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
 
-#: Files that may hold settings, and name what the code builds. Larger ones, and more of them in a folder, are data.
+#: Files that may contain settings with names of classes. Larger files, or many of them in a folder, are data.
 _SETTINGS = (".yaml", ".yml", ".toml", ".json", ".jsonl", ".ini", ".cfg", ".gin")
 _LARGEST_SETTINGS_BYTES = 256 * 1024
 _MOST_SETTINGS = 200
 
-#: Folders that hold no source of the project, and what they are.
+#: Folders without source code of the project, and their descriptions.
 _FOLDERS = {
     ".chirp-migrate": "the journal of earlier runs",
     ".eggs": "build output",
@@ -57,9 +57,9 @@ _FOLDERS = {
 _VENDORED = frozenset(
     {"3rdparty", "_vendor", "_vendored", "third-party", "third_party", "thirdparty", "vendor", "vendored"}
 )
-#: Names that say the same in some projects and something else in others: what is in the folder decides.
+#: Names that mean vendored code in some projects only: the contents of the folder decide.
 _PERHAPS_VENDORED = frozenset({"_extern", "_external", "extern", "external", "externals"})
-#: What copied code brings along and a project's own subfolder does not have: its licence, its packaging, a list of it.
+#: Files of copied code that a project's own subfolder does not have: licence, packaging, a list of packages.
 _BROUGHT_ALONG = re.compile(
     r"(licen[cs]e|copying|notice)([-._].*)?|setup\.(py|cfg)|pyproject\.toml|pkg-info|.*\.dist-info|vendor(ed)?\.txt",
     re.IGNORECASE,
@@ -98,14 +98,14 @@ def root_of(path: Path) -> Path:
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise UsageProblem(f"{path} cannot be opened ({error.strerror}): give the folder of your project.") from None
+        raise UsageProblem(f"{path} cannot be opened ({error.strerror}): pass the folder of your project.") from None
     except ValueError:
-        raise UsageProblem("the path contains a NUL character: give the folder of your project.") from None
+        raise UsageProblem("the path contains a NUL character: pass the folder of your project.") from None
     if stat.S_ISDIR(mode):
         return path.resolve()
     if stat.S_ISREG(mode):
         return path.resolve().parent
-    raise UsageProblem(f"{path} is neither a folder nor a file: give the folder of your project.")
+    raise UsageProblem(f"{path} is neither a folder nor a file: pass the folder of your project.")
 
 
 def journal_root(path: Path) -> Path:
@@ -151,11 +151,11 @@ def discover(
     if not path.is_dir():
         name = path.resolve().name
         if path.suffix not in _SIZE_LIMITS:
-            raise UsageProblem(f"{path} is no Python file or notebook: give one, or the folder of your project.")
+            raise UsageProblem(f"{path} is not a Python file or notebook: pass one, or the folder of your project.")
         too_large = _too_large(path.suffix, path.stat().st_size)
         if too_large is not None:
-            raise UsageProblem(f"{path} is {too_large}, so chirp-migrate treats it as data: split it, or leave it out.")
-        # Its neighbours are read: what they import from it stays there.
+            raise UsageProblem(f"{path} is {too_large}, so chirp-migrate treats it as data: split it, or exclude it.")
+        # The files next to it are read: the names that they import from it stay there.
         beside = sorted(one.name for one in root.iterdir() if one.suffix in _SIZE_LIMITS and _is_plain(one))
         is_notebook = path.suffix == ".ipynb"
         return Discovery(
@@ -188,7 +188,7 @@ def discover(
     if not files and not books:
         left = sorted({one.reason for one in left_out})
         why = f" (left out: {', '.join(left)})" if left else ""
-        raise UsageProblem(f"{path} holds no Python file to work on{why}: give the folder of your project.")
+        raise UsageProblem(f"{path} has no Python file to migrate{why}: pass the folder of your project.")
     accounted = tuple(sorted(left_out, key=lambda one: one.path))
     return Discovery(root, files, books, accounted, tuple(context), tuple(sorted(settings)))
 
@@ -203,7 +203,7 @@ def _walk_folder(
     folders = [("", False)]  # not recursive: folders may lie deeper than calls may
     while folders:
         prefix, vendored = folders.pop()
-        # What lies in vendored code is accounted for by the line for its folder.
+        # The line for a vendored folder covers all its contents.
         said: list[Skipped] = [] if vendored else left_out
         try:
             with os.scandir(root / prefix) as listed:

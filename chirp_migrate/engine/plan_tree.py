@@ -34,7 +34,7 @@ from chirp_migrate.syntax.project import Project
 __all__ = ["Source", "plan_tree", "source_of"]
 
 Source = SourceFile | NotebookSource
-_STORED = "a notebook with stored outputs, which would no longer be those of its code; --notebooks includes it"
+_STORED = "a notebook with stored outputs, which would no longer match its code; --notebooks includes it"
 
 
 @collect_garbage_rarely()
@@ -93,7 +93,7 @@ def plan_tree(
     words = {word for rule in rules for word in rule.trigger}
     named = set(project.paths_containing(*set().union(*(rule.names(project) for rule in rules))))
     concerned = [path for path in looked_at if path in named or any(word in texts[path] for word in words)]
-    # What cannot be decoded can still be searched for words.
+    # A file that cannot be decoded can still be searched for words.
     skipped = [
         Skipped(path, _reason_of_error(error))
         for path, error in (unread | unread_books).items()

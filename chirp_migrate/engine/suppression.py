@@ -40,7 +40,7 @@ class Suppressions:
     Attributes:
         lines: suppressed codes, by 1-based line of the finding.
         everywhere: codes that are suppressed in the whole file.
-        notes: 1-based line of each invalid comment, and what is wrong with it.
+        notes: 1-based line of each invalid comment, and the reason.
     """
 
     lines: dict[int, frozenset[str]] = field(default_factory=dict)

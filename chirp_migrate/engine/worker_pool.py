@@ -81,8 +81,8 @@ def _rewrite_alone(path: str, project: Project, settings: Settings) -> FileResul
 
 
 def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecutor:
-    # The one thread here, which draws progress, holds nothing while a process is forked: so a fork is safe where the
-    # platform's own libraries bear it, and spares sending the texts. Where they do not, spawn is the default (macOS).
+    # The only thread here draws progress and has no lock during a fork. So forking is safe if the platform's libraries
+    # permit it, and the texts need not be sent. On platforms whose libraries do not (macOS), spawn is the default.
     methods = multiprocessing.get_all_start_methods()
     forks = "fork" in methods and methods[0] != "spawn"
     if forks:

@@ -38,7 +38,7 @@ _CODE = (".py", ".ipynb")
 _REST = frozenset({FOLLOWS})
 _NOBODY: frozenset[int] = frozenset()
 
-#: Where a reader finds a line: the cell (None in a file of one text) and the line, both from 1.
+#: Place of a line for readers: the cell (None in a plain file) and the line, both from 1.
 _Place = tuple[int | None, int]
 
 

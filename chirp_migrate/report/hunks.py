@@ -48,7 +48,7 @@ class Section:
     within: str = ""
 
 
-#: A line before and a line after that stand beside each other; None on the side that has none.
+#: A line before and a line after, shown next to each other; None if one of them is missing.
 Pair = tuple[Row | None, Row | None]
 
 

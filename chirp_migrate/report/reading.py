@@ -124,7 +124,7 @@ def _story_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
 
 def _story_of_found_plan(found: PlanFile) -> RunStory:
     plan, choices = found.plan, found.choices
-    # With every hunk, also the refused ones; edited hunks as edited.
+    # With every hunk, including refused hunks; edited hunks as edited.
     shown = select(plan, {one: replace(choice, accepted=True) for one, choice in choices.items()})
     refused = {one for one, choice in choices.items() if not choice.accepted}
     findings = tuple(
@@ -232,11 +232,11 @@ def _document_in(file: Path, command: str, read: Callable[[bytes], _Document]) -
         return read(read_file(file))
     except OSError as error:
         raise UsageProblem(
-            f"{file} cannot be read ({error.strerror}): give a file that `{command} --json` wrote."
+            f"{file} cannot be read ({error.strerror}): pass a file that `{command} --json` wrote."
         ) from None
     except ValueError as error:
         raise UsageProblem(
-            f"{file} is no result of {command} ({error}): give a file that `{command} --json` wrote."
+            f"{file} is not a result of {command} ({error}): pass a file that `{command} --json` wrote."
         ) from None
 
 
@@ -252,7 +252,7 @@ def _find_mismatches(
             )
         edited = [file.path for file in run.files if file.edited_since]
         if edited:
-            yield f"Edited since they were migrated, and shown as they were then: {', '.join(edited)}."
+            yield f"Edited since the migration, and shown without these edits: {', '.join(edited)}."
     if len(stories) < len(runs):
         others = ", ".join(str(run.number) for run in runs if run.number not in {one.number for one in stories})
         shown = stories[0].number

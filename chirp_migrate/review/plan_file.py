@@ -132,7 +132,7 @@ def load_plan(file: Path, root: Path) -> PlanFile:
     try:
         data = read_file(file)
     except OSError as error:
-        raise UsageProblem(f"{file} cannot be read ({error.strerror}): give the file of a plan.") from None
+        raise UsageProblem(f"{file} cannot be read ({error.strerror}): pass the file of a plan.") from None
     return read_plan(data, str(file), root)
 
 
@@ -250,7 +250,7 @@ class _CurrentFiles:
         if before is None:
             if not os.path.lexists(place):
                 return None, None
-            self.changed.append(f"{path} (it is there now)")
+            self.changed.append(f"{path} (it exists now)")
             return None
         try:
             content = read_file(place)

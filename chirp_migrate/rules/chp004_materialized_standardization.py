@@ -36,7 +36,7 @@ _MESSAGE = f"{_FOUND}: `{_SHIPPED}` builds the same list, at once where possible
 
 
 class MaterializedStandardization(Rule):
-    """Requires, of a list comprehension, or of a loop that appends to a list:
+    """Rewrites a list comprehension, or a loop that appends to a list, only if all of this holds:
 
     - `standardised-samples`: the elements are ``((x - mean) / (std + number), y)``, with or without the number, of ``x,
       y = dataset[i]`` for each ``i`` of a sequence, or of each ``x, y`` of a dataset.

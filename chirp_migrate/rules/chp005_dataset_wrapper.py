@@ -34,12 +34,12 @@ from chirp_migrate.rules.api import (
 )
 
 _SHIPPED = "WorkerSafeAugmentedDataset"
-#: What it has, and the object in its place has not.
+#: Attributes of the runtime's class that the replaced object lacks.
 _ATTRIBUTES = ("dataset", "training", "transforms")
 
 
 class DatasetWrapper(Rule):
-    """Requires, of ``type("Name", (Dataset,), {...})`` that is called, or assigned to a name that is only called:
+    """Rewrites ``type("Name", (Dataset,), {...})`` that is called, or assigned to a name that is only called, only if:
 
     - `plain-type`: ``type`` and ``len`` are Python's own, the name is a string, the only base PyTorch's ``Dataset``.
     - `inside-function`: the call is in a function, not in the body of a class.

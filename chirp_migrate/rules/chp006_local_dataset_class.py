@@ -41,12 +41,12 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_words,
 )
 
-#: Reads of the name of a class, or of what may be one.
+#: Code that reads the name of an object that is, or may be, a class.
 _NAMES_OF_CLASSES = re.compile(r"\.\s*__(?:name|qualname)__\b")
 
 
 class LocalDatasetClass(Rule):
-    """Requires, of a dataset class inside a function (samplers stay in the main process):
+    """Moves a dataset class inside a function only if all of this holds (samplers stay in the main process):
 
     - `only-constructed`: outside of the class, the code only calls it, without ``*`` and ``**``. The class is provably
       defined there, and the call accepts further arguments.

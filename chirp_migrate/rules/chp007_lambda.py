@@ -45,16 +45,16 @@ _NOQA = re.compile(r"#\s*noqa(:\s*E731)?")
 #: A statement that gives a lambda to a name.
 _LAMBDA = re.compile(r"\w+\s*=\s*\(?\s*lambda\b")
 
-#: By its parameters and lines, what was defined for a lambda.
+#: The function defined for a lambda, by the parameters and lines of the lambda.
 _Made = dict[tuple[str, ...], Defined]
 
 
 class PicklableFunction(Rule):
-    """Requires, of a lambda that is passed to a loader, a dataset or a transform:
+    """Rewrites a lambda that is passed to a loader, a dataset or a transform, only if all of this holds:
 
     - `place-independent`: nothing in it depends on its place in the code: no call of `super`, or of `dir`, `eval`,
       `exec`, `locals`, `vars`, which the enclosing function does not call either; no `__class__`, no name that is
-      private to the enclosing class, no `__getattr__` in the module. Python reads no name of the module as another
+      private to the enclosing class, no `__getattr__` in the module. Python normalises no name of the module to another
       spelling.
     - `no-local-helper`: it uses no local function, class or lambda: these would have to move first.
     - `bound-once`: each captured name has its value before the lambda on every path there. It is not deleted, not

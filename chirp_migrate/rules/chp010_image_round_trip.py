@@ -21,7 +21,7 @@ _CONSTRUCTION = re.compile(
 
 
 class ImageRoundTrip(Rule):
-    """Requires, of a top-level class whose `__getitem__` has the words `fromarray` and `255`:
+    """Rewrites a top-level class whose `__getitem__` has the words `fromarray` and `255`, only if all of this holds:
 
     - `torch-dataset`: its only base is PyTorch's `Dataset`, and its only decorator is `augments_images`.
     - `base-read`: `__init__` stores a dataset in an attribute that `__getitem__` reads as `self.attribute[`.

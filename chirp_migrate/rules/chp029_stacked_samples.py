@@ -24,7 +24,7 @@ _STACKS = re.compile(rf"\bstack{GAP}(\[|as\b)")
 
 
 class StackedSamples(Rule):
-    """Requires, of `torch.stack([dataset[index][0] for i in indices])`, or with `[x for x, _ in dataset]` in it:
+    """Rewrites `torch.stack([dataset[index][0] for i in indices])`, or with `[x for x, _ in dataset]` in it, only if:
 
     - `torch-stack`: `stack` is PyTorch's, with that list, no axis but 0, and no `out`.
     - `every-sample`: the comprehension has one `for`, no `if`, no `async`, and yields the first item of each sample

@@ -11,7 +11,7 @@ from pathlib import Path
 
 __all__ = ["discard", "read_file", "replace_file", "sync_folder", "write_new"]
 
-#: What a file system answers that cannot flush a folder: nothing is lost by going on, and nothing can be gained.
+#: Errors of file systems that cannot flush a folder; flushing is then impossible, and not necessary to continue.
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 

@@ -152,8 +152,8 @@ def noticed_share(first: int, second: int, alpha: float) -> float:
 def noticed_shift(values: ArrayLike, share: float) -> float | None:
     """Return the shift by which ``share`` of the values pass a point; None if too few of them vary.
 
-    That is the length of the shortest interval with this share of the values. Values equal to the most common value,
-    such as those of skipped samples, do not move.
+    The shift is the length of the shortest interval with this share of the values. Values equal to the most common
+    value, such as those of skipped samples, do not move.
     """
     import numpy as np
 

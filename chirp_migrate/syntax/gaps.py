@@ -12,7 +12,7 @@ __all__ = ["CALL", "GAP", "LINE", "TO_BASE", "TO_STRING_OF_SETATTR"]
 _COMMENT = r"#[^\r\n]{0,500}(?![^\r\n])"
 #: Blanks, ends of lines and the backslashes that join them, brackets, comments.
 GAP = rf"[\s\\()]*(?:{_COMMENT}[\s\\()]*){{0,20}}"
-#: What follows the name of what is called, up to the bracket of its arguments.
+#: Text between the name of a called object and the bracket of its arguments.
 CALL = rf"[\s\\)]*(?:{_COMMENT}[\s\\)]*){{0,20}}\("
 #: The beginning of a line and its indentation, for every kind of line ending.
 LINE = r"(?:^|[\r\n])[ \t\f]*"

@@ -213,7 +213,7 @@ def _ruff_options(root: Path) -> dict[str, Any]:
     options |= {f"known_{name}": modules for name, modules in custom.items()}
     options["sections"] = [_SECTIONS.get(name, name.upper()) for name in sorting.get("section-order", _SECTIONS)]
     options["no_lines_before"] = [_SECTIONS.get(name, name.upper()) for name in options.get("no_lines_before", ())]
-    # Ruff takes what is in the package of the importing module for the project's own, wherever ``src`` points.
+    # Ruff treats the package of the importing module as the project's own, wherever ``src`` points.
     packages = [file.parent.name for place in ("", "src") for file in (folder / place).glob("*/__init__.py")]
     options["known_first_party"] = [*options.get("known_first_party", ()), *packages]
     options["src_paths"] = tuple(folder / one for one in table.get("src", (".", "src")))

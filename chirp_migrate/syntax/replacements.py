@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 
-#: Functions that replace what the module, or the mapping of its names, in their first argument holds.
+#: Functions that replace names of the module (or of its dictionary) in their first argument.
 _SETTERS = frozenset({"setattr", "delattr", "setitem", "delitem", "__setattr__", "__setitem__"})
 _PATCHES = frozenset({"patch", "object", "multiple", "dict"})
 #: Words of which a text has to have one: the import names these functions under every alias.

@@ -21,9 +21,9 @@ __all__ = ["NotReproduced", "Statement", "node_spans", "statement_spans"]
 
 _BLANK = re.compile(r"\s+")
 
-#: What has an expression in front of its block.
+#: Statements with an expression before their block.
 _HEADED = (cst.FunctionDef, cst.ClassDef, cst.With, cst.For, cst.While, cst.If)
-#: Written in place of a block: what stands before it is the head of the statement.
+#: Replaces a block: the text before it is the head of the statement.
 _NO_BLOCK = cst.SimpleStatementSuite((), leading_whitespace=cst.SimpleWhitespace(""))
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.BaseSmallStatement

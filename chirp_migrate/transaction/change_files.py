@@ -127,7 +127,7 @@ def complete_changes(
 ) -> None:
     """Bring files that may be ``old`` or ``new`` to ``new``; harmless when repeated.
 
-    A file that is neither has edits of the user. It is not changed, unless ``force``.
+    A file that is neither has edits of the user, and is only changed with ``force``.
 
     Raises:
         OSError: a file cannot be written.
@@ -163,7 +163,7 @@ def remove_folders(root: Path, folders: Sequence[str]) -> None:
         try:
             (root / path).rmdir()
         except OSError as error:
-            # Not empty, already gone, or replaced by something else: then it is not ours to remove.
+            # Not empty, already removed, or replaced: then it must not be removed.
             if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
                 raise
         else:
@@ -176,7 +176,7 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
         cache = root / path.parent / "__pycache__"
         if path.suffix != ".py" or not _in_place(root, str(path)) or cache.is_symlink() or not cache.is_dir():
             continue
-        # It is made anew whenever it is missing and ignored without its source, so a failure costs nothing.
+        # Python creates it again if it is missing, and ignores it without its source, so a failure does no harm.
         with contextlib.suppress(OSError):
             for compiled in cache.glob(f"{glob.escape(path.stem)}.*.pyc"):
                 compiled.unlink()

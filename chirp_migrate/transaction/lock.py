@@ -22,15 +22,15 @@ __all__ = ["LOCK_NAME", "hold_lock"]
 
 LOCK_NAME = "lock"
 
-#: Far after the text, because Windows keeps others from reading what is locked.
+#: Far after the text, because on Windows other processes cannot read locked bytes.
 _LOCKED_BYTE = 1 << 20
 
 _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
-#: What Windows answers where an open file is to be removed.
+#: Error of Windows for the removal of an open file.
 _IN_USE = 32
 _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
-#: How often the folder may vanish or be made anew under our hands before we call it held.
+#: How often the folder may be removed or created by others before it counts as locked.
 _ATTEMPTS = 50
 
 #: Seconds between two checks of a lock that another run holds.
@@ -75,7 +75,7 @@ class _HeldByOther(Exception):
     def __init__(self, folder: Path, holder: tuple[int, str] | None) -> None:
         who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"
         super().__init__(
-            f"another chirp-migrate{who} is at work in {folder.parent}: wait until it is done. "
+            f"another chirp-migrate{who} is running in {folder.parent}: wait until it is done. "
             f"If it is not running, remove {folder / LOCK_NAME}."
         )
 
@@ -121,7 +121,7 @@ def _write_holder(descriptor: int) -> None:
 
 
 def _release(folder: Path, descriptor: int) -> None:
-    # The lock goes with the descriptor. A file that cannot be removed says nothing false: the next holder rewrites it.
+    # Closing the descriptor releases the lock. A file that cannot be removed does no harm: the next owner rewrites it.
     is_in_use = False
     try:
         discard(folder / LOCK_NAME)

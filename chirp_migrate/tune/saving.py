@@ -17,7 +17,7 @@ from chirpid_patch.machine.accelerator import pinning_device
 __all__ = ["factory_arguments", "save"]
 
 _WIDEST = 10.0
-"""Of the interval of a rate that is kept, the upper end over the lower."""
+"""Largest ratio of the ends of the interval of a rate that is saved."""
 
 
 def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_safe: bool) -> str | None:
@@ -32,7 +32,7 @@ def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_s
         if rate.high > _WIDEST * rate.low:
             return (
                 f"{chosen.candidate} loads somewhere between {rate.low:.0f} and {rate.high:.0f} samples/s, which is "
-                "too little to go by: give it a longer --time-budget, on a quiet machine"
+                "a range too wide to decide: use a longer --time-budget on a quiet machine"
             )
     for arguments in factory_arguments(subject, thread_safe):
         most = arguments["num_workers"] or math.inf

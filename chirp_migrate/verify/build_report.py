@@ -208,7 +208,7 @@ def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) ->
     if not holders:
         return ""
     held = "; ".join(f"{shorten_list(labels, 3)}: {shorten_list(names, 3)}" for names, labels in holders.items())
-    return f"Batches hold objects that verify does not look into, so what is in them was not compared ({held})."
+    return f"Batches contain objects whose contents verify does not compare ({held})."
 
 
 def _provenance() -> dict[str, Any]:
@@ -244,7 +244,7 @@ def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: R
         for side, visits in first.items()
     }
     model = (
-        "a stand-in of one small layer takes the model's place in every run"
+        "one small layer replaces the model in every run"
         if discovery.source is Source.FOUND
         else "the model stays, and its own work runs within the step"
     )

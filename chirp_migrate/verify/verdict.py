@@ -115,7 +115,7 @@ class Judge:
         for line, timing in seen.items():
             found = timing.at(low_error, high_error)
             shows = self._shows(line, found)
-            # An earlier interval stays where the new one would take back what it has shown.
+            # An earlier interval stays if the new interval would contradict its conclusion.
             if self._shown.get(line) in (None, shows):
                 self._lines[line] = found
             if shows is not None:
@@ -153,7 +153,7 @@ class Judge:
             return Decision(Verdict.NOT_EQUIVALENT, differences[0])
         total, threshold, of = self.total, 1 - self._wanted, len(self.entries)
         if total is None:
-            return Decision(Verdict.NOT_SHOWN, "too little was timed for an interval: give it a longer --time-budget")
+            return Decision(Verdict.NOT_SHOWN, "too few rounds for an interval: use a longer --time-budget")
         who = f"{of} of {of + not_timed} entry points together" if not_timed else "all entry points together"
         if of == 1 and not not_timed:
             who = "the training"
@@ -208,7 +208,7 @@ class Judge:
     def _not_slower(self, timing: Timing) -> Verdict:
         if timing.ratio.wholly_below(self._wanted):
             return Verdict.FASTER
-        # Not even zero-cost loading would save as much as is wanted.
+        # Not even zero-cost loading would save the threshold.
         bound = timing.zero_cost_ratio is not None and timing.zero_cost_ratio.wholly_above(self._wanted)
         return Verdict.MODEL_BOUND if bound else Verdict.NOT_SHOWN
 

@@ -151,7 +151,7 @@ def watch(
     for label, lost in before.items():
         if lost.error:
             watched.difference.notes.append(
-                f"{label}: left out: before the migration, too, it {_describe_failure(lost)}"
+                f"{label}: left out, because before the migration it {_describe_failure(lost)}, too"
             )
             # One that hangs before the migration is not waited for, so its end is not known.
             if after[label].error != lost.error and not lost.hung:
@@ -167,9 +167,9 @@ def _describe_failure(one: EntryResult) -> str:
 
 def _failure(side: str, label: str, found: Mapping[str, EntryResult], others: bool = False) -> WorkloadFailed:
     one = found[label]
-    also = " (so do all others)" if others else ""
+    also = " (and so do all others)" if others else ""
     how = one.error if one.lost else f"raised {one.error}"
-    return workload_failed(f"The {side} side failed: {label} {how}{also}.", one.printed, side)
+    return workload_failed(f"The version {side} failed: {label} {how}{also}.", one.printed, side)
 
 
 def _advance_versions(sides: Mapping[str, _WatchedVersion], of: int) -> ProgressStep:

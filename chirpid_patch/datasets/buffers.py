@@ -20,9 +20,9 @@ from torch import Tensor
 
 #: Smaller batches come from the C library's free lists as fast.
 _SMALLEST_BYTES = 1 << 18
-#: What is kept for later, in all.
+#: Total bytes of stored blocks.
 _MOST_KEPT_BYTES = 1 << 28
-#: A block may be this many times as large as what it is lent for (short last batches).
+#: A block may be this many times as large as the batch in it (short last batches).
 _MOST_WASTED = 8
 
 _Block = NDArray[np.uint8]

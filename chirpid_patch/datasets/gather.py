@@ -184,13 +184,13 @@ def _is_list(value: Any) -> bool:
     return type(value) in (list, tuple)
 
 
-#: What samples of PyTorch's datasets are read from: attributes, with what they must hold.
+#: Attributes from which samples of PyTorch's datasets are read, with a test of their values.
 _READ_FROM: dict[type, dict[str, Callable[[Any], bool]]] = {
     TensorDataset: {"tensors": _is_list},
     Subset: {"indices": is_table, "dataset": lambda _: True},
     ConcatDataset: {"datasets": _is_list, "cumulative_sizes": _is_list},
 }
-#: The methods that reading a sample asks for; of a ``ConcatDataset`` also its length, by negative indices.
+#: The methods that reading a sample calls; for negative indices of a ``ConcatDataset`` also its length.
 _READ_WITH = ("__getitem__", "__getitems__", "__getattribute__", "__getattr__")
 #: These methods as PyTorch wrote them: other code may put its own in their place.
 _WRITTEN = {

@@ -125,7 +125,7 @@ def _passes_on(loader: Any) -> bool:
 def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> bool:
     """Return whether requesting a batch of ``loader`` early changes no random number.
 
-    That holds if workers draw the random numbers and the sampler draws none during the epoch. It also holds for
+    The result is True if workers draw the random numbers and the sampler draws none during the epoch. It also holds for
     datasets in memory (``in_memory``), whose samples use keys. For these, a change of the dataset within an epoch takes
     effect later.
     """

@@ -20,8 +20,8 @@ _FP16_CAPABILITY = 7  # Volta: the first with matrix units for float16
 def amp_dtype_for(device: str | torch.device) -> torch.dtype | None:
     """Return the dtype in which mixed precision is faster on ``device``; None if there is none.
 
-    That is bfloat16 on CUDA devices that compute it in hardware, float16 on those from Volta to Turing, and None on
-    older ones and without a CUDA device: on a CPU, mixed precision is slower unless the CPU has instructions for it.
+    The dtype is bfloat16 on CUDA devices that compute it in hardware, float16 on those from Volta to Turing, and None
+    on older ones and without a CUDA device: on a CPU, mixed precision is slower unless the CPU has instructions for it.
     """
     chosen = torch.device(device)
     if chosen.type != "cuda" or not torch.cuda.is_available():

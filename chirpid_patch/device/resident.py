@@ -86,7 +86,7 @@ class ResidentOn(Placement):
     def attach(self, loader: Any) -> None:
         if loader.worker_processes or loader.prefetch_threads != 0 or loader.pin_memory:
             raise ValueError(
-                "samples on a device are read in this process: leave num_workers out, and give pin_memory=False and "
+                "samples on a device are read in this process: omit num_workers, and pass pin_memory=False and "
                 "prefetch_threads=0"
             )
         self.hold(loader.dataset, batches=loader.batch_sampler is not None, collate=loader.collate_fn)

@@ -9,7 +9,7 @@ from chirpid_patch.machine.process_memory import process_memory
 from chirpid_patch.machine.usable_memory import usable_memory
 from chirpid_patch.torch_private import version
 
-#: Bytes that are copied at a time, so that what is converted on the way stays small.
+#: Bytes to copy at a time, so that temporary conversions stay small.
 _COPIED_AT_A_TIME = 64 << 20
 #: Sources are looked at in every so many bytes, and in every sample.
 _LOOKED_AT_EVERY = 4096
@@ -62,7 +62,7 @@ def free_memory(device: torch.device) -> int:
     """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        # What PyTorch has taken from the device and not given out.
+        # Memory that PyTorch reserved from the device and does not use.
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     try:
         return max(usable_memory() - process_memory().bytes, 0)

@@ -19,11 +19,11 @@ from chirpid_patch.device.resident_tensors import NotResidentError
 from chirpid_patch.transforms.spectrograms import GaussianNoise, SpecAugment, Standardize, is_batchable
 from chirpid_patch.transforms.symmetries import FlipsAndTurns
 
-#: What works on batches on any device.
+#: Transforms that work on batches on any device.
 _TRANSFORMS = (SpecAugment, GaussianNoise, Standardize, FlipsAndTurns)
 #: The datasets that read others.
 _OVER_OTHERS = (WorkerSafeStandardizedDataset, WorkerSafeAugmentedDataset, WorkerSafeSequenceDataset)
-#: What a subclass may not replace.
+#: Methods that a subclass may not replace.
 _READING = ("read_sample", "read_batch", "_stages", "operands", "transform_rows_", "transform_batch", "mask_places")
 
 #: Gives the copy of a tensor.

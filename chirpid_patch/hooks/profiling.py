@@ -154,7 +154,7 @@ class DataLoaderProfilingHook(TrainerHooks):
                 yield batch
                 self.on_train_batch_end(None, batch, number, index, name)
         finally:
-            # Also where the loop was left early: its last step may not have come to its end, and does not count.
+            # Also after a `break`: the last step may be incomplete, and does not count.
             self.on_epoch_end(None, epoch)
 
     @contextmanager

@@ -9,7 +9,7 @@ from statistics import median, quantiles
 from typing import Any
 
 _RECENT = 100
-#: The median is taken anew after so many batches: often enough to follow a run, too seldom to cost anything.
+#: Number of batches between two computations of the median: it follows a run, and costs next to nothing.
 _RENEWED_AFTER = 10
 #: Batches that took less than this above the usual are not slow at any factor: clocks and schedulers jitter.
 _LEAST_SECONDS = 1e-3

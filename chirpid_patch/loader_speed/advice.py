@@ -85,7 +85,7 @@ def handle_oom_errors(
 def _batch_size(loader: Any) -> int:
     size = loader.batch_size if loader.batch_size is not None else getattr(loader.batch_sampler, "batch_size", None)
     if not isinstance(size, int):
-        raise ValueError("the loader has no batch_size: give batch_size=")
+        raise ValueError("the loader has no batch_size: pass batch_size=")
     return size
 
 

@@ -26,7 +26,7 @@ _FEWEST_BATCHES = 3
 _MOST_BATCHES = 500
 #: So many changes are tried at most, each in two turns with how the loader is now.
 _CHANGES = 5
-#: A loader without workers that is shorter than what is timed is iterated over again, so often at most.
+#: Most passes over a loader without workers that is shorter than the timed number of batches.
 _EPOCHS = 8
 
 
@@ -139,7 +139,9 @@ class _Diagnosis:
 
     def _can_try(self) -> bool:
         if isinstance(self._loader.dataset, IterableDataset):
-            self._notes.append("an iterable dataset gives other data to other numbers of workers: none was tried")
+            self._notes.append(
+                "the samples of an iterable dataset depend on the number of workers: no other number was tried"
+            )
             return False
         return self._limits_training()
 
@@ -193,7 +195,7 @@ class _Diagnosis:
         batches = min(int(seconds / max(mean, 1e-9)), _MOST_BATCHES)
         if batches < _FEWEST_BATCHES:
             wanted = math.ceil(_FEWEST_BATCHES * 4 * _CHANGES * mean)
-            self._notes.append(f"{self._seconds:g} s are too short to try other settings: give seconds={wanted}")
+            self._notes.append(f"{self._seconds:g} s are too short to try other settings: pass seconds={wanted}")
             return None
         ratios = []
         for _ in range(2):

@@ -20,7 +20,7 @@ from chirpid_patch.loading.worker_start import default_start_method, why_no_proc
 from chirpid_patch.machine.cpus import rank_cpus
 from chirpid_patch.randomness.random_states import restored_generators
 
-#: What is chosen must be at least so many times as fast as loading in the process, and as a simpler choice.
+#: Least speed of a choice, as a multiple of loading in the process and of every simpler choice.
 _WORTH = 1.05
 #: The arguments that decide which samples make a batch.
 _SAMPLING = ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator")
@@ -53,7 +53,7 @@ class LoaderChoice:
     prefetch_threads: int
     trials: tuple[LoadingTrial, ...]
     notes: tuple[str, ...] = field(default=())
-    #: Batches that each worker loads ahead, where that was measured; None for what the call says.
+    #: Measured number of batches that each worker prefetches; None for the value of the call.
     prefetch_factor: int | None = None
 
     @property
@@ -130,7 +130,7 @@ def choose_loading(
 def _try_increasing(trials: list[LoadingTrial], measuring: _Measuring, seconds: float, what: str, most: int) -> None:
     """Try increasing numbers of threads or workers, as long as loading gets faster and time is left."""
     before = trials[0].samples_per_second or 0.0
-    # Where loading waits, many at a time are what helps, and there may be no time for a slow approach.
+    # If loading waits, many workers at once help, and there may be no time to try few workers first.
     count = min(most, 8 if measuring.waits else 2)
     while 0 < count <= most and measuring.left() >= seconds:
         trial = measuring.trial(**{"num_workers": 0, "prefetch_threads": 0, what: count}, seconds=seconds)

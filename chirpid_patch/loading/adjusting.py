@@ -80,7 +80,7 @@ class LoadController:
     def __init__(self, threads: int | None, *, may_wait: bool = False) -> None:
         #: How many threads load ahead in this process, and why.
         self.threads, self.why = (0, "no batches seen yet") if threads is None else (threads, "given")
-        #: Seconds for a thread to wait before it loads the batch it was just asked for.
+        #: Seconds that a thread waits before it loads a requested batch.
         self.pause = 0.0
         #: Decides on worker processes; None where their number is fixed.
         self.worker_count: WorkerCount | None = None
@@ -281,7 +281,7 @@ class WorkerCount:
     def __init__(self, workers: int, most: int) -> None:
         self.most = most
         self.workers = min(workers, most)
-        #: Why the number is what it is, in words.
+        #: The reason for the current number, in words.
         self.why = "nothing seen yet"
         self._refused: set[int] = set()
         self._trial: tuple[int, float] | None = None  # the number before, and its seconds from batch to batch

@@ -16,7 +16,7 @@ from chirpid_patch.loading.prefetch_threads import KeptThreads, PrefetchQueue
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.torch_private import SingleProcessIterator, profiler_enabled
 
-#: Called with the base seed of an epoch: its requests, and what gives its ``EpochReading`` once a batch is read.
+#: Called with the base seed of an epoch; returns its requests, and a function that returns its ``EpochReading``.
 BeginEpoch = Callable[[int], "tuple[EpochRequests, Callable[[], EpochReading]]"]
 
 
@@ -164,7 +164,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     def _is_drawn(self, position: int) -> bool:
         """Return whether the request ``position`` places after the next one is drawn; draw it if that is permitted."""
         while len(self._undelivered) <= position:
-            # Short of the epoch's end: what a sampler does there happens when the loop gets there.
+            # Stop before the epoch's end: the sampler reaches it when the loop does.
             if self._free is None:
                 self._free = tasks_drawn_freely(self._parts)
             if self._requests.drawn >= self._free or not self._draw():

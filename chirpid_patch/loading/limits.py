@@ -8,7 +8,7 @@ from typing import Any
 TORCH_PREFETCH = 2
 #: Threads at most, of one loader.
 MOST_THREADS = 16
-#: Worker processes at most, where nobody said how many there may be.
+#: Largest number of worker processes if the call sets no limit.
 MOST_WORKERS = 8
 #: Loading that keeps its CPU busy for less than this part of its time waits for a disk, a network, or a device.
 WAITING = 0.5

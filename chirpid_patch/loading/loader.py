@@ -150,7 +150,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         epochs: RankEpochs | None = None,
         pins_own_batches: bool = False,
     ) -> None:
-        # Frameworks make a loader anew from its public attributes, as DataLoader's are: each is a parameter.
+        # Frameworks rebuild a loader from its public attributes. As in DataLoader, each attribute is a parameter.
         self.in_process = in_process
         self.keep_workers = keep_workers
         self.most_workers = most_workers

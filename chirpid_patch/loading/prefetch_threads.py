@@ -110,7 +110,7 @@ class KeptThreads:
         return threads
 
     def close(self, *, wait: bool) -> None:
-        """End the threads (see ``PrefetchThreads.close``); the next ``get`` starts new ones."""
+        """End the threads (see ``PrefetchThreads.close``); the next ``get`` starts new threads."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.close(wait=wait)
@@ -168,7 +168,7 @@ class PrefetchQueue:
         modes = _current_modes()
         ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
         parts = [self._submit(modes, 0.0, partial(self._reader.samples, request, part)) for part in ranges]
-        # Threads take what was ordered first: all parts have been begun when their batch is.
+        # Threads take the oldest request first: all parts of a batch have begun when the batch itself begins.
         load = partial(self._collate_parts, parts) if parts else partial(self._reader.read, request)
         self._ordered.append(_QueuedRequest(request, parts, self._submit(modes, pause, load)))
 

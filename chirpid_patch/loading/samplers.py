@@ -44,7 +44,7 @@ def uses_only_torch_generator(loader: Any) -> bool:
     return type(batches) is BatchSampler and type(batches.sampler) in _DRAWING_AT_ONCE
 
 
-#: These draw all they need when asked for the first index, or from a generator of their own.
+#: These samplers draw all random numbers at their first index, or from their own generator.
 _DRAWING_AT_ONCE = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
 
 

@@ -36,7 +36,7 @@ logger = logging.getLogger("chirpid_patch")
 _SECONDS_TO_DIE = 10.0
 #: Seconds to wait for a request that was sent to a worker and that the worker may not have taken.
 _SECONDS_TO_ARRIVE = 0.1
-#: What the operating system reports where it cannot create a process, or the pipes and semaphores that it needs.
+#: Errors of the operating system if it cannot create a process, or its pipes and semaphores.
 _NO_PROCESS = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOSYS, errno.EPERM, errno.EACCES}
 )
@@ -52,7 +52,7 @@ _MOST_SHOWN = 64
 #: close the same descriptor again, which may be another file by then. A queue that is listed here is part of no cycle.
 _queues_in_use: dict[int, list[Any]] = {}
 
-#: What PyTorch's iterator knows of the epoch under way, and fresh workers go on with.
+#: Attributes of PyTorch's iterator about the running epoch, with which new workers continue.
 _OF_THE_EPOCH = (
     "_base_seed", "_index_sampler", "_num_yielded", "_rcvd_idx", "_sampler_iter", "_send_idx", "_task_info",
 )  # fmt: skip
@@ -141,7 +141,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         Exception: otherwise, the errors of PyTorch's iterator.
     """
 
-    #: Of PyTorch: no worker to shut down, and none whose death would be reported, until they start.
+    #: Attribute of PyTorch: before the start there is no worker to shut down, or whose death is reported.
     _shutdown = True
     _worker_pids_set = False
     #: The process whose children the workers are.
@@ -155,7 +155,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._parts = _parts(loader, reads_batches, keep)
         self._seed = seed
         self._is_started = False
-        #: What was sent for each batch that is not delivered yet, and for some that are.
+        #: The request that was sent for each batch that is not delivered yet, and for some delivered batches.
         self._sent: dict[int, Any] = {}
         #: After a death: batches of the dead worker, to be read alone, and all that is to be sent once more.
         self._suspects: set[int] = set()
@@ -223,7 +223,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._reset(self._parts)
 
     def end_workers(self) -> None:
-        """End the processes now; an epoch that is running starts new ones at its next request."""
+        """End the processes now; an epoch that is running starts new processes at its next request."""
         self._is_broken = not self._shutdown
         self._shutdown_workers()
 
@@ -397,7 +397,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._try_put_index()
 
     def _try_put_index(self) -> None:
-        """Send the indices of one more batch; after a death, of all missed batches, suspected ones one at a time."""
+        """Send the indices of one more batch; after a death, of all missed batches, suspected batches one at a time."""
         if self._suspects and self._tasks_outstanding:
             return
         self._put_next()

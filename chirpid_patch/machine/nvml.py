@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-#: The fields of a reading that NVML is asked for.
+#: The fields of a reading that NVML provides.
 FIELDS = ("utilization_percent", "memory_used_bytes", "memory_total_bytes")
 
 

@@ -18,7 +18,7 @@ try:
 except ImportError:  # optional: the runtime needs torch and numpy only
     psutil = None
 
-#: Where Linux states the peak of a process, with its unit.
+#: File with the peak memory of a process on Linux, with its unit.
 _STATUS = Path("/proc/self/status")
 
 

@@ -136,7 +136,7 @@ class CpuTrials(MemoryTrials):
         resident = resident_memory()
         limit = resident + available_memory() if memory_limit is None else memory_limit
         self.allowed_bytes = int(limit * (1 - margin))
-        #: The peak of each size that fitted, in bytes; for no sample at all, what the process held before.
+        #: The peak of each size that fitted, in bytes; for 0 samples, the memory of the process before.
         self._peaks = {0: resident}
 
     def promising(self, shown: int, size: int) -> int:

@@ -72,7 +72,7 @@ class MemoryAlert:
         """Return the settings to change."""
         if self.use.source != "process":
             return (
-                "lower batch_size (handle_oom_errors describes how) or the largest scale, or give MultiScaleStep a "
+                "lower batch_size (handle_oom_errors describes how) or the largest scale, or pass MultiScaleStep a "
                 "memory_budget"
             )
         workers = self.use.processes - 1

@@ -49,7 +49,7 @@ class MultiDataLoaderConfig:
             return [f"loader_{index}" for index in range(count)]
         names = list(self.dataloader_names)
         if len(names) != count:
-            raise ValueError(f"dataloader_names has {len(names)} names for {count} loaders: give one for each")
+            raise ValueError(f"dataloader_names has {len(names)} names for {count} loaders: pass one for each")
         if len(set(names)) < count:
             raise ValueError(f"dataloader_names has a name twice: {', '.join(names)}")
         return names
@@ -64,7 +64,7 @@ class MultiDataLoaderConfig:
         given = [1.0] * count if self.dataloader_weights is None else self.dataloader_weights
         weights = tuple(float(weight) for weight in given)
         if len(weights) != count:
-            raise ValueError(f"dataloader_weights has {len(weights)} weights for {count} loaders: give one for each")
+            raise ValueError(f"dataloader_weights has {len(weights)} weights for {count} loaders: pass one for each")
         if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
             raise ValueError(f"dataloader_weights must be 0 or more, and one of them above 0, not {list(weights)}")
         if self.steps_per_epoch is not None and self.steps_per_epoch < 1:
@@ -94,7 +94,7 @@ class MultiDataLoader:
 
     def __init__(self, loaders: Sequence[Any], config: MultiDataLoaderConfig | None = None) -> None:
         if not loaders:
-            raise ValueError("give at least one loader")
+            raise ValueError("pass at least one loader")
         self.loaders = list(loaders)
         self.config = config or MultiDataLoaderConfig()
         self.names = self.config.names(len(self.loaders))

@@ -15,7 +15,7 @@ import torch
 
 GENERATORS = (torch.Generator, np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random)
 
-#: Objects of these packages are data, and may remember what was read from them.
+#: Objects of these packages are data, and may cache their reads.
 _DATA = ("pandas", "polars", "pyarrow", "PIL")
 _DEEPEST = 8
 #: Longer sequences hold samples or indices, not objects with a state.

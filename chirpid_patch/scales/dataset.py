@@ -178,6 +178,7 @@ def _split_sample(sample: Any) -> tuple[Any, dict[str, Any]]:
     if isinstance(sample, tuple | list) and len(sample) in (1, 2):
         return sample[0], dict(zip(("label",), sample[1:], strict=False))
     raise TypeError(
-        f"the base dataset gives {type(sample).__name__} as a sample: give (image, label), (image,), or a dictionary "
+        f"the base dataset returns {type(sample).__name__} as a sample: return (image, label), (image,), or "
+        "a dictionary "
         'with "image"'
     )

@@ -56,7 +56,7 @@ class ImageMasks(BatchTransform):
             batch[row] = self.transform_batch(batch[row : row + 1], keys[row : row + 1])[0]
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
-        """Transform one sample with its key (1,); the result is that of the image even if no mask applies."""
+        """Transform one sample with its key (1,); the result is the value after the image even if no mask applies."""
         return self.transform_batch(sample.unsqueeze(0), keys)[0]
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:

@@ -26,7 +26,7 @@ class BatchTransform(nn.Module):
     """
 
     p: float
-    #: What declares that it does the same, where this stands for something else: see ``may_differ``.
+    #: The declared object that this transform replaces, if any: see ``may_differ``.
     declared: Callable[[Any], Any] | None = None
 
     def may_differ(self, samples: Tensor) -> bool:
@@ -170,7 +170,7 @@ class SpecAugment(BatchTransform):
         n_freq, n_time = batch.shape[-2:]
         if not starts.size:
             return
-        # Both axes as one: the frequencies after the times. What is not masked has a mask that is empty.
+        # Both axes as one: the frequencies after the times. An axis without masks has an empty mask.
         places = np.zeros((2, len(batch), starts.shape[1], 1), dtype=np.int64)
         places[0, rows, :, 0], places[1, rows, :, 0] = starts, stops
         places[:, :, max(self.num_time_masks, 0) :] += n_time

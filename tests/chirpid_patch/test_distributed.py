@@ -332,7 +332,7 @@ class TestWhichRank:
 
     @pytest.mark.parametrize(
         ("options", "message"),
-        [({"world_size": 4}, "give rank as well"), ({"world_size": 4, "rank": 4}, "none of 4 ranks")],
+        [({"world_size": 4}, "pass rank as well"), ({"world_size": 4, "rank": 4}, "none of 4 ranks")],
     )
     def test_ranks_that_cannot_be_are_refused(self, options: dict[str, int], message: str) -> None:
         with pytest.raises(ValueError, match=message):
@@ -353,9 +353,9 @@ class Endless(IterableDataset[int]):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"sampler": [1, 2]}, ValueError, "leave sampler and batch_sampler out"),
-        ({"batch_sampler": BatchSampler(range(4), 2, False)}, ValueError, "leave sampler and batch_sampler out"),
-        ({"generator": torch.Generator()}, ValueError, "give seed instead of generator"),
+        ({"sampler": [1, 2]}, ValueError, "omit sampler and batch_sampler"),
+        ({"batch_sampler": BatchSampler(range(4), 2, False)}, ValueError, "omit sampler and batch_sampler"),
+        ({"generator": torch.Generator()}, ValueError, "pass seed instead of generator"),
         ({"dataset": Endless()}, TypeError, "IterableDataset"),
         ({"distributed": False, "seed": 1, "rank": 0}, TypeError, "rank and seed without distributed=True"),
     ],

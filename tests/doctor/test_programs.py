@@ -12,7 +12,7 @@ from support import FIXTURES, ROOT, run
 
 PROGRAMS = FIXTURES / "doctor"
 
-pytestmark = pytest.mark.slow  # each program runs in a process of its own
+pytestmark = pytest.mark.slow  # each program runs in a separate process
 
 #: What functions of a dataset return below its random transforms is seen from Python 3.12 on.
 SEES_RESULTS = sys.version_info >= (3, 12)

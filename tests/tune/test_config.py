@@ -51,7 +51,7 @@ def test_three_forms_say_the_same(tmp_path: Path, name: str, text: str) -> None:
         ("c.toml", "a = = 1", "is no valid TOML"),
         ("c.yaml", "a: [", "is no valid YAML"),
         ("c.yaml", "a: !!python/object/apply:os.getcwd []", "is no valid YAML"),
-        ("c.json", "[1]", "holds no sections"),
+        ("c.json", "[1]", "has no sections"),
         ("c.json", '{"data": 3}', "data must be a section"),
     ],
 )

@@ -101,5 +101,5 @@ def test_a_folder(tmp_path: Path) -> None:
 
 
 def test_neither_applied_nor_compared(tmp_path: Path) -> None:
-    with pytest.raises(NotMigrated, match="give --baseline"):
+    with pytest.raises(NotMigrated, match="pass --baseline"):
         before_side(tmp_path, None)

@@ -78,7 +78,7 @@ def test_apply_accepts_the_table(tmp_path: Path) -> None:
         ("samples = 3.5", "samples: '3.5' is not a valid whole number"),
         ("epochs = true", "epochs: 'True' is not a valid whole number"),
         ("strict = 3", "strict: '3' is not a valid boolean"),
-        ("time-budget = inf", "time-budget: 'inf' is no finite number"),
+        ("time-budget = inf", "time-budget: 'inf' is not a finite number"),
         ("samples = 20", "20 samples are too few"),
         ("folds = 1", "range x>=2"),
         ("min-saving = 100", "range 0<=x<100"),

@@ -21,7 +21,7 @@ __all__ = [
 
 _CLASS_OF = re.compile(r"\btype\s*\(|\b__class__\b")
 _CLASS_WORDS = ("type", "__class__")
-#: What shows a class, constructs an object of it or asks it for an attribute.
+#: Calls that print a class, construct an object of it or read an attribute.
 _SHOWS = frozenset(
     {"print", "str", "repr", "getattr", "hasattr", "format", "debug", "info", "warning", "error", "warn"}
 )
@@ -39,7 +39,7 @@ _DEFINED = re.compile(r"\bdef\b")
 
 
 def place_of_class_value(project: Project) -> str | None:
-    """Where a file uses the class of an object as a value, as ``path:line``: as a key, or beside another such class.
+    """Return where a file uses the class of an object as a value (a key, or in a comparison), as ``path:line``.
 
     Reading an attribute of the class, constructing an object of it, showing it and comparing it with a class that is
     named there are no such uses.
@@ -104,7 +104,7 @@ def _is_named(node: ast.expr) -> bool:
 
 
 def place_of_method_made(project: Project) -> str | None:
-    """Where a file may make a method of a function that it was given, as ``path:line``: `partial` makes none."""
+    """Return where a file may turn a function from other code into a method, as ``path:line``: `partial` makes none."""
     for path, text in project.matching(re.compile(_METHOD_MADE)):
         found = re.search(_METHOD_MADE, text)
         if found is not None:
@@ -113,9 +113,9 @@ def place_of_method_made(project: Project) -> str | None:
 
 
 def place_of_type_look(project: Project, names: Collection[str]) -> str | None:
-    """Where a file asks for the class of a function that is called by one of ``names``, as ``path:line``.
+    """Return where a file checks the class of a function with one of ``names``, as ``path:line``.
 
-    Also of a loop variable over them.
+    A loop variable over these names counts as well.
     """
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
         line = _first_type_look(text, frozenset(names))
@@ -178,7 +178,7 @@ def _passed_on(text: str, names: frozenset[str]) -> frozenset[_Passed]:
 
 @lru_cache(maxsize=1024)
 def _taken_by(text: str, passed: frozenset[_Passed]) -> frozenset[str]:
-    """Return the names of parameters of a text's functions and constructors that take what is passed on."""
+    """Return the names of parameters of a text's functions and constructors that take a value and pass it on."""
     try:
         outline = Outline("", text)
     except UnparsableModule:
@@ -199,7 +199,7 @@ def _taken_by(text: str, passed: frozenset[_Passed]) -> frozenset[str]:
 
 
 def place_of_function_key(project: Project, names: Collection[str]) -> str | None:
-    """Where a file may use a function that is called by one of ``names`` as the key of a cache, as ``path:line``."""
+    """Return where a file may use a function with one of ``names`` as the key of a cache, as ``path:line``."""
     known = frozenset(names)
     cached = frozenset(one for word in _CACHES for text in project.texts(word) for one in _cached_functions(text))
     for path, text in project.matching(re.compile(rf"{_WEAK}|\b(?:{'|'.join(map(re.escape, sorted(names)))})\b")):

@@ -18,7 +18,7 @@ from chirp_migrate.syntax.module import find_in
 
 #: Give up on code that evaluates more statements than this on one path.
 _STATEMENT_LIMIT = 400
-#: Give up on code that asks for more than this to be true or not.
+#: Stop the evaluation of code with more conditions than this.
 MAX_CONDITIONS = 6
 
 _ARITHMETIC_METHODS = {
@@ -240,7 +240,7 @@ class Evaluator:
         self._source = source
         self._inline = inline or (lambda function: None)
         self._path = Path()
-        #: What holds on the paths that are still to be followed.
+        #: Truth values of the conditions, for each path that is not evaluated yet.
         self._pending: list[dict[Value, bool]] = []
         self._budget = 0
         self._depth = 0

@@ -50,7 +50,7 @@ _LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
 _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
 _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
-#: A keyword of these with a call, and what is called.
+#: One of these keywords with a call, and the called name.
 _GIVEN_CALL = rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*(\w+)\("
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
 _LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
@@ -81,7 +81,7 @@ class WorkerPurposes:
 
     def __init__(self, module: Module, project: Project) -> None:
         self._module, self._project = module, project
-        # A `transform` may be anyone's; in a module about PyTorch it is that of a dataset.
+        # A `transform` may belong to any library; in a module about PyTorch it belongs to a dataset.
         self._keywords = _KEYWORDS if _ABOUT_TORCH.search(module.text) else _LOADER_KEYWORDS
         self._known: dict[cst.CSTNode, str | None] = {}
 

@@ -183,7 +183,7 @@ def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
 
 
 def finite_number(number: str) -> float:
-    """Return the value of a literal; 0 if it is no finite number."""
+    """Return the value of a literal; 0 if it is not a finite number."""
     try:
         value = float(number)
     except ValueError:

@@ -69,7 +69,7 @@ def _shared_variables(state: DatasetState) -> Iterator[HeldGenerator]:
             if made is None:
                 continue
             targets = statement.targets if isinstance(statement, cst.Assign) else (statement,)
-            # What is made anew where the module is imported starts alike only if it is seeded.
+            # A generator that each import of the module creates starts in the same state only if it is seeded.
             workers = "worker" if _always_has_same_state(module, made) else "forked worker"
             for name in (t.target.value for t in targets if isinstance(t.target, cst.Name)):
                 if scope is state.node:

@@ -33,7 +33,7 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     subvalues,
 )
 
-#: What names from outside may stand for, besides those of any dataset.
+#: Objects that names from outside may refer to, in addition to those of any dataset.
 CLEAR = frozenset({"numpy", "PIL.Image", "builtins.isinstance", "builtins.len"})
 _COMPARED = {
     ">": operator.gt,

@@ -114,7 +114,7 @@ def _evaluated_before_sample(module: Module, project: Project, scan: Scan, node:
         inner = read
         around = takewhile(lambda one: one is not node, module.ancestors(read))
         for ancestor in chain(around, [node] if isinstance(node, cst.DictComp) else []):
-            # What is called or looked into is only named before; what is assigned to is looked at after.
+            # A called function and the object of an attribute are only named before; targets are evaluated after.
             later: set[cst.CSTNode] = {ancestor.func} if isinstance(ancestor, cst.Call) else set()
             later |= {ancestor.value} if isinstance(ancestor, cst.Subscript) else set()
             later |= set(ancestor.targets) if isinstance(ancestor, cst.Assign) else set()

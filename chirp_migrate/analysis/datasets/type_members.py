@@ -25,7 +25,7 @@ from chirp_migrate.syntax.module import Module
 
 
 def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> Augmenting | None:
-    """Return the semantics of the members; ``None`` if the runtime's class would do something else.
+    """Return the semantics of the members; ``None`` if the runtime's class would behave differently.
 
     Args:
         module: the module of the call.

@@ -33,7 +33,7 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["ObjectAccess"]
 
-#: Positional parameters of libraries' classes whose attributes programs ask for.
+#: Positional parameters of library classes whose attributes programs read.
 _PLACES = {"dataset": 0, "datasets": 0, "transforms": 0, "indices": 1, "func": 0}
 
 

@@ -301,7 +301,7 @@ class Run(Calls):
         return unite_values(*found) if found else (External(name),)
 
     def _folder(self, name: str, path: str) -> Value:
-        """Return the object of ``import a.b`` if the folder ``a`` is no module of the project, but ``a.b`` may be."""
+        """Return the object of ``import a.b`` if ``a`` is not a module of the project, but ``a.b`` may be."""
         inner = self._imported(path, name)
         first, *parts = name.split(".")
         if inner == (External(name),):
@@ -494,7 +494,7 @@ class Run(Calls):
                 return (Container("set", {None: self._comprehension(element, generators, scope)}),)
             case ast.DictComp(value=value, generators=generators):
                 found = self._comprehension(value, generators, scope)
-                # A copy that leaves keys out by a condition: which ones is not known.
+                # A copy that omits keys by a condition: the omitted keys are unknown.
                 is_filtered = any(one.ifs for one in generators)
                 return UNKNOWN if is_filtered else (Container("dict", {None: found}),)
             case ast.GeneratorExp(elt=element, generators=generators):

@@ -111,7 +111,7 @@ def plots_of(report: VerifyReport) -> list[Plot]:
         Plot(
             "batch-waits",
             "Waiting for batches",
-            f"Share of the training batches that came within a time; further left is better. {said}.",
+            f"Share of the training batches that arrived within a time; further left is better. {said}.",
             *_draw_curves(logs, "milliseconds, logarithmic", lambda at: f"{10**at:.3g}", "{:.0%}", ticks=decades),
         ),
         Plot(

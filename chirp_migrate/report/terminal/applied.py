@@ -116,7 +116,7 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, f
     if result.found is not None:
         screen.text(result.found)
     for name in result.linked:
-        screen.text(f"{name} had other names (hard links): those keep the old bytes.", hang=2)
+        screen.text(f"{name} has other hard links: these keep the old content.", hang=2)
     show_notes(plan, screen)
     if not is_empty:
         show_account(plan, left, screen)
@@ -161,9 +161,9 @@ def _show_attention(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None
 
 def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
     """Print findings that were not rewritten, with reasons, by rule and file."""
-    # Not of likely bugs: those are shown in any case.
+    # Likely bugs are always shown.
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
-    # What is proposed nowhere is no news of a rule that is not asked for; nor is what only the curious ask for.
+    # Rules without suggestions are not listed unless they were selected; neither is advice without -v.
     unasked = behaviour - {f.rule for f in plan.findings if f.status is Status.REWRITE}
     curious = {rule.code for rule in all_rules() if rule.verbose_only}
     stopping = {rule.code for rule in all_rules() if rule.stops_workers}

@@ -27,8 +27,8 @@ _MEANINGS = {
     "differs from the training before.",
     "faster, entry points inconclusive": "Training takes at least {threshold} less time in all, and nothing that was "
     "compared differs from the training before. Whether some entry points became slower is not known.",
-    "not shown to be faster": "Nothing that was compared differs from the training before. That {threshold} of the "
-    "time are saved is not shown: it is less, or the measurement varied too much to show it.",
+    "not shown to be faster": "Nothing that was compared differs from the training before. It is not "
+    "shown that {threshold} of the time are saved: the saving is smaller, or the times varied too much.",
     "model-bound": "Nothing that was compared differs from the training before. Even loading that takes no time at all "
     "would not save {threshold}: the time goes into the model.",
     "slower": "Nothing that was compared differs from the training before, but it takes longer.",
@@ -71,7 +71,7 @@ def show_details(verdict: VerifyReport, screen: Screen) -> None:
     _show_targets(verdict, screen)
     _show_differences(verdict, screen)
     if verdict.problems:
-        screen.heading("Loading problems that were seen (chirp-migrate doctor shows them with line and fix)")
+        screen.heading("Loading problems (chirp-migrate doctor shows line and fix)")
     for one in verdict.problems:
         screen.item("-", f"{one.message} [{one.check}]")
     _show_conditions(verdict, screen)
@@ -96,7 +96,7 @@ def _show_times(verdict: VerifyReport, screen: Screen) -> None:
     timed = [*([] if together is None else [together]), *entries]
     if not timed:
         return
-    screen.heading("Seconds of training, and how much of them is saved (interval)")
+    screen.heading("Seconds of training, and the share saved (interval)")
     beside = screen.width >= _WITH_PERFECT
     header = ["entry point", "before", "after", "after : before", "saved", *(_ZERO_COST if beside else ())]
     rows = [_time_row(entry, _LONG_BAR if screen.width >= _WIDE else _BAR, beside) for entry in timed]
@@ -145,7 +145,7 @@ def _show_targets(verdict: VerifyReport, screen: Screen) -> None:
     if verdict.targets:
         screen.heading("Required figures, after the migration")
     for one in verdict.targets:
-        warning = ", beyond the point of warning" if one.warning else ""
+        warning = ", beyond the warning level" if one.warning else ""
         text = f"{one.target} ({one.requirement}): {one.why}{warning}"
         screen.term(one.verdict, text, style=_MARKS.get(one.verdict, ""))
 
@@ -153,7 +153,7 @@ def _show_targets(verdict: VerifyReport, screen: Screen) -> None:
 def _show_differences(verdict: VerifyReport, screen: Screen) -> None:
     """Print the differences, or how the versions were compared."""
     if verdict.differences:
-        screen.heading("What is not the same training")
+        screen.heading("Differences between the trainings")
     for difference in verdict.differences:
         screen.item("-", sentence(difference.message), style=_RED)
     if verdict.smallest_adjusted_p:
@@ -185,7 +185,7 @@ def _show_conditions(verdict: VerifyReport, screen: Screen) -> None:
         "Packages": _join_values(verdict.environment.get("packages")),
         "Environment variables": _join_values(verdict.environment.get("variables")),
         "Time went into": ", ".join(f"{name} {seconds:.0f} s" for name, seconds in verdict.spent_s.items()),
-        "Left out of the copies": "; ".join(verdict.copies),
+        "Not copied": "; ".join(verdict.copies),
         "Not trained": "; ".join(() if verdict.workload is None else verdict.workload.left_out),
     }
     for name, text in conditions.items():
@@ -210,7 +210,7 @@ def _show_training(report: VerifyReport, screen: Screen) -> None:
     before, after = (report.passes.get(side, {}) for side in ("before", "after"))
     if not any(before.values()):
         return
-    screen.heading("Samples per epoch that were watched, and last losses (training / validation)")
+    screen.heading("Watched samples per epoch, and last losses (training / validation)")
     rows = []
     for label, passes in before.items():
         others = after.get(label, [])

@@ -22,7 +22,7 @@ _VARIABLES = (
     "CUDA_", "GOMP_", "KMP_", "LD_PRELOAD", "MALLOC_", "MKL_", "NUMBA_", "NUMEXPR_", "NVIDIA_", "OMP_", "OPENBLAS_",
     "PYTHON", "PYTORCH_", "TORCH",
 )  # fmt: skip
-"""Beginnings of the names of variables that change how fast, or what, PyTorch computes; none of them holds a secret."""
+"""Prefixes of environment variables that change speed or results of PyTorch; none of them contains a secret."""
 
 
 def describe(threads: int) -> dict[str, Any]:

@@ -38,7 +38,7 @@ _OUTPUT_ENDS_WITHIN_S = 5.0
 _LONGEST_FOLDER = 50
 """Characters that leave room for the names that multiprocessing and PyTorch add."""
 _LOOK_S = 0.1
-"""How often to see whether a child that says nothing still lives: its workers may hold its end of the pipe."""
+"""Seconds between two checks of whether a silent child still lives: its workers may keep its end of the pipe open."""
 _LARGEST_MESSAGE = 2**30
 
 _T = TypeVar("_T")
@@ -49,7 +49,7 @@ class Role:
     """The words for a child in messages.
 
     Attributes:
-        name: the subject of messages, such as ``The before side``.
+        name: the subject of messages, such as ``The version before``.
         failed: the text before the child's own sentence if it fails.
         less: options that reduce its work.
         side: ``before`` or ``after``; empty for other children.
@@ -98,7 +98,7 @@ class Child(Generic[_T]):
         self._suspended: list[psutil.Process] = []
         self._last: Message | None = None
         with ExitStack() as stack:
-            # What the child leaves there goes with it.
+            # The folder is removed with the files of the child.
             temporary = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="cm-", dir=_short_folder(), ignore_cleanup_errors=True)
             )
@@ -237,10 +237,10 @@ class Child(Generic[_T]):
                     return msgspec.convert(value, self.answer)
             case Failed(sentence, usage):
                 if usage:
-                    side = f"on the {self.role.side} side, " if self.role.side else ""
+                    side = f"in the version {self.role.side}, " if self.role.side else ""
                     raise UsageProblem(f"{side}{sentence}" + ("" if sentence.endswith((".", "?")) else "."))
                 self._end_with_error(as_sentence(f"{self.role.failed}{sentence}"))
-        self._end_lost_child(f"ended with {ending(self._process.returncode)} and gave no result")
+        self._end_lost_child(f"ended with {ending(self._process.returncode)} and returned no result")
 
     def _send(self, data: bytes) -> None:
         with suppress(OSError):  # it has ended, which is found where its answer is waited for
@@ -287,7 +287,7 @@ class Child(Generic[_T]):
 
     def _take_too_long(self) -> NoReturn:
         within = f"did not end within {self._limit_s:.0f} s"
-        more = f": give it longer with --timeout, or less to do with {self.role.less}"
+        more = f": raise --timeout, or reduce the work with {self.role.less}"
         self._end_lost_child(within, more, hung=True)
 
     def _end_lost_child(self, how: str, more: str = "", hung: bool = False) -> NoReturn:

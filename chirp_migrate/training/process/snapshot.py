@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 __all__ = ["LARGEST_FILE", "copy_tree", "freshen", "keep_pristine", "restore"]
 
 _PRISTINE = ".pristine"
-"""Behind the name of a copy: the folder beside it that holds its files as they were before anything ran."""
+"""Suffix of the folder next to a copy with the original files, before any code ran."""
 
 _FOLDER = (stat.S_IFDIR,)
 

@@ -62,7 +62,7 @@ class Interception:
 
     def _replacement(self, original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
         def __iter__(loader: Any) -> Iterator[Any]:
-            # What a loader's own code walks over (the loader in its pool of workers, for example) is part of it.
+            # An iterable inside a loader's own code (such as the loader in its pool of workers) is part of that loader.
             nested = bool(self._inside) if self._base is DataLoader else id(loader) in self._inside
             if nested:
                 return original(loader)

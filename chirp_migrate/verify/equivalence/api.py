@@ -94,7 +94,7 @@ def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]
 
 
 def missing_from(before: Api, after: Api) -> list[str]:
-    """Return one sentence for each name of ``before`` that ``after`` lacks; added names are no difference."""
+    """Return one sentence for each name of ``before`` that ``after`` lacks; added names do not count as differences."""
     problems: list[str] = []
     for module, names in before.items():
         now = after.get(module, {"": _GONE})
@@ -124,7 +124,7 @@ def _exists(module: str) -> bool:
 
 
 def _is_compatible(after: Signature | str, before: Signature, by_name: bool) -> bool:
-    """Return whether every call for ``before`` works with ``after``: it has the same parameters, plus optional ones.
+    """Return whether every call for ``before`` works with ``after``: same parameters, and optional further ones.
 
     An added parameter may not precede a parameter that can be passed by position. Without ``by_name``, parameters are
     distinguished by their position alone.

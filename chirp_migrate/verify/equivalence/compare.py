@@ -97,7 +97,10 @@ def compare_traces(
             tests += _value_tests(label, old.traces, new.traces, values)
             result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
-            note = f"{label}: {what} differ in two runs of the side before, too: compared by their distribution"
+            note = (
+                f"{label}: {what} also differ between two runs of the version before, so their distributions "
+                "are compared"
+            )
             result.notes.append(note)
         else:
             differences = compare_entry(old.traces, new.traces)
@@ -106,7 +109,7 @@ def compare_traces(
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = ignored(old.seeds, new.seeds)
             if aspect is not None:
-                differences.append(("seed-ignored", f"{aspect}: the same with two seeds after, not before"))
+                differences.append(("seed-ignored", f"{aspect}: two seeds give the same after, but not before"))
         if not differences:
             tests += _distribution_tests(label, old.traces, new.traces)
         for name, text in differences:
@@ -161,9 +164,7 @@ def compare_results(
         b, b_again = after[label].fingerprint, after_again[label].fingerprint
         varying = _differing_paths(a, a_again)
         if varying:
-            result.notes.append(
-                f"{label}: {_shorten_paths(varying)}: not the same in two runs of the side before either"
-            )
+            result.notes.append(f"{label}: {_shorten_paths(varying)}: also different in two runs of the version before")
         unstable = _differing_paths(b, b_again) - varying
         if unstable and label not in unrepeatable:
             text = f"{_shorten_paths(unstable)}: repeatable before the migration, not after, with the same seed"

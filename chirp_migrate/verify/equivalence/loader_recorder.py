@@ -50,7 +50,7 @@ class LoaderWatch(Interception):
     def __enter__(self) -> LoaderWatch:
         super().__enter__()
         self._samplers.__enter__()
-        # Not a hook of all modules: who asks whether there is one would train otherwise here than where time is taken.
+        # Not a global hook: code that checks for such hooks would train differently here than in timed runs.
         setattr(_Loss, "__call__", self._watched_loss())  # noqa: B010
         return self
 

@@ -32,7 +32,7 @@ _BATCHES_AHEAD = 2
 _FETCHES_BEFORE_BLAME = 20
 _TIMEOUT_S = 60.0
 _START_S = {"fork": 0.03, "forkserver": 2.5, "spawn": 2.5}
-"""Seconds that starting a worker takes, at least: what it imports, mostly."""
+"""Least number of seconds to start a worker, mostly for its imports."""
 
 Collate = Callable[[list[Any]], Any]
 

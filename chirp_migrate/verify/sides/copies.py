@@ -33,14 +33,14 @@ def make_sides(
     notes: list[str] = []
     too_large = sorted({*copy_tree(root, trees["after"]), *before.write(trees["before"])})
     if too_large:
-        notes.append(f"left out of the copies for their size: {', '.join(too_large)}")
+        notes.append(f"too large, so not copied: {', '.join(too_large)}")
     if options.entry is not None and options.entry.hook:
         candidates = file_of(options.entry.hook)
         own = next((name for name in candidates if (trees["after"] / name).is_file()), None)
         if own is not None and not any((trees["before"] / name).is_file() for name in candidates):
             (trees["before"] / own).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(trees["after"] / own, trees["before"] / own)
-            notes.append(f"{own} is not in the side before: today's is used there, too")
+            notes.append(f"{own} is not in the version before, so both versions use the current one")
     for tree in trees.values():
         keep_pristine(tree)
     return trees, tuple(notes)

@@ -36,7 +36,7 @@ __all__ = ["Children", "child_of", "run_child"]
 
 _SIDES = ("before", "after")
 _WATCH_SHARE, _LEAST_WATCH_S = 1 / 4, 30.0
-"""Of the budget, and at least so many seconds: what one entry point may take while it is watched."""
+"""Share of the budget that one watched entry point may take, and the least number of seconds."""
 
 _GRACE_S = 15.0
 """Seconds after the deadline for an epoch that runs then."""
@@ -47,7 +47,7 @@ _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 def child_of(spec: RunSpec, side: str, progress: Progress = no_progress) -> Child[RunResult]:
     """Return a process that is not yet started; ``side`` is ``before`` or ``after``, for messages."""
     freshen(Path(spec.tree))
-    role = Role(f"The {side} side", f"The {side} side failed: ", "--samples and --epochs", side)
+    role = Role(f"The version {side}", f"The version {side} failed: ", "--samples and --epochs", side)
     environment = dict.fromkeys(_THREAD_SETTINGS, str(spec.threads))
     environment["PYTHONHASHSEED"] = str(spec.hash_seed)
     return Child("chirp_migrate.verify.runner", spec, RunResult, role, spec.options.timeout_s, environment, progress)
@@ -271,7 +271,7 @@ class Children:
     def _store_visit(self, entry: EntryPoint, found: Mapping[str, Visit], visits: dict[str, dict[str, Visit]]) -> None:
         before, after = found["before"], found["after"]
         if after.error and not before.error:
-            raised = f"The after side failed: {entry.label} raised {after.error}."
+            raised = f"The version after failed: {entry.label} raised {after.error}."
             raise workload_failed(raised, after.printed, "after")
         if before.error:
             self.failing[entry.label] = before.error

@@ -20,7 +20,7 @@ __all__ = ["CachedLoading"]
 
 
 class CachedLoading(Interception):
-    """Context manager under which loaders yield cached batches, in the number and with the sizes of their real ones.
+    """Context manager under which loaders yield cached batches, in the number and with the sizes of their real batches.
 
     Attributes:
         is_active: whether loaders now yield cached batches; otherwise they load as usual.

@@ -24,7 +24,7 @@ from chirp_migrate.verify.spec import Visit
 __all__ = ["SIDES", "Rounds", "Stopped", "TimedRound", "own_seconds", "take_rounds"]
 
 SIDES = ("before", "after", "cached")
-"""What is timed: both sides, and the side after fed from one cached batch."""
+"""The timed versions: before, after, and after with one cached batch."""
 
 
 def own_seconds(visit: Visit, own: OwnRun) -> float:
