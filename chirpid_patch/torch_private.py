@@ -38,8 +38,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, _utils, dataloader, default_collate
 
-#: What is used of PyTorch's two iterators and of its loader: methods that are called or replaced, and what the objects
-#: hold. (``_workers_num_tasks``, which torch 2.6 lacks, is set and not read.)
+#: Members of PyTorch's two iterators and its loader that this package uses: called or replaced methods, and attributes.
+# (``_workers_num_tasks``, which torch 2.6 lacks, is set and not read.)
 MEMBERS = {
     "_MultiProcessingDataLoaderIter": (
         "_base_seed", "_in_order", "_index_queues", "_index_sampler", "_next_data", "_next_index", "_num_workers",
@@ -97,7 +97,7 @@ def shared_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
 _COLLATED = (Tensor, np.ndarray, np.generic, tuple, list, dict, int, float, str, bytes)
 
 
-#: The table of functions of ``default_collate`` that was last found to be as PyTorch wrote it, or not.
+#: The last checked table of functions of ``default_collate``, and whether it is PyTorch's original.
 _seen_table: tuple[dict[Any, Any], bool] = ({}, False)
 
 

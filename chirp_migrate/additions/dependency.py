@@ -39,7 +39,7 @@ _COMMENT = "  # provides chirpid_patch, the migrated data loading"
 #: The entry that ``apply`` adds to a list of dependencies; in a requirements file it has the comment.
 _ADDED = re.compile(rf"chirpid-patch>=\d+\.\d+,<\d+(\.\d+)?({_COMMENT})?")
 
-#: Requirement files of a project, the first that exists is the one.
+#: Requirement files of a project; the first existing file counts.
 _REQUIREMENTS = (
     "requirements.txt",
     "requirements/base.txt",
@@ -47,7 +47,7 @@ _REQUIREMENTS = (
     "requirements/common.txt",
     "requirements/main.txt",
 )
-#: Distributions that are torch, or are installed together with it.
+#: Distributions of torch, or installed together with torch.
 _BRINGS_TORCH = re.compile(
     r"torch\w*|pytorch\w*|(py)?torch-.+|.+-(py)?torch|lightning|timm|accelerate|fastai|monai|kornia|peft|diffusers"
     r"|ultralytics|sentence-transformers|chirp-migrate|chirpid-patch"

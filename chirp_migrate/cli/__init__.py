@@ -113,7 +113,7 @@ def _usage_message(error: click.ClickException) -> str:
 def entry_point(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; every error is one sentence on standard error."""
     given = sys.argv[1:] if arguments is None else arguments
-    # It means the same before and behind the command's name.
+    # It has the same meaning before and after the command's name.
     debug = _DEBUG in given[: given.index("--") if "--" in given else None]
     given = [_DEBUG, *(one for one in given if one != _DEBUG)] if debug else given
     for stream in (sys.stdout, sys.stderr):

@@ -138,7 +138,7 @@ def next_commands(path: Path) -> list[str]:
         start = f"chirp-migrate init-workload {place}"
         return [f"Next: read it ({shown}), then: {start}", f"Then fill in chirp_verify.py, and run: {verify}"]
     except ChirpMigrateError:
-        pass  # verify says what is wrong with its settings
+        pass  # verify reports errors in its settings
     return [f"Next: read it ({shown}), then: {verify}"]
 
 
@@ -155,7 +155,7 @@ def explain_interruption(path: Path) -> Iterator[None]:
             raise
         raise Refused(
             f"another run ({', '.join(sorted(meanwhile))}) was applied here meanwhile, so this run wrote nothing: run "
-            "apply again if something is left."
+            "apply again if work remains."
         ) from refusal
     except KeyboardInterrupt:
         runs = sorted(_applied_runs(root) - before)
@@ -230,7 +230,7 @@ def accepted_part(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, f
     open_ones = [one for one in decisions_of(found.plan) if one not in found.choices]
     if found.reviewed and open_ones:
         raise Refused(
-            f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}: go on with "
+            f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}: continue with "
             f"`chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}`; nothing was changed."
         )
     edited = frozenset(name for (name, _), choice in found.choices.items() if choice.edits is not None)
@@ -239,7 +239,7 @@ def accepted_part(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, f
 
 def _show_diff(plan: Plan, output: Output) -> None:
     output.write(run_document(plan, ()))
-    # After the diff, as comments that `patch` and `git apply` pass over.
+    # After the diff, as comments that `patch` and `git apply` ignore.
     screen = output.screen(prose=False)
     remarks = render_to_text(
         lambda shown: applied.show_remarks(plan, (), shown), width=screen.width - 2, verbose=output.verbose

@@ -97,7 +97,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     to_output = target == STANDARD_OUTPUT
     result = run_document(found.plan.seen_from(project), (), strict=strict, exit_code=int(found.exit_code))
     output.write(result)
-    if is_text and to_output and output.json_is_printed:  # as everywhere: the text goes to standard error then
+    if is_text and to_output and output.json_is_printed:  # as in every command: the text then goes to standard error
         for line in _lines_of_findings(found, path if path.is_dir() else path.parent, output.screen()):
             click.echo(line, err=True)
         lines = []
@@ -110,7 +110,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
         lines = as_bytes(result if form == "json" else sarif(found)).decode("ascii").splitlines()
     write_bytes(target, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
-        # Nothing but the document goes to where a program reads it.
+        # Only the document goes to an output that a program reads.
         click.echo(_last_line(found, path), err=(to_output and not is_text) or output.json_is_printed)
     sys.exit(found.exit_code)
 

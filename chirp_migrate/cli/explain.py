@@ -91,7 +91,7 @@ def _find_rule(selector: str) -> Rule:
     if not codes:
         raise UsageProblem(f"{unknown_rule(selector)}.")
     if len(codes) > 1:
-        raise UsageProblem(f"{selector} means {', '.join(sorted(codes))}: give one of them.")
+        raise UsageProblem(f"{selector} matches {', '.join(sorted(codes))}: choose one of them.")
     return next(rule for rule in all_rules() if rule.code in codes)
 
 

@@ -48,7 +48,7 @@ workload = "{DEFAULT_WORKLOAD}:workload"
     epilog=epilog(
         {
             ExitCode.OK: "written",
-            ExitCode.USAGE: f"PATH is no folder with code, or has a {DEFAULT_WORKLOAD} or settings for verify already",
+            ExitCode.USAGE: f"PATH has no code, or already has a {DEFAULT_WORKLOAD} or settings for verify",
             ExitCode.REFUSED: "refused, nothing changed (uncommitted changes in pyproject.toml, another run)",
             ExitCode.UNDONE: "the files cannot be written",
         },
@@ -67,7 +67,7 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: pass the folder of your project.")
     root = root_of(path)
-    discover(path)  # a folder without any code has nothing to train: it is hardly the one that is meant
+    discover(path)  # a folder without any code has nothing to train, so it is probably the wrong folder
     interrupted = recover(journal_root(root))
     if interrupted is not None:
         click.echo(interrupted, err=True)
@@ -81,7 +81,7 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     for line in () if output.quiet else lines:
         if line.startswith("note"):
             screen.text(line.removeprefix("note").strip(), first="note      ")
-        else:  # a command and a name are copied from there, and stay in one line
+        else:  # users copy a command and a name from there, so each stays on one line
             screen.line(line)
     sys.exit(0)
 

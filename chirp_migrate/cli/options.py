@@ -134,7 +134,7 @@ class File(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """See :class:`click.ParamType`."""
-        if value == "":  # of a variable of the shell that is not set
+        if value == "":  # from an unset variable of the shell
             self.fail(f"it is empty: pass {self.what}.", param, ctx)
         return super().convert(value, param, ctx)
 
@@ -226,7 +226,7 @@ class _Project(File):
     what = "the folder of your project"
 
 
-#: ``path``: the project; by default the folder one is in. Keywords are those of ``click.argument``.
+#: ``path``: the project; by default the current folder. Keywords are those of ``click.argument``.
 argument = partial(click.argument, "path", type=_Project(), default=".")
 path_argument = argument()
 

@@ -47,7 +47,7 @@ from chirp_migrate.report.terminal.render import show_story
     "-o", "--output", "page_file", type=File(allow_dash=True), metavar="FILE",
     help="Write one self-contained HTML file ('-': standard output).",
 )  # fmt: skip
-@plan_file_option("Report this plan instead of what was applied (see `plan`).")
+@plan_file_option("Report this plan instead of the applied runs (see `plan`).")
 @option("--run", type=WholeNumber(1), metavar="N", help="Report only run N (see `rollback --list`).")
 @option(
     "--verdict", "verdict_file", type=File(dir_okay=False), metavar="FILE",

@@ -153,7 +153,7 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
             data = read_file(plan_file)
         except OSError as error:
             raise UsageProblem(f"{plan_file} cannot be read ({error.strerror}): choose another --plan.") from None
-        with contextlib.suppress(ValueError):  # what is no plan decides nothing
+        with contextlib.suppress(ValueError):  # a file that is not a plan has no decisions
             old = read_document(data)
         root = root_of(request.path)
         rewritten = [file.path for file in old.files if file.sha256_before is not None] if old is not None else []

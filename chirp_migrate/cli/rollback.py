@@ -19,7 +19,7 @@ from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied
 from chirp_migrate.transaction.rollback import rollback as roll_back
 
-#: Files named for each run that is listed; JSON has all of them.
+#: Number of files in the list of a run; JSON has all of them.
 _FILES_SHOWN = 4
 
 _UNFINISHED = {

@@ -249,7 +249,7 @@ def _run_verification(
         before = before_side(root, baseline)
         verified = verified_files(root)
         if options.source is Source.FOUND:
-            discover(root, options.model)  # what cannot be verified is said before anything is copied
+            discover(root, options.model)  # errors of the project are reported before anything is copied
         progress(ProgressStep("importing PyTorch"))
         from chirp_migrate.verify.session import verification
 
@@ -311,7 +311,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
 
 def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
     if baseline is not None:
-        before_side(root, baseline)  # one that is wrong is said before anything runs, and where nothing does
+        before_side(root, baseline)  # a wrong setting is reported before anything runs, even if nothing runs
     if options.source is Source.FOUND:
         discovery = select_entry_points(discover(root, options.model), options.select)
     else:

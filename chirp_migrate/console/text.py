@@ -19,7 +19,7 @@ __all__ = [
     "visible",
 ]
 
-#: Names that a sentence lists before it only counts.
+#: Number of names that a sentence lists; it only counts the others.
 _NAMED = 12
 
 

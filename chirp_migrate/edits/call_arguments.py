@@ -14,7 +14,7 @@ from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import is_in_string
 
-#: The share of a line behind whose column arguments do not hang.
+#: Share of the line length after which arguments are not aligned with the bracket.
 _FARTHEST = 0.6
 #: Wide gap between code and a comment: it shrinks before a line gets too long.
 _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")

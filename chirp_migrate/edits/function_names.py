@@ -72,7 +72,7 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
     wish, outer = given_for.strip("_").partition(_FOR)[0], name_of_enclosing(module, node).partition(_FOR)[0]
     does, vague = _name_for_expression(node.body, node), _vague_verb(wish)
     wish = wish if vague is None else vague
-    if isinstance(node.body, cst.Lambda):  # the wish is for what it makes
+    if isinstance(node.body, cst.Lambda):  # the wanted name describes its result
         wish += _FOR + "_".join(parameters(node))
     first, second = (does, None) if does is not None and vague is not None else (wish, does)
     names = [one for one in (first, second) if one is not None]

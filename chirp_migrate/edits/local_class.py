@@ -25,7 +25,7 @@ _BARE = re.compile(
 _BASES_LIMIT = 8
 
 
-#: Methods with which a class makes, copies or looks at its objects and their attributes itself.
+#: Methods with which a class creates, copies or inspects its objects and their attributes.
 _OWN_STATE = re.compile(
     r"__(new|getattr|getattribute|setattr|getstate|setstate|reduce|reduce_ex|copy|deepcopy|getnewargs|getnewargs_ex)__"
 )
@@ -33,7 +33,7 @@ _OWN_STATE = re.compile(
 KEPT = "_captured_"
 #: Attributes that show where a class was defined, or what its objects store.
 _TELLING = frozenset({"__dict__", "__qualname__", "__subclasses__"})
-#: Functions that give the attributes of an object.
+#: Functions that return the attributes of an object.
 _LISTING = frozenset({"vars", "dir", "getmembers"})
 #: Attributes that are set on the class of an object.
 _CLASS_STATE = (

@@ -18,7 +18,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_docstring
 from chirp_migrate.syntax.scopes import Kind
 
-#: Longer names of what moves would fill its lines.
+#: Longer names of moved definitions would fill their lines.
 _LONGEST_NAME = 40
 #: Modules that only define something.
 _QUIET = sys.stdlib_module_names | {"numpy", "torch"}
@@ -200,7 +200,7 @@ def replace_expression(module: Module, node: cst.BaseExpression, text: str) -> E
         if between.strip(" \t"):  # a comment, or the end of a line
             return Edit(start, end, text)
         start, end = before, after
-    # A bracket may be all that parts it from a word, as in `return(lambda x: x)`.
+    # Only a bracket may separate it from a word, as in `return(lambda x: x)`.
     apart = (" " if re.match(r"\w", module.text[start - 1 : start]) else "") + text
     return Edit(start, end, apart + (" " if re.match(r"\w\w", text[-1:] + module.text[end : end + 1]) else ""))
 

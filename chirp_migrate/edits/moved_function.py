@@ -73,7 +73,7 @@ _ASKED_OF_LOADERS = r"""\.\s*({0})\b(?!\s*=[^=])|["']({0})["'](?!\s*:|\s*\]\s*=[
 _LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
 #: Bases without private methods.
 _PLAIN_BASE = any_of_patterns(DATASET, r"builtins\.object|abc\.ABC|typing\.(Generic|Protocol)")
-#: How many classes are followed one above the other.
+#: Number of levels of base classes to follow.
 _BASES_LIMIT = 8
 
 

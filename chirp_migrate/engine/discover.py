@@ -22,7 +22,7 @@ __all__ = ["Discovery", "discover", "journal_root", "root_of"]
 #: A file above this size is generated data rather than maintained code.
 LARGEST_FILE_BYTES = 4 * 1024**2
 
-#: Notebooks carry their pictures; above this size they carry data.
+#: Notebooks contain their pictures; above this size they contain data.
 LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
 
 _SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
@@ -53,7 +53,7 @@ _FOLDERS = {
     "site-packages": "installed packages",
 }
 
-#: Folders of other people's code that was copied in: it is theirs to change, and the next copy would undo ours.
+#: Folders of vendored code: its authors change it, and the next copy would undo our changes.
 _VENDORED = frozenset(
     {"3rdparty", "_vendor", "_vendored", "third-party", "third_party", "thirdparty", "vendor", "vendored"}
 )
@@ -187,7 +187,7 @@ def discover(
     books = tuple(name for name in found if name.endswith(".ipynb"))
     if not files and not books:
         left = sorted({one.reason for one in left_out})
-        why = f" (left out: {', '.join(left)})" if left else ""
+        why = f" (excluded: {', '.join(left)})" if left else ""
         raise UsageProblem(f"{path} has no Python file to migrate{why}: pass the folder of your project.")
     accounted = tuple(sorted(left_out, key=lambda one: one.path))
     return Discovery(root, files, books, accounted, tuple(context), tuple(sorted(settings)))
@@ -322,7 +322,7 @@ def _file_reason(entry: os.DirEntry[str], relative: str) -> str | None:
         root = path.parents[relative.count("/")]
         real = path.resolve()
         if not real.is_relative_to(root):
-            return "a link that leaves the folder"
+            return "a link to a place outside the folder"
         if real.suffix == path.suffix:
             return f"a link to {real.relative_to(root).as_posix()}"
     return _too_large(path.suffix, found.st_size)

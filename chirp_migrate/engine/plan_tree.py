@@ -89,7 +89,7 @@ def plan_tree(
     )
     planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
     looked_at = [path for path in planned if path in sources]
-    # The rewrite of a file finds the rules that concern it; most files have not even a word for one.
+    # The rewrite of a file finds the rules for it; most files have no word of any rule.
     words = {word for rule in rules for word in rule.trigger}
     named = set(project.paths_containing(*set().union(*(rule.names(project) for rule in rules))))
     concerned = [path for path in looked_at if path in named or any(word in texts[path] for word in words)]

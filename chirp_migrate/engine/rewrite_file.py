@@ -25,7 +25,7 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["FileResult", "concerned_rules", "migrate_file", "rewrite", "rewrite_in_hunks"]
 
-#: Rewrites that uncover work for another rule need another pass; code that never settles is a bug, not a user error.
+#: Rewrites that lead to work for another rule need another pass; code without a fixpoint is a bug, not a user error.
 _PASS_LIMIT = 12
 #: An outer function may have to be rewritten before its inner functions: each level may need another pass.
 _MOST_NESTED = 20
@@ -72,7 +72,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
     try:
         suppressions = read_suppressions(text)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the user's code is parsed here; what is wrong with it is not our output
+            warnings.simplefilter("ignore")  # the user's code is parsed here; its warnings are not our output
             result = rewrite_in_hunks(
                 path,
                 text,

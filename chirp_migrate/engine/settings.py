@@ -28,7 +28,7 @@ __all__ = ["Settings", "glob_pattern", "place_of", "read_command_table", "read_s
 
 _FILE = "pyproject.toml"
 _TABLE = "chirp-migrate"
-#: Commands whose options have a table of their own.
+#: Commands whose options have their own table.
 _COMMANDS = ("verify", "tune")
 KEYS = (
     *("include", "exclude", "select", "ignore", "per-file-ignores", "unsafe", "notebooks", "tests", "scaffold"),

@@ -29,7 +29,7 @@ from chirp_migrate.transaction.journal import is_unfinished
 __all__ = ["BackendPlan", "PlannedFile", "planned_files"]
 
 _OUTSIDE = (
-    "it is outside of repo_root, {root}, so what else uses it is not known: "
+    "it is outside of repo_root, {root}, so other code that uses it is unknown: "
     "run this from the folder of the project, or set repo_root in .libcst.codemod.yaml."
 )
 _UNFINISHED = (

@@ -9,7 +9,7 @@ from itertools import groupby, takewhile, zip_longest
 
 __all__ = ["Pair", "Row", "Section", "differing_words", "groups", "side_by_side"]
 
-#: Share of the shorter one of two lines that has to be the same, so that it helps to point at the rest.
+#: Least share of the shorter of two lines that must be equal to highlight the rest.
 _ALIKE = 0.3
 _WORD = re.compile(r"\w+|\W")
 

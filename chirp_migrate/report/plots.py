@@ -24,7 +24,7 @@ def prepare(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageProblem(f"{folder} cannot be made ({error.strerror}): choose another --plot.") from None
+        raise UsageProblem(f"{folder} cannot be created ({error.strerror}): choose another --plot.") from None
 
 
 def drawn(folder: Path, report: VerifyReport) -> str:
@@ -46,4 +46,4 @@ def drawn(folder: Path, report: VerifyReport) -> str:
         except OSError as error:
             raise UsageProblem(f"{path} cannot be written ({error.strerror}): choose another --plot.") from None
         written.append(path.name)
-    return f"Plots in {folder}: {', '.join(written) or 'none, as nothing was measured'}."
+    return f"Plots in {folder}: {', '.join(written) or 'none, because nothing was measured'}."

@@ -115,9 +115,9 @@ def _story_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
         written = {file.path for file in plan.files}
         left = tuple(Skipped(path, _NOT_WRITTEN) for path in planned if path not in written)
         return _run_story(plan, left, run=run, edited=edited)
-    except ValueError as error:  # edits that overlap are known when they are applied
+    except ValueError as error:  # overlapping edits are detected when they are applied
         raise JournalDamaged(
-            f"the plan kept with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
+            f"the plan stored with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
             "that run without its reasons."
         ) from None
 
@@ -221,7 +221,8 @@ def _last_result(
             return read(data), run.number
         except ValueError as error:
             raise JournalDamaged(
-                f"the result of {command} kept with run {run.number} cannot be read ({error}): run {command} again, or "
+                f"the result of {command} stored with run {run.number} cannot be read ({error}): run "
+                f"{command} again, or "
                 f"remove {run.folder / name}."
             ) from None
     return None, None

@@ -317,7 +317,7 @@ class _PlanReader:
             if after is None:
                 after = source.encode(compose(Module(path, source.text), hunks, public, self._style))
                 if not hunks or [hunk.number for hunk in hunks] != list(range(1, len(hunks) + 1)):
-                    raise ValueError(f"the hunks of {path} are not numbered as they should be")
+                    raise ValueError(f"the hunks of {path} have wrong numbers")
         except (UnparsableModule, UnreadableSource, SyntaxError) as error:
             raise ValueError(f"{path}: {error}") from None
         return FilePlan(path, before, after, entry.note, hunks, public)
@@ -340,5 +340,5 @@ def _edits(entries: Iterable[Replacement], lines: Lines) -> tuple[Edit, ...]:
 def _import(line: str) -> tuple[str, str]:
     words = line.split(" ", 3)
     if len(words) != 4 or (words[0], words[2]) != ("from", "import"):
-        raise ValueError(f"{line!r} is no import")
+        raise ValueError(f"{line!r} is not an import")
     return words[1], words[3]

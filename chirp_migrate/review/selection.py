@@ -19,10 +19,10 @@ __all__ = ["WHOLE_FILE", "Choice", "Choices", "HunkId", "decisions_of", "select"
 #: A hunk of a plan: path of its file and its number there.
 HunkId = tuple[str, int]
 
-#: Number of the one decision there is on a file that is added, or rewritten without rules.
+#: Number of the only decision on a file that is added, or rewritten without rules.
 WHOLE_FILE = 0
 
-#: Files that are of no use without others that need the runtime.
+#: Files that are useless without other files that need the runtime.
 _SERVANTS = frozenset({"dependency", "vendor"})
 
 

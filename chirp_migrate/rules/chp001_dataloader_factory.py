@@ -173,7 +173,7 @@ def _proposal(
     if proposal.edits and _is_replaced(module, project, node, root):
         proposal = _not_rewritten(offset, "replaced", dotted(node) or root.value)
     elif proposal.edits:
-        # Imported where the class was, if that is in a function of a module that loads without torch.
+        # Imported at the class's import, if that is in a function of a module that does not import torch.
         needed = frozenset({runtime(FACTORY)})
         beside = local_import_edits(module, root, runtime(FACTORY), project.import_style)
         if beside is None or hidden_names(module, needed, proposal.edits):

@@ -100,7 +100,7 @@ def _call_text(module: Module, project: Project, node: cst.CSTNode, found: Stand
     start, end = module.span(node)
     indent = module.indentation(start)
     around = 0
-    if not before:  # what else stands on the line of a comprehension
+    if not before:  # other code on the line of a comprehension
         around = start - module.line_start(start) - len(indent) + len(module.text[end : module.line_end(end)].rstrip())
     return call_text(module, project.code_style, f"{before}{_SHIPPED}", arguments, indent=indent, around=around)
 

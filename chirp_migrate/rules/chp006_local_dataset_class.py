@@ -65,9 +65,9 @@ class LocalDatasetClass(Rule):
       ``__dict__``, ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``, ``locals`` or
       ``vars``, and the module has no ``__getattr__``.
     - `no-class-state`: the same applies to its own methods, and it uses its own name only for ``super`` and to read
-      attributes. No file of the project sets an attribute on the class of an object if this class or a base uses that
-      name, has ``__subclasses__`` or uses the class of an object as a value: as a key, an argument, or in a comparison
-      with the class of another object.
+      attributes. No file of the project sets an attribute that this class or a base uses on the class of an object. No
+      file contains ``__subclasses__``, or uses the class of an object as a value: as a key, an argument, or in a
+      comparison with the class of another object.
     - `captured-in-methods`: the bodies of methods read the captured names, with ``self`` as the first parameter, or in
       ``__init__``.
     - `bound-once`: each captured name has its value before the class on every path there. It is not deleted, not
@@ -85,8 +85,8 @@ class LocalDatasetClass(Rule):
       of these names. No constructor of a base is necessary, and no method creates, copies or inspects objects and their
       attributes.
     - `not-copied`: if values are bound to its objects, no file of the project copies objects deeply (`deepcopy`,
-      `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the
-      class and its objects have only the uses that `used-before-rebound` permits, and are not returned.
+      `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file
+      does, the class and its objects have only the uses that `used-before-rebound` permits, and are not returned.
     - `attributes-not-listed`: with captured names, the module contains no ``vars``, ``dir``, ``globals``,
       ``getmembers`` or ``__dict__``, because objects get attributes for the captured values.
     - `class-name-unused`: if its name is taken in the module, the module does not read names of classes.

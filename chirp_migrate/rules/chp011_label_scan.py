@@ -31,7 +31,7 @@ from chirp_migrate.rules.api import (
 
 _READ, _ITERATE = "read_labels", "iterate_labels"
 _FOUND = "loads every sample just for its label"
-#: Parts of words for datasets, of which one is there.
+#: Parts of words for datasets; a text needs at least one of them.
 _WORDS = (
     *("ataset", "DATASET", "ubset", "SUBSET", "ata_set", "torch.utils", "ds[", "_ds", "in ds"),
     *("_set[", "_set:", "_set)", "_set]", "rainset", "alset", "estset", "evset", "validset", "fullset"),

@@ -30,7 +30,7 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_words,
 )
 
-#: Decorators that do the same anywhere, and whose result is found by the name of the function.
+#: Decorators that behave the same anywhere, and whose result is found by the name of the function.
 _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
 
 #: The moved function, by the text of the local function.
@@ -64,8 +64,8 @@ class LocalFunction(Rule):
       `LambdaType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
       `.__globals__` or `.__module__` (except of a class), nor checks whether an object is a `partial`.
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
-      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the function has only
-      the uses that `used-before-rebound` permits, and is not returned.
+      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the function has
+      only the uses that `used-before-rebound` permits, and is not returned.
     - `partial-available`: then `partial` is `functools.partial` there, and the function does not call itself.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
       positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these

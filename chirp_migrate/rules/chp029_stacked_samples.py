@@ -38,9 +38,9 @@ class StackedSamples(Rule):
     - `indices-available`: an `index` other than `i` is computed for indices that exist before the first sample is read:
       a list, tuple or `range`, the result of a known function, or a local name for one of these.
     - `same-dataset`: neither computing the indices nor reading a sample replaces the dataset. The dataset is a local
-      variable. Or known functions compute the indices, and it is a name of the module that no function declares
-      ``global`` and no other file assigns, or an attribute that is set only by ``self.NAME = …`` in an ``__init__``, in
-      all files, and neither by ``setattr`` nor in a ``__dict__``.
+      variable. Or known functions compute the indices, and the dataset is a name of the module that no function
+      declares ``global`` and no other file assigns, or an attribute that is set only by ``self.NAME = …`` in an
+      ``__init__``, in all files, and neither by ``setattr`` nor in a ``__dict__``.
     - `no-comment`: it contains no `#`: the rewrite would lose a comment.
     """
 

@@ -73,7 +73,7 @@ def file_hunks(file: FilePlan) -> Sequence[str]:
     return _hunks(file.before or b"", file.after)
 
 
-@lru_cache(maxsize=256)  # what is shown is counted, too
+@lru_cache(maxsize=256)  # the displayed lines are counted, too
 def _hunks(before: bytes, after: bytes) -> tuple[str, ...]:
     return tuple(line_hunks(_lines_of_bytes(before), _lines_of_bytes(after)))
 

@@ -22,7 +22,7 @@ from chirp_migrate.source.text import NEWLINE, UnreadableSource, apply_edits, de
 
 __all__ = ["NotebookSource", "has_stored_outputs"]
 
-#: In JSON a quotation mark in a text has a backslash in front, so that this is a key.
+#: JSON puts a backslash before a quotation mark in a text, so this is a key.
 _OUTPUTS = re.compile(r'(?<!\\)"outputs"\s*:\s*\[\s*[^\s\]]')
 
 

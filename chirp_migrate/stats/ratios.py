@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:  # NumPy takes a tenth of a second, and a document that is read needs none
+if TYPE_CHECKING:  # importing NumPy takes a tenth of a second, and reading a document does not need it
     from numpy.typing import ArrayLike
 
 __all__ = ["POWER", "Ratio", "holm", "ks_p_value", "noticed_share", "noticed_shift", "paired_ratio", "student_quantile"]
 
 CONFIDENCE = 0.95
 
-_FAR = 500.0  # of a logarithm: an interval that says nothing
+_FAR = 500.0  # for a logarithm, an interval without information
 
 POWER = 0.9
-"""How often a difference must be found to be called one that is noticed."""
+"""Probability with which a test must find a difference that counts as noticeable."""
 
 
 class Ratio(msgspec.Struct, frozen=True):

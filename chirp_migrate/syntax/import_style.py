@@ -97,11 +97,12 @@ class ImportStyle:
     @cached_property
     def _read(self) -> tuple[list[isort.Config], str]:
         """Return all configurations, the effective one first, and the reason why others cannot be used."""
-        import isort  # a sixth of a second, for those who rewrite something
+        import isort  # takes a sixth of a second, only for commands that rewrite
         from isort.exceptions import ISortError
 
         if self.root is None:
-            nowhere = Path(os.devnull)  # else isort would take what lies in the working directory for the project's own
+            # Otherwise isort would treat modules in the working directory as the project's own.
+            nowhere = Path(os.devnull)
             return [isort.Config(profile="black", directory=str(nowhere), src_paths=(nowhere,))], ""
         plain, found, problem = _plain(self.root), [], ""
         try:

@@ -26,11 +26,11 @@ _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
 _Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
 
-#: Code points of which the trees are kept, some 300 bytes for each: files are read one after the other.
+#: Code points of source whose trees are cached, some 300 bytes each: files are read one after the other.
 _CODE_KEPT = 200_000
-#: Answers that are kept of one question about names, some 300 bytes each: files are read one after the other.
+#: Cached answers for one question about names, some 300 bytes each: files are read one after the other.
 _ANSWERS_KEPT = 20_000
-#: How many re-exports are followed before giving up (a cycle of imports ends here too).
+#: Largest number of re-exports to follow (this also ends cycles of imports).
 _REEXPORT_LIMIT = 8
 #: The import table of a name that is not a module of the backend.
 _NO_TABLE = ImportTable()
@@ -50,7 +50,7 @@ _FOLDER = re.compile(r"[\w-]+")
 #: An alias of an import: followed only by a comma, a bracket, a comment or the end of the statement.
 _AS = re.compile(r"as\b(?<=[\s\\]as)[\s\\]+(\w+)[ \t\f]*(?=[,)#;\\\r\n]|\Z)")
 _LAST_WORD = re.compile(r"\b(\w+)[\s\\]+$")
-#: Characters in front of ``as``, or of a name that is given to another one, among which that is.
+#: Number of characters before ``as`` or an assignment in which the original name is.
 _LONGEST_NAME = 200
 _CAPITAL = re.compile(r"[A-Z]")
 #: A class and its bases.
@@ -103,11 +103,11 @@ class Project:
         self._held: dict[str, bool] = {}
         self._captured: dict[str, frozenset[str]] = {}
         self._origins: dict[str, str] = {}  # of qualified names, until a text changes
-        self._meant: dict[tuple[str, str], set[str]] = {}  # modules by what a file calls them
+        self._meant: dict[tuple[str, str], set[str]] = {}  # modules, by their names in a file
         self._on_path: dict[str, list[list[str]]] = {}  # words of each change of `sys.path` in a file, the last first
         self._named: dict[str, set[str]] = {}  # aliases
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
-        self._taken: dict[str, frozenset[str]] = {}  # of the last modules that it was asked of
+        self._taken: dict[str, frozenset[str]] = {}  # for the last requested modules
 
     @cached_property
     def _paths(self) -> dict[str, str]:
@@ -401,7 +401,7 @@ class Project:
         """
         folder = package_name(path)
         folders = list(accumulate(folder.split("."), "{}.{}".format)) if folder else []
-        # A package is imported from outside of it, but for scripts that lie in one.
+        # A package is imported from outside, except by scripts inside it.
         around = folders[-1:] if _is_elsewhere(name) else folders
         outside = (f"{one}.{name}" for one in reversed(around) if one not in self._paths)
         found = {next((one for one in outside if one in self._paths), ""), name if name in self._paths else ""} - {""}
@@ -420,7 +420,8 @@ class Project:
         The search uses the last names of the folders.
         """
         if path not in self._on_path:
-            changes = _PATH_CHANGE.findall(self._texts.get(path, ""))  # of a file that cannot be read nothing is known
+            # Nothing is known about a file that cannot be read.
+            changes = _PATH_CHANGE.findall(self._texts.get(path, ""))
             self._on_path[path] = [_FOLDER.findall(change)[::-1] for change in changes]
         found: set[str] = set()
         for words in self._on_path[path]:

@@ -123,7 +123,7 @@ class Scopes:
         self.module = Scope(tree, None)
         self._scopes: dict[cst.CSTNode, Scope] = {tree: self.module}
         self._of: dict[cst.CSTNode, Scope] = {}
-        #: Modules whose names come in with ``import *``, as written, with the statement.
+        #: Modules whose names ``import *`` binds, as written, with the statement.
         self.stars: list[tuple[str, cst.ImportFrom]] = []
         for statement in find(cst.Global, cst.Nonlocal):
             assert isinstance(statement, cst.Global | cst.Nonlocal)

@@ -45,7 +45,7 @@ def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, i
     if written == text:
         return state.spans
     starts, ends = _match_offsets(written, text)
-    last = len(written)  # the newline that a module may lack is written and taken back
+    last = len(written)  # a missing newline at the end is written, and removed again
     return {node: (starts[min(start, last)], ends[min(end, last)]) for node, (start, end) in state.spans.items()}
 
 

@@ -37,7 +37,7 @@ __all__ = [
     "remove_folders",
 ]
 
-#: In the place of a hash: something is there that is not a file of the backend.
+#: Instead of a hash: the path is not a regular file of the backend.
 NOT_A_FILE = "not a regular file"
 
 
@@ -186,7 +186,7 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
 def _stage(run: JournalRun, change: Change, version: Version) -> None:
     place, temporary = run.root / change.path, run.root / change.temporary
     like = place if stat.S_ISREG(_mode_at(place)) else None
-    temporary.parent.mkdir(parents=True, exist_ok=True)  # gone with files that the user deleted
+    temporary.parent.mkdir(parents=True, exist_ok=True)  # removed with files that the user deleted
     discard(temporary)  # of a run whose journal the user removed by hand
     write_new(temporary, run.content(version.sha256), like=like, mode=version.mode)
 
@@ -206,7 +206,7 @@ def _importable_order(changes: Iterable[Change]) -> list[Change]:
 def _sync_folders(root: Path, changes: Iterable[Change]) -> None:
     """Flush the folders of the changes and those above them, which may be new."""
     for folder in sorted({parent for change in changes for parent in PurePosixPath(change.path).parents}):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # its files went with it
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # its files were removed with it
             sync_folder(root / folder)
 
 

@@ -27,7 +27,7 @@ __all__ = [
 #: Where runs are recorded, directly under the root of the project (see ``journal.journal_folder``).
 JOURNAL_FOLDER = ".chirp-migrate"
 
-#: Version of the form.
+#: Version of the schema.
 SCHEMA: Final = 1
 
 _NOT_THE_BACKENDS = frozenset({".git", JOURNAL_FOLDER})

@@ -33,7 +33,7 @@ _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 #: How often the folder may be removed or created by others before it counts as locked.
 _ATTEMPTS = 50
 
-#: Seconds between two checks of a lock that another run holds.
+#: Seconds between two checks of a lock of another run.
 _POLL_S = 0.05
 
 
@@ -89,16 +89,16 @@ def _acquire(folder: Path) -> int:
             if not stat.S_ISDIR(folder.lstat().st_mode):
                 raise Refused(f"{folder} is not a folder: move it away, chirp-migrate keeps its journal there.")
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-        except FileNotFoundError:  # the run that held it has just removed the folder
+        except FileNotFoundError:  # the run with the lock has just removed the folder
             continue
         except OSError:
             with contextlib.suppress(OSError):
-                folder.rmdir()  # succeeds when it is empty, as the one we have just made
+                folder.rmdir()  # succeeds if it is empty, such as a folder that we have just created
             raise
         try:
             if not _lock(descriptor):
                 raise _HeldByOther(folder, _holder(descriptor))
-            # The file may have been removed by its holder between our opening and our locking it.
+            # Its owner may have removed the file between our opening and our locking of it.
             ours = _is_at(descriptor, path)
         except BaseException:
             os.close(descriptor)
@@ -106,7 +106,7 @@ def _acquire(folder: Path) -> int:
         if ours:
             try:
                 _write_holder(descriptor)
-            except BaseException:  # a full disk: what we made must not stay
+            except BaseException:  # a full disk: remove our new files
                 _release(folder, descriptor)
                 raise
             return descriptor
@@ -141,7 +141,7 @@ def _lock(descriptor: int) -> bool:
     except OSError as error:
         if error.errno in _HELD:
             return False
-        if error.errno in _UNSUPPORTED:  # some network file systems: what is written in the file must do
+        if error.errno in _UNSUPPORTED:  # some network file systems: only the text in the file counts
             return not _seems_alive(_holder(descriptor))
         raise
     return True

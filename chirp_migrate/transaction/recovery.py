@@ -83,7 +83,7 @@ def _finish_interrupted(root: Path, force: bool, on_step: Callable[[ProgressStep
                 "nothing was changed. "
                 f"Copy your versions elsewhere, then `chirp-migrate rollback --force {root}` restores the originals."
             )
-        for change in changes:  # what cannot be restored must be known before anything changes
+        for change in changes:  # check what cannot be restored before any change
             if change.new is not None:
                 run.content(change.new.sha256)
         complete_changes(run, changes, force=force, on_step=on_step)

@@ -172,7 +172,7 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
         Refused: files were edited, without ``force`` and ``merge``; or edits cannot be merged; or git is not installed.
         JournalDamaged: bytes that a run had stored are missing.
     """
-    versions: dict[str, Version | None] = {}  # what is in the place of each file once the runs before are undone
+    versions: dict[str, Version | None] = {}  # the content of each file after the later runs are undone
     bytes_of: dict[str, bytes] = {}
     edited: dict[str, None] = {}
     conflicts: dict[str, str] = {}

@@ -82,9 +82,9 @@ def read_config(path: Path) -> TuneConfig:
         raise UsageProblem(
             f"{path} needs PyYAML to be read: install it (pip install pyyaml), or write the file as TOML or JSON."
         ) from None
-    except Exception as error:  # PyYAML's errors are no ValueError, and the others' are
+    except Exception as error:  # PyYAML's errors are not subclasses of ValueError, those of the other parsers are
         problem = " ".join(str(error).split())
-        raise UsageProblem(f"{path} is no valid {suffix[1:].upper()} ({problem}): correct it.") from None
+        raise UsageProblem(f"{path} is not valid {suffix[1:].upper()} ({problem}): correct it.") from None
     if not isinstance(values, dict):
         raise UsageProblem(f"{path} has no sections: it needs keys such as data and training.")
     sections = {name: values.get(name) or {} for name in _SECTIONS}

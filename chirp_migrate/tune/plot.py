@@ -37,7 +37,7 @@ def check(target: Path) -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise UsageProblem(
-            "--plot needs matplotlib: install it (pip install 'chirp-migrate[plots]'), or leave --plot out."
+            "--plot needs matplotlib: install it (pip install 'chirp-migrate[plots]'), or omit --plot."
         ) from None
 
 

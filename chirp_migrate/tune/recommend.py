@@ -50,7 +50,8 @@ def _recommend_workers(loader: LoaderReport, chosen: Measured) -> list[Recommend
     rates = {way: rate.value for way, rate in mean_rates(loader.measured).items()}
     if loader.waited_share is not None and loader.waited_share < _WAITS_LITTLE:
         why = (
-            f"the training waits {percent(loader.waited_share, 1)} of its time for batches: loading does not hold it up"
+            f"the training waits {percent(loader.waited_share, 1)} of its time for batches: loading does not "
+            "slow it down"
         )
         return [Recommendation(_name(loader, "num_workers"), "keep it", why)]
     if loader.now is not None and loader.now in rates:

@@ -115,7 +115,7 @@ def _loader_facts(loader: LoaderReport) -> Iterator[str]:
             f"with it, {1e3 * plain:.1f} ms without ({count(len(loader.with_s), 'round')}, medians)."
         )
     if loader.waited_share is not None:
-        yield f"The training waits {percent(loader.waited_share)} of its time for these batches (start-up left out)."
+        yield f"The training waits {percent(loader.waited_share)} of its time for these batches (start-up excluded)."
     if loader.batch_sizes:
         rates = [f"{way.batch_size}: {rate.value:.0f}" for way, rate in mean_rates(loader.batch_sizes).items()]
         yield f"Samples/s by batch size: {', '.join(rates)}."

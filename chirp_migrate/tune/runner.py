@@ -167,10 +167,10 @@ def _measure_augmentation(subject: Subject, seconds: float) -> tuple[list[float]
     plain = subject.unaugmented
     if plain is None:
         if not varying_places(subject.dataset, subject.collate):
-            return [], [], "it does not augment, as its samples are the same each time they are read"
+            return [], [], "it does not augment, because its samples are the same each time they are read"
         plain = unaugmented(subject.dataset, subject.collate)
     if plain is None:
-        why = "it holds no dataset with the same samples unaugmented: name one with --unaugmented MODULE:CALLABLE"
+        why = "it has no unaugmented dataset with the same samples: pass one with --unaugmented MODULE:CALLABLE"
         return [], [], why
     way = Candidate(0, batch_size=subject.report.batch_size)
 

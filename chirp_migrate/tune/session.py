@@ -90,7 +90,7 @@ def _of_training(request: TuneTask, options: VerifyOptions, tree: Path, progress
         raise UsageProblem(
             "the settings for verify name a command, whose loaders tune cannot see: pass --workload or --dataset."
         )
-    progress(ProgressStep("finding and copying what is trained"))
+    progress(ProgressStep("finding and copying the training"))
     discovery = training_of(root, root, options, "tune")
     too_large = copy_tree(root, tree)
     if too_large:

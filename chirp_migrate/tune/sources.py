@@ -129,7 +129,7 @@ def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
     """Return why a function cannot be called with these arguments, by its parameters; empty if it can."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # it does not say
+    except (TypeError, ValueError):  # it has no length
         return ""
     try:
         signature.bind(*arguments)

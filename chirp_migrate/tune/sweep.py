@@ -30,7 +30,7 @@ from chirpid_patch.machine.cpus import usable_cpus
 __all__ = ["MIN_ROUNDS", "Sweep", "expected_s", "grid", "measure"]
 
 MIN_ROUNDS = 3
-"""Rounds that every candidate takes part in."""
+"""Least number of rounds of every candidate."""
 
 _WANTED_ROUNDS = 6
 _SHORTEST_S, _LONGEST_S = 0.1, 2.0
@@ -135,7 +135,7 @@ class Sweep:
             for number, configuration in enumerate(order, start=self.rounds * len(order)):
                 if self.is_limited and number and time.monotonic() - begun > self.seconds:
                     return self._measured_in_time()
-                # How many rounds there will be is known of the fewest alone.
+                # Only the least number of rounds is known in advance.
                 total = MIN_ROUNDS * len(order) if self.rounds < MIN_ROUNDS else 0
                 self.show(ProgressStep(f"round {self.rounds + 1}: {configuration.candidate}", number, total))
                 self._measure(configuration, slice_s)

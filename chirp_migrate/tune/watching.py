@@ -27,7 +27,7 @@ from chirpid_patch.loading.batch_timer import BatchTimer
 __all__ = ["watched"]
 
 _BATCHES, _LONG_ENOUGH_S = 8, 1.0
-"""A pass over a loader is ended after so many batches, if it has taken so long: its waits are known by then."""
+"""Number of batches after which a pass over a loader ends if it took this many seconds: its waits are known by then."""
 
 _LONGEST_SHARE = 1 / 10
 """Of the time: an entry point that gives batches is left after that long, as two batches say enough. It is less than

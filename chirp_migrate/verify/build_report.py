@@ -77,7 +77,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
     if interrupted:
         reason = f"interrupted after {count(timed.count, 'round')}, and so far: {reason}"
     if not_timed:
-        note = f"not timed, as the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
+        note = f"not timed, because the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
         equivalence = equivalence.joined(Equivalence(notes=[note]))
     return VerifyReport(
         verdict=decision.verdict.text,

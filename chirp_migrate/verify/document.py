@@ -39,7 +39,7 @@ __all__ = [
 SCHEMA: Final = 1
 
 Seconds = dict[str, dict[str, list[float]]]
-"""Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts and has it."""
+"""Version (``before``, ``after``, ``cached``) → entry point → seconds of each valid round with this entry point."""
 
 
 class EntryVerdict(msgspec.Struct, frozen=True):

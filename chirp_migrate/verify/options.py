@@ -31,10 +31,10 @@ MARGIN = 0.05
 """Share of the time that separates "slower" from equal."""
 
 LEAST_SAMPLES = 48
-"""Samples below which found entry points cannot be split and trained sensibly."""
+"""Least number of samples to split and train entry points found automatically."""
 
 _VERY_BUSY = 0.6
-"""Share of the CPUs in use by others above which half as many samples are timed, so that every entry point is."""
+"""Share of the CPUs used by others above which verify times half as many samples, so that all entry points fit."""
 
 _SIZES = Sizes()
 
@@ -128,9 +128,9 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
             "a command after -- defines all of the training: omit --workload, --command, --data and --model."
         )
     if "workload" in said and "command" in said:
-        raise UsageProblem("a workload and a command are given, by options or settings: keep one of them.")
+        raise UsageProblem("options or settings define a workload and a command: keep only one of them.")
     if "result" in said and "command" not in said:
-        raise UsageProblem("result names what a command writes: it needs a command.")
+        raise UsageProblem("result names the file that a command writes: it needs a command.")
     entry = _entry_of_options(root, said)
     if entry is not None and "model" in said:
         raise UsageProblem(
@@ -203,8 +203,9 @@ def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Size
             return replace(sizes, data=str(data))
         for name in ("shape", "classes"):
             if name in said:
-                raise UsageProblem(f"the samples in {data} determine {name}: leave it out.")
-        from chirp_migrate.training.workload.arrays import with_data  # NumPy, which a document that is read needs not
+                raise UsageProblem(f"the samples in {data} determine {name}: omit it.")
+        # Imports NumPy, which reading a document does not need.
+        from chirp_migrate.training.workload.arrays import with_data
 
         sizes = with_data(sizes, data)
     if entry is None and sizes.samples < LEAST_SAMPLES:

@@ -89,7 +89,8 @@ class Judge:
         self._slower = 1 + margin
         self._strict = strict
         self._lines: dict[str | None, Timing] = {}
-        self._shown: dict[str | None, bool] = {}  # good (True) or slower (False), by the first look that showed it
+        # Good (True) or slower (False), by the first interim analysis that showed it.
+        self._shown: dict[str | None, bool] = {}
 
     @property
     def total(self) -> Timing | None:

@@ -26,7 +26,7 @@ from chirp_migrate.verify.timing.children import Children
 __all__ = ["Watched", "watch"]
 
 _MOST_DEATHS = 3
-"""Entry points of a side that may each end their process; with one more nothing more is tried."""
+"""Number of entry points of a version that may end their process; after one more, verify stops."""
 _LOOK_S = 0.02
 
 
@@ -153,7 +153,7 @@ def watch(
             watched.difference.notes.append(
                 f"{label}: left out, because before the migration it {_describe_failure(lost)}, too"
             )
-            # One that hangs before the migration is not waited for, so its end is not known.
+            # verify does not wait for an entry point that hangs before the migration, so its end is unknown.
             if after[label].error != lost.error and not lost.hung:
                 watched.difference.differs(
                     "error-differs", label, f"{_describe_failure(lost)} before, {_describe_failure(after[label])} after"

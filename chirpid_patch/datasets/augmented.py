@@ -181,7 +181,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         if pairs is None or not self.training:
             return None if pairs is None else list(pairs)
         if not self._supports_batches(pairs[0]):
-            return None  # single samples raise what they raise
+            return None  # single samples raise their own errors
         return [self._augment_batch(pairs[0], self._sample_keys(key, len(indices))), pairs[1]]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:

@@ -48,7 +48,7 @@ class Buffers:
         return sum(block.nbytes for block in list(self._kept.values()))
 
     def _take(self, size: int) -> _Block:
-        for number, block in reversed(list(self._kept.items())):  # what came back last is still in the CPU's caches
+        for number, block in reversed(list(self._kept.items())):  # the last returned block is still in the CPU's caches
             if size <= block.nbytes <= _MOST_WASTED * size and self._kept.pop(number, None) is not None:
                 return block
         return torch.empty(

@@ -147,7 +147,7 @@ def _of_list(samples: Sequence[Any], indices: Sequence[Any], pairs: bool) -> lis
     labels = []
     for index in indices:
         sample = samples[index] if -len(samples) <= index < len(samples) else None
-        # Anything but a plain pair with a tensor may be an object of the user's, whose code runs when it is used.
+        # Any value other than a plain pair with a tensor may be a user's object, whose code runs when it is used.
         if type(sample) is not tuple or type(sample[0]) is not Tensor or len(sample) < 2 or (pairs and len(sample) > 2):
             return None
         labels.append(sample[1])

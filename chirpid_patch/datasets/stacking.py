@@ -48,7 +48,7 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
             stacked = None
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
     if type(indices) is GeneratorType and _has_fixed_rows(dataset):
-        indices = list(indices)  # reading rows does nothing that it could see
+        indices = list(indices)  # reading rows has no effect that it could observe
     # Other iterables may compute each index on request, between two samples, and depend on effects of reading.
     stacked = _gather_column(dataset, list(indices)) if type(indices) in WRITTEN_DOWN else None
     return torch.stack([dataset[index][0] for index in indices]) if stacked is None else stacked

@@ -147,6 +147,6 @@ def _compute_in_tf32() -> None:
         on_cpu.fp32_precision = before
     backends.cudnn.allow_tf32 = True
     for kind in (backends.cuda.matmul, *(getattr(backends.cudnn, name, None) for name in ("conv", "rnn"))):
-        # Of a program that uses the newer settings itself: one that is set alone makes PyTorch refuse the older ones.
+        # A program may use the newer settings itself: if only one of them is set, PyTorch refuses the older settings.
         if getattr(kind, "fp32_precision", "tf32") != "tf32":
             kind.fp32_precision = "tf32"

@@ -26,7 +26,7 @@ _OVER_OTHERS = (WorkerSafeStandardizedDataset, WorkerSafeAugmentedDataset, Worke
 #: Methods that a subclass may not replace.
 _READING = ("read_sample", "read_batch", "_stages", "operands", "transform_rows_", "transform_batch", "mask_places")
 
-#: Gives the copy of a tensor.
+#: Returns the copy of a tensor.
 Copy = Callable[[Tensor], Tensor]
 
 
@@ -54,7 +54,7 @@ def base_tensors(dataset: Any) -> list[Tensor]:
         return [node.x, node.y]
     if joint is None and not any(_reads_as(node, kind) for kind in _OVER_OTHERS):
         what = "samples are a list" if isinstance(node, list | tuple) else f"{_name(node)} reads its samples itself"
-        raise NotResidentError(f"{what}: only rows of tensors and arrays can be held")
+        raise NotResidentError(f"{what}: only rows of tensors and arrays can be stored there")
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     for _, one in stages:
         if not (is_batchable(one) and any(_behaves_as(one, kind) for kind in _TRANSFORMS)):

@@ -48,8 +48,8 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
     if count == known:
         if rank is not None and rank != here:
             warnings.warn(
-                f"rank={rank} was given to rank {here} of {known}; it loads the samples of rank {here}: leave rank "
-                "and world_size out, they are taken from torch.distributed or torchrun.",
+                f"rank={rank} was passed to rank {here} of {known}; it loads the samples of rank {here}: omit rank "
+                "and world_size, which torch.distributed or torchrun defines.",
                 UserWarning,
                 stacklevel=5,
             )
@@ -63,7 +63,7 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
     if known == 1:
         warnings.warn(
             f"neither torch.distributed nor torchrun reports {count} ranks; this loader has the samples of rank "
-            f"{rank} only: call torch.distributed.init_process_group before, or leave rank and world_size out.",
+            f"{rank} only: call torch.distributed.init_process_group before, or omit rank and world_size.",
             UserWarning,
             stacklevel=5,
         )
@@ -143,7 +143,7 @@ def take_share(dataset: Any, shuffle: bool | None, options: dict[str, Any], *, t
 
 def _check_order_is_ours(dataset: Any, options: dict[str, Any]) -> None:
     if isinstance(dataset, IterableDataset):
-        raise TypeError("an IterableDataset shares its samples among ranks itself: leave distributed out")
+        raise TypeError("an IterableDataset shares its samples among ranks itself: omit distributed")
     sampler = options.get("sampler")
     if options.get("batch_sampler") is not None or not (sampler is None or isinstance(sampler, DistributedSampler)):
         raise ValueError(

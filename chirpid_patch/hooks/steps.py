@@ -74,7 +74,7 @@ class UsualTime:
         self._factor = factor
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._seen = 0
-        #: Seconds of a usual batch, by which the last one was judged; None until some were seen.
+        #: Seconds of a usual batch when the last batch was judged; None before enough batches.
         self.seconds: float | None = None
 
     def is_exceeded(self, seconds: float) -> bool:

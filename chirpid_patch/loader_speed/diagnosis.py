@@ -17,14 +17,14 @@ from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.machine.accelerator import pinning_device
 
-#: A change is worth naming from so many times the samples a second, twice in turns; fewer processes from as many.
+#: Least ratio of samples per second, twice in turns, to report a change; fewer processes need only the same rate.
 _FASTER = 1.2
 _AS_FAST = 0.95
-#: Waiting for less than this part of the training's time is left as it is.
+#: A training that waits for less than this share of its time needs no change.
 _WORTH = 0.05
 _FEWEST_BATCHES = 3
 _MOST_BATCHES = 500
-#: So many changes are tried at most, each in two turns with how the loader is now.
+#: Largest number of changes to try, each in two turns with the current loader.
 _CHANGES = 5
 #: Most passes over a loader without workers that is shorter than the timed number of batches.
 _EPOCHS = 8
@@ -93,7 +93,9 @@ def diagnose_dataloader_speed(
         diagnosis = _Diagnosis(loader, num_batches, seconds, step_seconds).result()
     else:
         times, _ = measure(loader, num_batches)
-        note = f"a {type(loader).__name__} is no DataLoader: it was iterated itself, and nothing else was tried"
+        note = (
+            f"a {type(loader).__name__} is not a DataLoader: the measurement iterated it, and tried no other settings"
+        )
         diagnosis = LoaderDiagnosis(times, (), (note,))
     if verbose:
         print(diagnosis)

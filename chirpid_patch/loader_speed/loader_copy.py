@@ -34,7 +34,7 @@ def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> Data
         }
         if not num_workers:
             changed["persistent_workers"] = False
-    vars(duplicate).update(changed)  # past DataLoader's own guard of its attributes
+    vars(duplicate).update(changed)  # bypasses DataLoader's check of attribute assignments
     return duplicate
 
 

@@ -104,7 +104,7 @@ def choose_loading(
             raise measuring.errors[0]
         draws_freely = _draws_freely(dataset, options)
         if not draws_freely and not most_workers:
-            notes.append("the sampler may draw random numbers as it goes: nothing is loaded ahead of it")
+            notes.append("the sampler may draw random numbers during the epoch: nothing is prefetched")
         else:
             cpus = max(rank_cpus(), 1)
             if threads_allowed:
@@ -118,7 +118,7 @@ def choose_loading(
                 notes.append(refused)
             elif draws_freely:
                 _try_increasing(trials, measuring, seconds / 6, "num_workers", most)
-            else:  # another number of workers would have indices drawn at another time
+            else:  # another number of workers would change the time at which indices are drawn
                 trials.append(measuring.trial(most, 0, seconds / 6))
     best = alone
     for trial in trials[1:]:
@@ -187,7 +187,7 @@ class _Measuring:
 
         try:
             rate = measure_rate(make, at_once, seconds, until=self._until, step=self._step)
-        except Exception as error:  # what one way of loading breaks on is its result
+        except Exception as error:  # an error of a loading mode is its result
             self.errors.append(error)
             return LoadingTrial(num_workers, prefetch_threads, error=f"{type(error).__name__}: {error}")
         if rate.lost_workers:
@@ -217,7 +217,7 @@ class EndlessIndices(Sampler[Any]):
             given = copy_sampler(sampler)
             if self._batch_size is not None:
                 given = BatchSampler(given, self._batch_size, drop_last=False)
-        #: Read again and again. It may leave out what cannot be read, or give other keys than numbers.
+        #: Samples to read repeatedly. Unreadable samples may be missing, and keys may be other values than numbers.
         self._given = list(itertools.islice(given, _MOST_GIVEN))
         #: Samples in one draw, on average.
         self.per_draw: float = self._batch_size or 1

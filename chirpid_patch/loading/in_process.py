@@ -77,7 +77,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
 
     def _begin(self, epoch: BeginEpoch, *, ask_again: bool) -> None:
         kept_drawn = range(self._ahead)  # refuses a part of a worker, as starting it would
-        if ask_again:  # an iterator with workers asks its sampler twice, and once more for each epoch it is kept
+        if ask_again:  # an iterator with workers iterates its sampler twice, and once more for each further epoch
             self._sampler_iter = iter(self._index_sampler)
         self._requests, self._find_reading = epoch(self._base_seed)
         if self._reading is not None and self._reading.controller is not None:
@@ -89,7 +89,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             if not self._draw():
                 break
         if kept_drawn and self._reading is None:
-            self._reading = self._find_reading()  # of the dataset as it is when workers would be sent it
+            self._reading = self._find_reading()  # of the dataset at the time when workers would receive it
 
     @property
     def taken(self) -> int:
@@ -147,7 +147,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             batch, threads = (
                 reader.read(self._next_request()),
                 0,
-            )  # also the first of an epoch: no thread could have it sooner
+            )  # also the first batch of an epoch: no thread could load it earlier
         else:
             self._next_request()
             batch, threads = queue.take(), queue.threads

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-#: Batches that each worker of PyTorch's loader loads ahead where nothing is given.
+#: Default number of batches that each worker of PyTorch's loader prefetches.
 TORCH_PREFETCH = 2
-#: Threads at most, of one loader.
+#: Largest number of threads of a loader.
 MOST_THREADS = 16
 #: Largest number of worker processes if the call sets no limit.
 MOST_WORKERS = 8

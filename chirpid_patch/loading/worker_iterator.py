@@ -32,7 +32,7 @@ from chirpid_patch.torch_private import MultiProcessingIterator, raise_for_dead_
 
 logger = logging.getLogger("chirpid_patch")
 
-#: A process whose connection broke is given so many seconds to be seen dead.
+#: Seconds to wait for the end of a process whose connection broke.
 _SECONDS_TO_DIE = 10.0
 #: Seconds to wait for a request that was sent to a worker and that the worker may not have taken.
 _SECONDS_TO_ARRIVE = 0.1
@@ -43,7 +43,7 @@ _NO_PROCESS = frozenset(
 #: Packages whose code reads what a worker sent. An error that is raised by other code while a batch is awaited was
 #: raised by a signal handler, or by a class of the user that is being unpickled.
 _READING = frozenset({"chirpid_patch", "multiprocessing", "queue", "socket", "torch"})
-#: So many indices of a batch are shown in the message about a dead worker.
+#: Number of indices of a batch in the message about a dead worker.
 _MOST_SHOWN = 64
 
 
@@ -91,7 +91,7 @@ class _WorkerStart:
         info = get_worker_info()
         assert info is not None
         seen: Any = info.dataset
-        object.__setattr__(info, "dataset", seen.dataset)  # PyTorch's object refuses to be assigned to
+        object.__setattr__(info, "dataset", seen.dataset)  # PyTorch's object refuses assignments
         if self._start is not None:
             self._start(worker_id)
 
@@ -107,7 +107,8 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
     if keep:
         changed["persistent_workers"] = True
     if reads_batches:
-        # A user's function may know the dataset otherwise than by the worker's information: then it has to be that one.
+        # A user's function may refer to the dataset by another way than the worker's information: then it must be that
+        # object.
         known = loader.worker_init_fn is None or loader.worker_init_fn is worker_init_fn
         dataset = sent_copy(loader.dataset) if known else loader.dataset
         changed |= {
@@ -157,7 +158,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._is_started = False
         #: The request that was sent for each batch that is not delivered yet, and for some delivered batches.
         self._sent: dict[int, Any] = {}
-        #: After a death: batches of the dead worker, to be read alone, and all that is to be sent once more.
+        #: After a death: batches of the dead worker, to read alone, and all requests to send again.
         self._suspects: set[int] = set()
         self._resend: deque[int] = deque()
         self._is_behind = False
@@ -176,7 +177,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._end_partial_start()
             raise WorkersNotStartedError(str(error), self._base_seed if seed is None else seed) from error
         except OSError as error:
-            # Between PyTorch's own checks of arguments and the first batch, only processes are made.
+            # Between PyTorch's own checks of arguments and the first batch, only processes are started.
             starting = "_worker_init_fn" in vars(self) and not self._is_started
             if not may_do_without or not starting or error.errno not in _NO_PROCESS:
                 raise
@@ -212,7 +213,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._resend.clear()
         try:
             super()._reset(loader, first_iter)
-        except _WorkerDiedError as death:  # kept workers, between two epochs
+        except _WorkerDiedError as death:  # persistent workers, between two epochs
             self._recover(death)
 
     def start_over(self) -> None:
@@ -279,11 +280,11 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
                 got, data = super()._try_get_data(*timeout)
             finally:
                 self._unwatch()
-        except Exception as error:  # from PyTorch's SIGCHLD handler, its own look, or a message cut short
+        except Exception as error:  # from PyTorch's SIGCHLD handler, its own check, or an incomplete message
             self._unwatch()
             if not _was_raised_by_reading(error.__cause__ or error):
                 raise
-            if isinstance(error, OSError | EOFError):  # the other end may be just about to be no more
+            if isinstance(error, OSError | EOFError):  # the other end may be closing at this moment
                 _wait_for_a_death(self._workers)
             if all(worker.is_alive() for worker in self._workers):
                 raise
@@ -305,10 +306,11 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             try:
                 unwatch_workers(id(self))
                 self._worker_pids_set = False
-            except RuntimeError as error:  # the handler's news of a dead worker: the caller looks for itself
+            # The handler's error about a dead worker: the caller checks the workers itself.
+            except RuntimeError as error:
                 if not _was_raised_by_reading(error):
                     raise
-            except ValueError:  # unknown by now: the news came between the two lines above
+            except ValueError:  # unknown by now: the error came between the two lines above
                 self._worker_pids_set = False
 
     def _recover(self, death: _WorkerDiedError) -> None:
@@ -423,7 +425,7 @@ def _wait_for_a_death(workers: list[Any]) -> None:
     closed = wait([worker.sentinel for worker in workers], _SECONDS_TO_DIE)
     for worker in workers:
         if worker.sentinel in closed:
-            worker.join(_SECONDS_TO_DIE)  # its files are closed a moment before it can be waited for
+            worker.join(_SECONDS_TO_DIE)  # its files are closed a moment before a wait for it succeeds
 
 
 def _describe_exit(worker: Any) -> str:

@@ -157,7 +157,8 @@ def calculate_optimal_batch_size(
                 loss = output.float().mean()
             else:
                 raise ValueError(f"the model's output is a {type(output).__name__}, not a tensor: pass criterion")
-        chosen.zero_grad()  # here and not before, as in many loops: the last gradients lie beside the activations
+        # Here and not before, as in many loops: the last gradients are in memory with the activations.
+        chosen.zero_grad()
         scaler.scale(loss).backward()
         scaler.step(chosen)
         scaler.update()

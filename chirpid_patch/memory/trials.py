@@ -53,7 +53,7 @@ class MemoryTrials(ABC):
             if not is_out_of_memory(error):
                 raise
             peak = None
-        self.clear()  # by now nothing refers to the error, whose frames held the step's tensors
+        self.clear()  # now nothing refers to the error, whose frames referred to the step's tensors
         said = "out of memory" if peak is None else f"{peak / 2**20:.0f} MiB at most"
         logger.info("batch size %d: %s, %.0f MiB allowed", size, said, self.allowed_bytes / 2**20)
         return peak is not None and peak <= self.allowed_bytes

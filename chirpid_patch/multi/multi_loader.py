@@ -98,9 +98,9 @@ class MultiDataLoader:
         self.loaders = list(loaders)
         self.config = config or MultiDataLoaderConfig()
         self.names = self.config.names(len(self.loaders))
-        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # that samplers were set to
+        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # the epoch that samplers were set to
         self._epochs_begun = 0
-        len(self)  # says what is wrong with the configuration
+        len(self)  # raises an error for a wrong configuration
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch.
@@ -136,13 +136,14 @@ class MultiDataLoader:
             for batch in batches:
                 taken += 1
                 if taken == length:
-                    # Asked once more, as a loop of its own would: it ends its workers, and the epoch for its sampler.
+                    # One more request, as at the end of a loop: it ends the loader's workers, and the epoch of its
+                    # sampler.
                     next(batches, None)
                 yield batch
                 if taken == length:
                     break
             if begins and not taken:
-                raise RuntimeError(f"the loader {self.names[index]!r} gave no batches to cycle")
+                raise RuntimeError(f"the loader {self.names[index]!r} yielded no batches to cycle")
 
     def _advance_samplers(self, index: int) -> None:
         """Advance samplers with ``set_epoch`` that are still at the epoch that was read last."""

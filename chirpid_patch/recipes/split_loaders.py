@@ -101,14 +101,14 @@ def _of_folder(
 ) -> tuple[Subset[Any], Subset[Any], Subset[Any]]:
     """Return the splits that ``root`` contains as folders, or that are drawn from its images."""
     if not root.is_dir():
-        raise FileNotFoundError(f"there is no folder {root}: data_root must hold train/CLASS/… and test/CLASS/…")
+        raise FileNotFoundError(f"there is no folder {root}: data_root must have train/CLASS/… and test/CLASS/…")
     train_folder, test_folder = root / "train", root / "test"
     if not train_folder.is_dir() and not test_folder.is_dir():
         train, validation, test = _split_randomly(read(root), (val_split, test_split), seed)
         return train, validation, test
     for folder in (train_folder, test_folder):
         if not folder.is_dir():
-            raise FileNotFoundError(f"there is no folder {folder}: data_root must hold both train and test")
+            raise FileNotFoundError(f"there is no folder {folder}: data_root must have both train and test")
     base = read(train_folder)
     own = next((root / name for name in _VALIDATION_FOLDERS if (root / name).is_dir()), None)
     if own is None:

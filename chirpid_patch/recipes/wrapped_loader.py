@@ -36,13 +36,13 @@ _MOST_WEIGHTS = 2**24  # of torch.multinomial, which a weighted sampler draws wi
 REMOVED = {
     "_use_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
     "_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
-    "_stream_assignments": "each batch is copied whole, to `device`",
+    "_stream_assignments": "each batch is copied to `device` at once",
     "_worker_executor": "use `_num_workers`; `_pytorch_loader` is the loader that has the workers",
     "_init_workers": "pass `num_workers`: the workers start with the first batch",
     "_cleanup_workers": "call `shutdown()`",
     "_calculate_batch_memory_mb": "measure it: `DataLoaderPerformanceMonitor().memory_status()`",
 }
-#: Arguments that a loader cannot change once it is made, as in ``torch.utils.data.DataLoader``.
+#: Arguments that cannot change after the loader is built, as in ``torch.utils.data.DataLoader``.
 _FIXED = frozenset(
     {"batch_sampler", "batch_size", "dataset", "drop_last", "num_workers", "persistent_workers", "sampler"}
 )
@@ -230,7 +230,7 @@ class WrappedDataLoader:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and "_pytorch_loader" in self.__dict__:
-            raise ValueError(f"{name} cannot be set once the loader is made: make a new one with it")
+            raise ValueError(f"{name} cannot be set after the loader is built: build a new loader with it")
         super().__setattr__(name, value)
 
 

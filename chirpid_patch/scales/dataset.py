@@ -65,7 +65,7 @@ class MultiScaleDataset(WrappingDataset):
         self.memory_efficient = memory_efficient
         self.memory_budget = memory_budget
         self.batch_size = batch_size
-        #: For each scale the transform of one image, or of a batch of images, to it.
+        #: For each scale, the transform of an image or a batch of images to that scale.
         self.transforms = {scale: ScaleTo(scale) for scale in self.scales}
         stages = ([FlipsAndTurns()] if augment else []) if isinstance(augment, bool) else list(augment)
         self._images = _ImagePairs(base_dataset)

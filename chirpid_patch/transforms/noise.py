@@ -46,7 +46,7 @@ def scaled_quantiles(std: float) -> npt.NDArray[np.float32]:
 
 Values = npt.NDArray[np.float32]
 
-#: Words of random bits made at a time, at most.
+#: Largest number of words of random bits to create at once.
 _BLOCK = 1 << 16
 
 

@@ -47,7 +47,7 @@ def project(tmp_path: Path) -> Path:
         (["verify", "--command", "./nowhere.sh"], "./nowhere.sh is not found: pass --command a program"),
         (["verify", "--command", "./utils"], "./utils is not found: pass --command a program"),
         (["verify", "--command", "{python} -V", "--result", "utils"], "utils is a folder of "),
-        (["verify", "--data", "notes.txt"], "notes.txt cannot be read as NumPy arrays (it is no .npz file)"),
+        (["verify", "--data", "notes.txt"], "notes.txt cannot be read as NumPy arrays (it is not an .npz file)"),
         (["verify", "--baseline", "notes.txt"], "--baseline notes.txt is a file: pass the folder"),
         (["verify", "--baseline", "elsewhere"], "found no training in the folder "),
         (["tune", "--dataset", "not a name"], "must name a function or class as"),

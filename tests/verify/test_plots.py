@@ -68,7 +68,7 @@ def test_what_is_simulated_is_said_on_every_plot(tmp_path: Path) -> None:
 
 def test_plots_without_anything_measured_are_left_out(tmp_path: Path) -> None:
     nothing = VerifyReport(verdict="not equivalent", exit_code=13, reason="")
-    assert drawn(tmp_path, nothing) == f"Plots in {tmp_path}: none, as nothing was measured."
+    assert drawn(tmp_path, nothing) == f"Plots in {tmp_path}: none, because nothing was measured."
     assert list(tmp_path.iterdir()) == []
 
 

@@ -87,7 +87,7 @@ def test_apply_accepts_the_table(tmp_path: Path) -> None:
         ('model = "utils/models.py:Net"', "model: it must name a class"),
         ('command = "unbalanced \'quote"', "cannot be split"),
         ("command = []", "must be a program"),
-        ('command = "a"\nworkload = "b.py:c"', "a workload and a command are given"),
+        ('command = "a"\nworkload = "b.py:c"', "define a workload and a command"),
         ('result = "a.json"', "needs a command"),
         ('command = "a"\nresult = "../a.json"', "relative to the project"),
         ('data = "nowhere.npz"', r"nowhere\.npz does not exist"),

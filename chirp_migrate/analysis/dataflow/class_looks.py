@@ -25,7 +25,7 @@ _CLASS_WORDS = ("type", "__class__")
 _SHOWS = frozenset(
     {"print", "str", "repr", "getattr", "hasattr", "format", "debug", "info", "warning", "error", "warn"}
 )
-#: A function that is given by its name to an attribute of a class, or bound to an object as its method.
+#: A function that is assigned by name to an attribute of a class, or bound to an object as its method.
 _METHOD_MADE = (
     r"(?m)(?:\bcls|\btype\s*\([^()\n]*\)|\b__class__|(?<![\w.])_*[A-Z]\w*)\s*\.\s*\w+[ \t]*=[ \t]*"
     r"(?!(?:None|True|False)\b)[a-z_]\w*[ \t]*(?:#|$)"
@@ -150,7 +150,7 @@ def _last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-#: A function that is called, and where in the call something is passed on: a position or a keyword.
+#: A called function, and the argument of the call: a position or a keyword.
 _Passed = tuple[str, int | str]
 
 

@@ -14,7 +14,7 @@ __all__ = ["CODE", "DETAILS", "place_of_inspection"]
 
 #: Attributes that distinguish functions, and calls that distinguish functions from other objects.
 CODE = frozenset(f"__{name}__" for name in ("name", "qualname", "code", "defaults", "closure"))
-#: Attributes that objects which stand for functions have not.
+#: Attributes that replacements of functions lack.
 DETAILS = frozenset(f"__{name}__" for name in ("doc", "annotations", "kwdefaults", "globals", "module"))
 _TELLING = ("isfunction", "isroutine", "FunctionType", "LambdaType")
 #: Names that are typical for classes.

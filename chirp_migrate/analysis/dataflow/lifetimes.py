@@ -49,16 +49,16 @@ _HOLDERS = any_of_patterns(
 _CONSUMERS = re.compile(r"builtins\.(all|any|len|list|next|set|sorted|sum|tuple)")
 #: Functions and classes that copy an object with its contents, and a method that does the same.
 _COPYING = frozenset({"deepcopy", "asdict", "astuple", "AveragedModel", "__deepcopy__"})
-#: Modules whose ``dumps`` does.
+#: Modules whose ``dumps`` copies in the same way.
 _PICKLING = frozenset({"pickle", "cloudpickle", "dill"})
 _COPIES = re.compile("|".join((*sorted(_COPYING), "dumps")))
 #: Methods of a model whose result cannot refer to a loader.
 _TENSORS_ONLY = frozenset({"state_dict", "parameters", "named_parameters"})
 _LAZY = cst.GeneratorExp
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-#: How many functions of the project are followed one inside the other.
+#: Depth of calls of project functions that the analysis follows.
 _CALLS_LIMIT = 4
-#: Characters of code that a reason shows.
+#: Number of characters of code in a message.
 _LONGEST_CODE = 60
 
 

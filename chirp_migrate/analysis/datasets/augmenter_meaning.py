@@ -34,9 +34,9 @@ _IMAGE, _FRAMES, _BINS, _UNKNOWN = (ast.Name(f"<{one}>") for one in ("image", "f
 _ARRAYS = (_SAMPLE, _COPY, _LIFTED, _LIFTED_COPY)
 #: The sizes of the last axes, by their place in the shape.
 _SIZES = {-1: _FRAMES, -2: _BINS}
-#: How often an axis is masked, how wide at most, and where it is in the shape.
+#: Number of masks of an axis, their largest width, and the place of the axis in the shape.
 _AXES = {"num_time_masks": ("time_mask_param", -1), "num_freq_masks": ("freq_mask_param", -2)}
-#: How the copy of an image is made.
+#: Code that copies an image.
 _IMAGE_COPIES = ("np.array({})", "numpy.array({})", "np.array({}).copy()", "np.asarray({}).copy()")
 _Names = dict[str, ast.expr]
 

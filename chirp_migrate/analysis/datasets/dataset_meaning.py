@@ -175,7 +175,7 @@ def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
     match divisor:
         case Op("+", std, Const(number)) | Op("+", Const(number), std):
             eps = finite_number(number)
-            if not eps:  # 0 is what nothing added is read as
+            if not eps:  # 0 stands for no addition
                 return None
         case Op("+"):
             return None

@@ -18,7 +18,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_name, one_line
 
 Comprehension = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
-#: Calls that take all of a generator at once, and keep nothing of it when it raises.
+#: Calls that consume a generator at once, and discard its items if it raises.
 _AT_ONCE = re.compile(
     r"builtins\.(list|tuple|set|frozenset|sorted|sum|min|max|dict)|collections\.Counter|numpy\.fromiter"
 )

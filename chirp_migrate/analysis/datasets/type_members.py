@@ -82,7 +82,7 @@ def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
         if not isinstance(definition, cst.FunctionDef):
             return None
         own = module.scopes.names_bound(definition, nested=True) - {one.name.value for one in definition.params.params}
-        # Inside, such a name has no value yet where it is read first; outside, it is another one.
+        # Inside the function, such a name has no value at its first read; outside, it is another name.
         return None if any(module.scopes.lookup(one, node) is not None for one in own) else definition
 
     return Evaluator(module.source, inline)

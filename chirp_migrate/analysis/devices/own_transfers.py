@@ -17,7 +17,7 @@ __all__ = ["place_of_mps", "place_of_observed_transfer", "why_own_transfer"]
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
 _GIVEN = "the project assigns `{}` on an object, and that method may take no `non_blocking`"
-#: Code that looks at the arguments of a ``to``, or puts a function in the place of a tensor's: tests, mostly.
+#: Code that inspects the arguments of a ``to``, or replaces a method of tensors: mostly tests.
 _OBSERVED = re.compile(
     r"""\.(?:to|cuda)\.(?:assert_\w+|call_args\w*|mock_calls)|\bTensor(?:\s*,\s*["']|\.)(?:to|cuda)(?:["']|\s*=(?!=))"""
 )

@@ -39,7 +39,7 @@ __all__ = ["LoaderGains", "loader_gains"]
 
 #: Definitions that can move to where workers find them.
 _HOISTED = frozenset({ObjectSort.LAMBDA, ObjectSort.FUNCTION, ObjectSort.CLASS})
-#: Collation that puts samples together as the runtime does.
+#: Collation with the same result as the runtime's.
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WORKERS = r"\b(?:num|max)_workers\b"

@@ -19,8 +19,8 @@ _MAPPINGS = frozenset(
 #: A class up to one of its bases: names, with nested indices, but not their contents.
 _CLASS = r"class\s+\w+\s*(\[(?:(?!class\b)[^\]])*\]\s*)?\(((?!class\b)[^)\[\]]|\[([^\[\]]|\[[^\[\]]*\])*\])*?\b"
 _GETS = ("get", "__getattr__", "__getattribute__")
-#: A `get` that is defined, or given to a class or object; the `__getattr__` of a class, which a module's is not.
-# Each alternative begins with a character of its own, so that `re` passes over most of a text quickly.
+#: A `get` that is defined, or assigned to a class or object; the `__getattr__` of a class, but not of a module.
+# Each alternative begins with a different character, so that `re` skips most of a text quickly.
 _OWN_GET = (
     r"def\s+(get\b|__getattr(ibute)?__\s*\(\s*\w(?:(?!def\b)[^,)])*,)|get(?<!\wget)['\"]?[ \t]*(:[ \t]*\w|=(?!=))"
     r"|\.get\s*\.\s*(?:return_value|side_effect|assert_\w+|call\w*|mock_calls)\b"

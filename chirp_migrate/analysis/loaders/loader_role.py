@@ -17,7 +17,7 @@ _ROLES = {
     "validation": re.compile(r"(?<![a-z])(?:val(?!u)|eval|dev(?![a-z])|holdout)"),
     "test": re.compile(r"(?<![a-z])test"),
 }
-#: A role that is not the training.
+#: Roles other than training.
 _OTHER = "other"
 #: Keywords of datasets that take a part of the data: by a truth value, or by its name.
 _PARTS = frozenset({"train", "is_train", "training", "split", "subset", "mode", "phase", "partition"})

@@ -29,7 +29,7 @@ from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, find_own, is_on_self, method_called, parameters
 
-#: Words for a first look at a text.
+#: Words for a first check of a text.
 _SHORT = re.compile(r"(?:\b|_)dl\b")
 _BATCHES = re.compile(rf"{LINE}for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch")
 
@@ -154,7 +154,7 @@ class LoaderNames:
         scope = scope_of(module, node, name)
         key = (module, scope, name, inside)
         if key not in self._known:
-            self._known[key] = None  # a name that is made from itself
+            self._known[key] = None  # a name whose value refers to itself
             self._known[key] = self._bound(module, scope, name, depth, inside)
         return self._known[key]
 

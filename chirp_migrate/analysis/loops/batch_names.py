@@ -164,7 +164,7 @@ class Batch(LoopNames[Path | None]):
         match step:
             case Iterated():
                 return True
-            case Assigned(targets, cst.Assign()):  # to other names, which are looked at as well
+            case Assigned(targets, cst.Assign()):  # to other names, which are checked as well
                 kinds = (cst.Tuple, cst.List) if isinstance(node, cst.Tuple) else (cst.Name, cst.Tuple, cst.List)
                 return all(isinstance(target, kinds) for target in targets)
         reading = cst.Index | cst.Comparison | cst.ComparisonTarget | cst.BinaryOperation | cst.Del

@@ -30,7 +30,7 @@ _HERE = _WAITS | {"size", "dim", "numel", "nelement", "get_device", "shape", "dt
 _HERE_TOO = frozenset(
     f"builtins.{one}" for one in ("len", "isinstance", "type", "str", "bool", "print", "range", "float", "int")
 )
-#: Comparisons that look at no values.
+#: Comparisons that read no values.
 _IDENTITIES = (cst.In, cst.NotIn, cst.Is, cst.IsNot)
 #: Words in conditions that are not true in every step.
 _SOMETIMES = re.compile(

@@ -31,7 +31,7 @@ KEEPS = re.compile(
     r"|chirpid_patch\.([\w.]+\.)?[A-Z]\w*|argparse\.Namespace|types\.SimpleNamespace|collections\.(ChainMap|UserDict|UserList)"
     r"|operator\.methodcaller"
 )
-#: Functions that give back the object that they are given first.
+#: Functions that return their first argument.
 PASSES_ON = re.compile(
     r"contextlib\.closing|typing\.cast|tqdm(\.\w+)*\.\w+|functools\.(lru_cache|cache|total_ordering)"
     r"|torch\.(no_grad|inference_mode|enable_grad)"
@@ -47,7 +47,7 @@ MODULES = re.compile(
     r"|torchvision\.(transforms|datasets|models|io)(\.(v2|functional))*|torchaudio\.(transforms|functional|datasets)|numpy\.(random|linalg|fft)"
     r"|PIL\.(Image|ImageOps|ImageFilter|ImageEnhance|ImageDraw)|matplotlib\.pyplot|skimage\.\w+|sklearn\.\w+"
 )
-#: Functions that only look at a loader: they start no workers.
+#: Functions that only read attributes of a loader, so they start no workers.
 PLAIN_CALLABLE = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|hasattr|bool|str|callable)")
 
 

@@ -46,7 +46,7 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["ObjectSort", "Unpicklable", "UnpicklableObject", "is_dataset", "unpicklable"]
 
-#: Objects in each other that are walked.
+#: Depth of nested objects to visit.
 _DEPTH = 24
 #: Number of calls to follow from code about loading to code that names it.
 _NAMING = 4

@@ -230,7 +230,7 @@ class Run(Calls):
     def _branch(self, statements: Sequence[ast.stmt], scope: AbstractScope) -> bool:
         ended = self._block(statements, scope)
         if ended and self._log is not None and statements and isinstance(statements[-1], ast.Raise):
-            for cells, key, before in reversed(self._log):  # what an error ends leads nowhere
+            for cells, key, before in reversed(self._log):  # a path that ends with an error has no continuation
                 if before is None:
                     cells.pop(key, None)
                 else:
@@ -430,7 +430,7 @@ class Run(Calls):
                     case External(name=name) if TRANSPARENT.fullmatch(name):
                         pass
                     case _:
-                        function.is_named = True  # what it makes is not known
+                        function.is_named = True  # its result is unknown
         return value
 
     def _class(self, node: ast.ClassDef, scope: AbstractScope) -> Value:

@@ -32,7 +32,7 @@ __all__ = [
     "unite_values",
 ]
 
-#: Objects that one value keeps apart; a value with more is cut.
+#: Largest number of objects of a value; further objects are dropped.
 _MOST = 24
 
 

@@ -27,6 +27,6 @@ def check(seen: Recording) -> Iterator[Problem]:
                 "Batches are float64 and the model is float32, so loading moves twice the bytes, and each "
                 "step converts them.",
                 f"batch{place} of {loader} is float64 with {size:,} bytes, and the parameters are float32.",
-                "Convert the data to float32 once, where the dataset is made.",
+                "Convert the data to float32 once, where the dataset is built.",
             )
             break

@@ -12,13 +12,13 @@ __all__ = ["check"]
 
 _FIXES = {
     "lambda": "Use a function at module level, or functools.partial of such a function.",
-    "local function": "Move the function to module level, and bind what it captures with functools.partial.",
+    "local function": "Move the function to module level, and bind its captured values with functools.partial.",
     "open file": "Open the file in the process that reads it: on first use in __getitem__, not in __init__.",
     "generator": "Keep a list, or make the generator in the method that uses it.",
     "module": "Import the module where it is used; do not keep it as an attribute.",
     "view of a dictionary": "Keep a list of it: list(…).",
 }
-_OTHERWISE = "Make the object in the worker, on first use in __getitem__, or leave it out in __getstate__."
+_OTHERWISE = "Create the object in the worker, on first use in __getitem__, and remove it in __getstate__."
 
 
 def check(seen: Recording) -> Iterator[Problem]:

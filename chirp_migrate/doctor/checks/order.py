@@ -42,7 +42,7 @@ def check(seen: Recording) -> Iterator[Problem]:
             yield Problem.at(
                 loader.place,
                 "order",
-                "Training reads the samples sorted by class, so most batches hold one class.",
+                "Training reads the samples sorted by class, so most batches have only one class.",
                 evidence,
                 "Set shuffle=True on the training loader, unless the model carries a state from batch to batch.",
             )
@@ -82,4 +82,6 @@ def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherRun]) -> str | None:
     if changes >= len(shares) or len(tasks) <= len(shares):
         return None
     pure = sum(len(set(task.labels)) == 1 for task in tasks)
-    return f"{pure} of {len(tasks)} batches held one class, of {len(shares)} classes in all ({loader}, no shuffling)."
+    return (
+        f"{pure} of {len(tasks)} batches had only one class, of {len(shares)} classes in all ({loader}, no shuffling)."
+    )

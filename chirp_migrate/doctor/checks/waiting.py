@@ -78,7 +78,7 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: L
         yield _problem(
             loader,
             "Training waits for samples that are in memory already, because they are read one by one.",
-            f"{waited}, whose dataset holds its samples.",
+            f"{waited}, whose samples are in memory.",
             "Read whole batches at once, as the loader factory does: `chirp-migrate plan` shows the change.",
         )
         return

@@ -19,7 +19,7 @@ from chirp_migrate.verify.document import VerifyReport
 
 __all__ = ["SIDES", "Plot", "plots_of", "time_bars", "times_plot"]
 
-#: Sides as they are called on the page.
+#: Names of the versions on the page.
 SIDES = {"before": "before", "after": "after", "cached": "model only"}
 
 _BAR, _GAP = 7, 2

@@ -36,7 +36,7 @@ __all__ = ["environment", "render_page", "style_sheet"]
 
 #: Characters that look like others in sources of this project.
 _DASH, _MINUS, _TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
-#: Classes of the style sheet for what became of a loader.
+#: Classes of the style sheet for the outcomes of a loader.
 _SWATCHES = {
     Status.REWRITE: "migrated",
     Status.FINE: "fine",
@@ -188,7 +188,7 @@ def _metric_values(found: VerifyReport) -> dict[str, Any]:
     """Return the values for the template of the metrics."""
     each, together = entry_times(found), all_together(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
-    # All together is the sum: on one scale with it the others could not be compared.
+    # The total is the sum: on the same scale, the entry points could not be compared.
     longest = max((value for entry in each for values in entry.seconds.values() for value in values), default=1.0)
     conditions = (
         ("Compared with", found.before),

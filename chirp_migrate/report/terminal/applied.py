@@ -29,7 +29,7 @@ from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 from chirp_migrate.transaction.commit import CommitResult
 
-#: Kinds of gains where several stand in one cell of a table.
+#: Short names of gains for table cells with several gains.
 _SHORT = {
     GainKind.BATCHED: "batched",
     GainKind.AT_RUN_TIME: "at run time",
@@ -37,13 +37,13 @@ _SHORT = {
     GainKind.PINNED: "pinned",
     GainKind.NOTHING: "nothing",
 }
-#: Reasons for not looking at something that a user may not expect.
+#: Reasons for excluded files that users may not expect.
 _TELLING = re.compile(
-    "stored outputs|vendored|larger than|cannot be listed|leaves the folder|leads nowhere|not a regular"
+    "stored outputs|vendored|larger than|cannot be listed|outside the folder|leads nowhere|not a regular"
 )
 _NOTHING = "Nothing to do: already migrated, or no rule applies here."
 _NO_GAIN = "Nothing to rewrite: no loader here gains from a migration. No file was changed, and none was added."
-#: Behind it, where nothing was found at all.
+#: Added if there is no finding at all.
 _NOTHING_FOUND = (
     "No file was changed, and none was added: no dependency either.",
     "List of the rules: chirp-migrate rules",
@@ -197,7 +197,7 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
             _show_findings(list(group), screen, is_alone=len({(one.path, one.rule) for one in findings}) == 1)
     if hidden:
         screen.text(f"Not shown: {_count_by_status(hidden)}; -v shows them.", hang=2)
-    # Caches and the like are expected; other files may be missed.
+    # Users expect that caches are excluded, but may miss other files.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
     for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Left out:", passed_over)):
         if skipped:

@@ -21,7 +21,7 @@ from chirp_migrate.rules import all_rules
 
 __all__ = ["show_run"]
 
-#: From how many columns on before and after stand side by side.
+#: Least number of columns for before and after next to each other.
 _SIDE_BY_SIDE = 160
 
 
@@ -78,7 +78,7 @@ def _show_file(file: FileStory, screen: Screen) -> None:
     screen.line()
     screen.line("-" * screen.width, "dim")
     screen.text(file.path, style="bold")
-    since = "; edited since, shown as the run left it" if file.edited_since else ""
+    since = "; edited since, shown without these edits" if file.edited_since else ""
     screen.text(f"{NOTES.get(file.note, file.note)}: +{file.added} -{file.removed} lines{since}", 2)
     hunks = sum(hunk.kind == "rewrite" for hunk in file.hunks)
     for hunk in file.hunks:

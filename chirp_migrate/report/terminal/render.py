@@ -12,7 +12,7 @@ from chirp_migrate.report.verdict_rows import figures
 
 __all__ = ["show_story"]
 
-#: The words of a report, explained to people who read one for the first time.
+#: The terms of a report, explained for first-time readers.
 _OF_CHANGES = {
     "sample, batch": (
         "A sample is one item of the training data with its label. A batch is the samples of one training step."

@@ -98,7 +98,7 @@ def _describe_saving(ratio: Ratio) -> str:
 
 def _not_known(report: VerifyReport) -> Iterator[tuple[str, str]]:
     inconclusive = [label for label, own in report.verdicts.items() if own.verdict in ("inconclusive", "undecided")]
-    if inconclusive and len(report.verdicts) > 1:  # of a single one, the verdict says it
+    if inconclusive and len(report.verdicts) > 1:  # for a single entry point, the verdict has this information
         yield "inconclusive", ", ".join(map(short_label, inconclusive))
     work = report.workload
     if work is not None and (work.failing or work.no_room):

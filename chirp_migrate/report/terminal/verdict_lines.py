@@ -26,7 +26,7 @@ _MEANINGS = {
     "faster": "Training takes at least {threshold} less time than before the migration, and nothing that was compared "
     "differs from the training before.",
     "faster, entry points inconclusive": "Training takes at least {threshold} less time in all, and nothing that was "
-    "compared differs from the training before. Whether some entry points became slower is not known.",
+    "compared differs from the training before. Whether some entry points became slower is unknown.",
     "not shown to be faster": "Nothing that was compared differs from the training before. It is not "
     "shown that {threshold} of the time are saved: the saving is smaller, or the times varied too much.",
     "model-bound": "Nothing that was compared differs from the training before. Even loading that takes no time at all "
@@ -38,7 +38,8 @@ _MEANINGS = {
 _GREEN, _YELLOW, _RED = "bold green", "bold yellow", "bold red"
 _STYLES = {"good": _GREEN, "open": _YELLOW, "bad": _RED}
 _MARKS = {"met": "green", "not met": "red"}
-#: Columns of a bar, and from which width on it gets the larger one, and there is room for zero-cost loading.
+#: Columns of a short and a long bar, and the least width of the screen for the long bar; then the columns of zero-cost
+# loading, with their least width.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
 _ZERO_COST, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
 #: Share of the best rate that counts as equal to it.

@@ -69,7 +69,7 @@ def not_watched() -> str | None:
     cpus = _own_cpus()
     if _busy_s(cpus) is None:
         return "this system does not count how long each CPU is busy"
-    from chirpid_patch.machine.cpus import cgroup_quota  # imports PyTorch, which options can do without
+    from chirpid_patch.machine.cpus import cgroup_quota  # imports PyTorch, which options do not need
 
     quota = cgroup_quota()
     if quota is not None and quota < len(cpus):
@@ -93,6 +93,6 @@ def _busy_s(cpus: frozenset[int]) -> float | None:
         counted = psutil.cpu_times(percpu=True)
     except OSError:
         return None
-    if max(cpus) >= len(counted):  # those that are switched off are not counted, so the places are no numbers
+    if max(cpus) >= len(counted):  # disabled CPUs are missing, so positions are not CPU numbers
         return None
     return sum(getattr(counted[cpu], kind, 0.0) for cpu in cpus for kind in _BUSY) or None

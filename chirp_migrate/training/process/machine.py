@@ -34,7 +34,7 @@ def describe(threads: int) -> dict[str, Any]:
     return {
         "processor": _processor(),
         "usable_cpus": usable_cpus(),
-        "torch": str(torch.__version__),  # a kind of its own, which no document knows
+        "torch": str(torch.__version__),  # an own class, which no document supports
         "threads": threads,
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),

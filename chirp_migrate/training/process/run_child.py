@@ -36,7 +36,7 @@ _KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
 _OUTPUT_ENDS_WITHIN_S = 5.0
 _LONGEST_FOLDER = 50
-"""Characters that leave room for the names that multiprocessing and PyTorch add."""
+"""Longest path that leaves room for the names that multiprocessing and PyTorch add."""
 _LOOK_S = 0.1
 """Seconds between two checks of whether a silent child still lives: its workers may keep its end of the pipe open."""
 _LARGEST_MESSAGE = 2**30
@@ -105,10 +105,10 @@ class Child(Generic[_T]):
             stack.enter_context(guarded(self._mark, Path(temporary)))
             ours, theirs = Pipe()
             self._connection = stack.enter_context(ours)
-            self._began = time.time()  # of its start, or of its turn
+            self._began = time.time()  # for its start, or for its turn
             with theirs:
                 self._process = subprocess.Popen(
-                    # The same number of characters for each: what lies after them in memory does not move.
+                    # The same length for each path, so that data after it in memory does not move.
                     [sys.executable, "-m", self.module, f"{theirs.fileno():05d}"],
                     cwd=PACKAGE_ROOT,
                     env={**_child_environment(temporary), **self.environment, MARKER: self._mark},
@@ -243,7 +243,7 @@ class Child(Generic[_T]):
         self._end_lost_child(f"ended with {ending(self._process.returncode)} and returned no result")
 
     def _send(self, data: bytes) -> None:
-        with suppress(OSError):  # it has ended, which is found where its answer is waited for
+        with suppress(OSError):  # it has ended, which the wait for its answer detects
             self._connection.send_bytes(data)
 
     def _next_message(self) -> Message | None:
@@ -251,8 +251,8 @@ class Child(Generic[_T]):
         while not self._has_news(_LOOK_S):
             pass
         if not self._connection.poll():
-            return None  # it has ended, and what it started may hold its end of the pipe
-        # One that stops in the middle of a message would be waited for without an end.
+            return None  # it has ended, and its own children may keep its end of the pipe open
+        # The wait for a child that stops in the middle of a message would never end.
         late = threading.Timer(max(0.0, self._remaining_s()), end_all, (self._mark, self._process.pid), {"alive": True})
         late.start()
         try:
@@ -297,7 +297,7 @@ class Child(Generic[_T]):
     def _end_with_error(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
         """End the process, and raise an error with its last output."""
         self._stack.close()
-        # The paths of the copy mean nothing once it is gone.
+        # The paths of the copy are useless after its removal.
         printed = self._output.tail().replace(f"{self.request.tree}{os.sep}", "")
         failed = workload_failed(problem, printed, self.role.side)
         failed.ending, failed.hung = how, hung

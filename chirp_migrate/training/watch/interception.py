@@ -11,10 +11,10 @@ from torch.utils.data import DataLoader, IterableDataset
 __all__ = ["Around", "Interception", "MakeIterator", "PassingIterator", "workers_at_most"]
 
 MakeIterator = Callable[[Any, Callable[[], Iterator[Any]]], Iterator[Any]]
-"""Called with the loader and a function that starts the loader's own iterator; gives the one to use instead."""
+"""Called with the loader and a function that starts the loader's own iterator; returns the iterator to use."""
 
 Around = Callable[[Callable[[], Any]], Any]
-"""Called for each batch with a function that gives the loader's own (StopIteration at the end); gives what passes."""
+"""Called for each batch with a function that returns it (StopIteration at the end); returns the batch to use."""
 
 _T = TypeVar("_T", bound="Interception")
 

@@ -37,18 +37,18 @@ DEFAULT_WORKLOAD = "chirp_verify.py"
 """File whose function ``workload`` defines the training by default."""
 
 TRAINING_MODULES = ("training_engine", "training_utils", "cross_validation", "util_backup", "training_core")
-"""Modules of ``utils/`` whose entry points are run, in this order."""
+"""Modules of ``utils/`` with entry points to run, in this order."""
 
 _WATCHED_SAMPLES, _WATCHED_BATCH, _WATCHED_EPOCHS = 52, 16, 2
 _EPOCHS, _FOLDS_NAMED = ("num_epochs", "epochs", "max_epochs", "n_epochs"), ("k_folds", "n_splits", "folds")
 
 _SPLIT_ATTEMPTS = 200
-"""Random splits that training_core may try: its default of tens of thousands would be timed instead of training."""
+"""Number of random splits that training_core may try: its default is tens of thousands, which would take long."""
 
 DATA_PARAMETERS = frozenset(
     {"dataset", "features", "labels", "authors", "train_indices", "val_indices", "fold_indices", "model_class"}
 )
-"""Parameters of entry points that are given the data, its splits, and the model."""
+"""Parameters of entry points for the data, its splits, and the model."""
 
 _MODEL = frozenset({"model_class", "num_classes"})
 _SPLIT = frozenset({"dataset", "train_indices", "val_indices"}) | _MODEL

@@ -33,7 +33,7 @@ def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
     """
     result = Path(entry.result) if entry.result else None
     if result is not None:
-        result.unlink(missing_ok=True)  # that of an earlier run must not pass for this one's
+        result.unlink(missing_ok=True)  # the result of an earlier run must not count as the result of this run
     words = [_fill_placeholders(word, sizes) for word in entry.command]
     try:
         ended = subprocess.run(words, env=_environment(entry), check=False)

@@ -108,7 +108,7 @@ def missing_from(before: Api, after: Api) -> list[str]:
         for name, signature in names.items():
             if name not in now:
                 problems.append(f"{module}.{name} is gone")
-            # Modules are called as ``module(x)``: what ``forward`` calls its input is no part of how it is used.
+            # Modules are called as ``module(x)``, so the name of ``forward``'s parameter does not matter.
             elif isinstance(signature, list) and not _is_compatible(
                 now[name], signature, not name.endswith(".forward")
             ):

@@ -105,11 +105,12 @@ def compare_traces(
         else:
             differences = compare_entry(old.traces, new.traces)
             if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
-                result.unrepeatable.add(label)  # augmented: losses are not compared, but what comes of them is
+                # Augmented: losses are not compared, but the results that depend on them are.
+                result.unrepeatable.add(label)
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = ignored(old.seeds, new.seeds)
             if aspect is not None:
-                differences.append(("seed-ignored", f"{aspect}: two seeds give the same after, but not before"))
+                differences.append(("seed-ignored", f"{aspect}: two seeds have the same result after, but not before"))
         if not differences:
             tests += _distribution_tests(label, old.traces, new.traces)
         for name, text in differences:
@@ -127,12 +128,13 @@ def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None
     for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):
         result.smallest_p.setdefault(test.entry_point, p)
         if p < ALPHA and (test.entry_point, test.name) not in named:
-            named.add((test.entry_point, test.name))  # of each name the clearest: the others follow from it
+            named.add((test.entry_point, test.name))  # the clearest difference of each name: the others follow from it
             result.differs(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})")
     for test in tests:
         if test.statistic:
             samples = len(test.before), len(test.after)
-            share = noticed_share(*samples, ALPHA / len(tests))  # Holm asks all of the first one that it finds
+            # Holm's correction is strictest for the first difference.
+            share = noticed_share(*samples, ALPHA / len(tests))
             noticed = Noticed(share, noticed_shift(test.before, share), samples)
             result.noticed.setdefault(test.entry_point, {})[test.statistic] = noticed
 

@@ -15,7 +15,7 @@ _MAX_DEPTH = 12
 
 
 Hash = xxhash.xxh3_128
-"""Hash of samples and results. Both versions run in one environment, and nobody makes samples collide on purpose."""
+"""Hash of samples and results. Both versions run in one environment, and no one constructs collisions."""
 
 
 def fingerprint(value: Any) -> dict[str, str]:

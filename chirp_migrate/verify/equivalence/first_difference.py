@@ -44,7 +44,7 @@ def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found
         else:
             found += _first_of_role(role, old, new, augmented)
     causes = [one for one in found if one[0] != "losses-differ"]
-    return causes or found  # other samples make other losses
+    return causes or found  # different samples lead to different losses
 
 
 def _first_of_role(role: str, old: list[Trace], new: list[Trace], augmented: bool) -> list[Found]:

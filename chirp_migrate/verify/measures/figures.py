@@ -51,7 +51,7 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "wait_p50_ms", "ms", "wait for a batch, median",
-        "from requesting the next training batch to having it; the first batch of each pass is start-up and left out",
+        "from requesting the next training batch to having it; without the first batch of each pass, which is start-up",
         "R-000-3.1",
     ),
     Measure("wait_p95_ms", "ms", "wait for a batch, 95th percentile", "measured like the median", "R-000-3.1"),
@@ -105,7 +105,7 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "memory_slope_mib", "MiB/epoch", "memory growth",
-        "slope of memory over epochs, one reading at the end of each training pass, first epochs left out; least "
+        "slope of memory over epochs, one reading at the end of each training pass, without the first epochs; least "
         "squares over all loaders, each with its own level, with a 95 % interval",
         "R-000-5.1",
     ),

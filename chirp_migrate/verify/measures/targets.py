@@ -23,10 +23,10 @@ __all__ = [
 MET, NOT_MET, NOT_MEASURABLE = "met", "not met", "not measurable here"
 
 BATCHES_PER_S, BATCH = 10.0, 32
-"""Batches a second that are wanted, and of how many samples (R-004)."""
+"""Target for batches per second, and their batch size (R-004)."""
 
 GPU_PERCENT = 90.0
-"""GPU utilisation wanted by R-004; R-000-5.2 wants less."""
+"""Target for GPU utilisation of R-004; that of R-000-5.2 is lower."""
 
 AUGMENTATION_PERCENT, AUGMENTATION_WARNING = 20.0, 30.0
 """Target for the share of augmentation, and the share that leads to a warning (R-004)."""

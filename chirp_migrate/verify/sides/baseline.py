@@ -77,7 +77,7 @@ def original_files(root: Path) -> dict[str, bytes | None]:
     for run in applied_runs(project):
         for file in run.files:
             path = file.path.removeprefix(below)
-            # The first run to touch a file knows its original.
+            # The first run that changed a file has its original.
             if file.path.startswith(below) and path not in originals:
                 originals[path] = None if file.before is None else run.original(file.path)
     if not originals:
@@ -108,7 +108,7 @@ def _in_revision(root: Path, revision: str) -> Before:
     neither = f"--baseline {revision} is neither a folder nor a git revision"
     place = _git(root, ["rev-parse", "--show-prefix"])
     if place is None:
-        raise InvalidTree(f"{neither}: {root} is in no git work tree, or git is not installed.")
+        raise InvalidTree(f"{neither}: {root} is not in a git work tree, or git is not installed.")
     answer = _git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"])
     if answer is None:
         raise InvalidTree(f"{neither} of {root}: pass a commit, a branch, a tag or a folder.")
@@ -121,7 +121,7 @@ def _in_revision(root: Path, revision: str) -> Before:
     for line in listed.split(b"\0")[:-1]:
         facts, _, name = line.partition(b"\t")
         mode, kind, name_of_object, size = facts.decode("ascii").split()
-        if kind == "blob":  # submodules are left out
+        if kind == "blob":  # submodules are skipped
             files.append(_RevisionFile(os.fsdecode(name), mode, name_of_object, int(size)))
     return Before(
         f"git revision {revision} ({commit[:12]})", lambda target: _write_revision(root, commit, files, target)

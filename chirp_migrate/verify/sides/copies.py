@@ -28,7 +28,7 @@ def make_sides(
     Returns:
         Copies of ``before`` and ``after``, and one sentence for each missing or different file.
     """
-    # Names of the same length: paths are in environments and messages, and move what lies after them in memory.
+    # Names of the same length: paths are in environments and messages, and shift the data after them in memory.
     trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
     notes: list[str] = []
     too_large = sorted({*copy_tree(root, trees["after"]), *before.write(trees["before"])})

@@ -188,7 +188,7 @@ class Children:
         entries = [by_label[label] for label in labels if label in by_label and label not in self.failing]
         found: dict[str, SideMeasures] = {}
         for side in _SIDES:
-            # The side before has no need of its datasets in workers.
+            # The version before needs no measurement of its datasets in workers.
             options = self._settings if side == "after" else replace(self._settings, worker_counts=())
             more = {"options": options, "seconds": seconds, "whole": tuple(whole)}
             with self.spending("measuring"), self._child(side, Job.MEASURE, entries, **more) as child:
@@ -243,10 +243,10 @@ class Children:
             if turn and time.monotonic() > deadline:
                 return None
             chance.shuffle(left)
-            cpu = chance.choice(cpus) if cpus else None  # the same for both sides
+            cpu = chance.choice(cpus) if cpus else None  # the same for both versions
             for side in left:
                 with self.spending("start-up and first epochs" if turn == 0 else "later epochs"):
-                    # One that hangs must not use up more than the budget.
+                    # A process that hangs must not use more than the budget.
                     least_s = max(_LEAST_WATCH_S, deadline - time.monotonic() + _GRACE_S)
                     self._run_turns([pair[side]], min(self._settings.timeout_s, least_s), cpu)
             turn += 1
