@@ -89,7 +89,7 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
         ValueError: fewer than two pairs, unequal numbers, or a time that is not positive.
     """
     if len(before) != len(after) or len(before) < 2:
-        raise ValueError("a ratio with an interval needs the same number of times on both sides, at least two")
+        raise ValueError("a ratio with an interval needs the same number of times in both versions, at least two")
     if min(*before, *after) <= 0:
         raise ValueError("times must be positive")
     import numpy as np

@@ -135,7 +135,7 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
     if entry is not None and "model" in said:
         raise UsageProblem(
             "model applies to entry points that are found automatically, and here a workload or a command defines the "
-            "training: leave it out."
+            "training: omit it."
         )
     own = {one.name: said[one.name] for one in fields(VerifyOptions) if one.name in said}
     if entry is not None and own.get("own_epochs"):
