@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
     NOT_EQUIVALENT = 13, "verify: not the same training"
     WORKLOAD_FAILED = 14, "verify, tune, doctor: the project's own code failed"
     INCONCLUSIVE = 15, "verify --strict: faster, but some entry points are inconclusive"
-    INTERNAL = 70, "a defect of chirp-migrate; --debug shows where"
+    INTERNAL = 70, "a defect of chirp-migrate; --debug shows the traceback"
     INTERRUPTED = 130, "interrupted by Ctrl-C"
     PIPE_CLOSED = 141, "the program that reads the output ended"
 

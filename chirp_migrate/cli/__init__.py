@@ -149,6 +149,6 @@ def entry_point(arguments: list[str] | None = None) -> None:
             )
             sys.exit(ExitCode.UNDONE)
         message = f"chirp-migrate: internal error: {type(error).__name__}: {error} (please report it)"
-        click.echo(message + ("" if debug else f"; `chirp-migrate {_DEBUG} …` shows where"), err=True)
+        click.echo(message + ("" if debug else f"; `chirp-migrate {_DEBUG} …` shows the traceback"), err=True)
         sys.exit(ExitCode.INTERNAL)
     sys.exit(code if isinstance(code, int) else 0)

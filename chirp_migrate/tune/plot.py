@@ -141,4 +141,4 @@ def _series(ways: Sequence[Candidate]) -> dict[str, list[Candidate]]:
             series.setdefault(f"prefetch_factor {way.prefetch_factor}", list(alone)).append(way)
         elif way.prefetch_threads:
             series.setdefault(str(way), []).append(way)
-    return series or {"in the process": alone}
+    return series or {"in the main process": alone}

@@ -65,7 +65,7 @@ def _recommend_workers(loader: LoaderReport, chosen: Measured) -> list[Recommend
         why = f"{rates[way]:.0f} samples/s"
         alone = next((candidate for candidate in rates if candidate.alone), None)
         if alone is not None and not way.alone:
-            why += f" against {rates[alone]:.0f} in the process"
+            why += f" against {rates[alone]:.0f} in the main process"
         with_workers = [rates[candidate] for candidate in rates if candidate.num_workers]
         if with_workers and way.alone and loader.now is None:
             why += f"; workers reach {max(with_workers):.0f} at most"

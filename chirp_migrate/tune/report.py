@@ -103,7 +103,7 @@ def _loader_facts(loader: LoaderReport) -> Iterator[str]:
     """Yield further results for a loader, a sentence each."""
     if loader.cpu_share is not None:
         yield (
-            f"Loading in the process computes {percent(loader.cpu_share)} of its time and waits "
+            f"Loading in the main process computes {percent(loader.cpu_share)} of its time and waits "
             f"{percent(1 - loader.cpu_share)} (files, or other processes on the CPU)."
         )
     if loader.augmentation_share is None:

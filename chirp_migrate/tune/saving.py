@@ -38,7 +38,7 @@ def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_s
         most = arguments["num_workers"] or math.inf
         choice = _choice_of([way for way in measured if way.candidate.num_workers <= most])
         if choice is None:
-            return "loading in the process could not be measured, and everything is compared with it"
+            return "loading in the main process could not be measured, and everything is compared with it"
         key = signature(subject.dataset, arguments)
         remember(profile, key, choice)
         if recall(profile, key) != choice:
@@ -59,7 +59,7 @@ def factory_arguments(subject: Subject, thread_safe: bool) -> list[dict[str, Any
 def _choice_of(measured: Sequence[Measured]) -> LoaderChoice | None:
     """Return the pick as the factory stores it.
 
-    The result is None if there is no pick, or loading in the process was not measured.
+    The result is None if there is no pick, or loading in the main process was not measured.
     """
     chosen = pick(measured)
     trials: dict[tuple[int, int], LoadingTrial] = {}

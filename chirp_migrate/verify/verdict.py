@@ -72,9 +72,9 @@ class Judge:
     """Analyses rounds repeatedly with one set of intervals, and keeps each conclusion.
 
     The upper end of an interval shows that the total is faster, or that an entry point is not slower. The lower end
-    shows that an entry point is slower, for which one is enough, or that the total is model-bound: each has an equal
-    part of the error probability (Bonferroni). "Faster" is a claim about the total alone; inconclusive entry points are
-    listed with it.
+    shows that an entry point is slower, or that the total is model-bound. One such claim is enough for a verdict, so
+    each has an equal part of the error probability (Bonferroni). "Faster" is a claim about the total alone;
+    inconclusive entry points are listed with it.
 
     A conclusion of an interim analysis is never changed.
 

@@ -124,7 +124,7 @@ class ResidentOn(Placement):
                 self._held[place] = upload
         except torch.cuda.OutOfMemoryError:
             self._held = before
-            raise NotResidentError(f"{self.device} has no {readable_size(needed)} in one piece") from None
+            raise NotResidentError(f"{self.device} has no free block of {readable_size(needed)}") from None
 
     def copy(self, tensor: Tensor) -> Tensor:
         """Return the copy of ``tensor`` on the device, and upload it if necessary."""

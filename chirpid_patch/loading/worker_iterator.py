@@ -245,7 +245,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             ValueError: the batches have no order.
         """
         if not self._in_order:
-            raise ValueError("batches come in no order (in_order=False)")
+            raise ValueError("batches may arrive in any order (in_order=False)")
         return self._requests.drawn - len(self._task_info)
 
     @property
@@ -330,7 +330,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         if self._suspects:
             raise self._batch_error(min(sent), dead) from death.__cause__
         self._suspects = {number for number, worker in sent.items() if worker in dead} or set(sent)
-        logger.warning("%s Fresh workers go on.", _describe_exit(self._workers[min(dead)]))
+        logger.warning("%s New workers continue.", _describe_exit(self._workers[min(dead)]))
         owner = self._loader()
         if owner is not None:
             owner._lost_workers = True

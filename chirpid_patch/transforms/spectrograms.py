@@ -123,7 +123,7 @@ class SpecAugment(BatchTransform):
 
     def check(self, samples: Tensor) -> None:
         if self.may_differ(samples):
-            raise ValueError(f"masks of {samples.dtype} {tuple(samples.shape[1:])} are left to what declares them")
+            raise ValueError(f"masks of {samples.dtype} {tuple(samples.shape[1:])} need the code of the declared class")
         if samples.ndim < 3:
             shape = tuple(samples.shape[1:])
             raise ValueError(f"SpecAugment needs samples of shape (C, F, T) or (F, T), not {shape}")
@@ -222,7 +222,7 @@ class GaussianNoise(BatchTransform):
 
     def check(self, samples: Tensor) -> None:
         if self.may_differ(samples):
-            raise ValueError(f"noise in {samples.dtype} is left to what declares it")
+            raise ValueError(f"noise in {samples.dtype} needs the code of the declared class")
         if not samples.is_floating_point():
             raise TypeError(f"GaussianNoise needs floating-point samples, not {samples.dtype}")
         self._check_mode()

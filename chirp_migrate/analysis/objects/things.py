@@ -257,7 +257,7 @@ class HazardKind(Enum):
     )
     THREADS = (
         "threads",
-        "cannot be pickled, and do not exist in forked workers, which may wait forever",
+        "cannot be pickled, and do not exist in forked workers, which may then wait forever for them",
         "start them on first use in the worker, and drop them in `__getstate__`",
     )
     GENERATOR = (

@@ -44,8 +44,8 @@ def _one_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Problem
         loader.place,
         "last-batch",
         f"The last training batch has one sample, and {got[0].kind} cannot normalize a single sample.",
-        f"{total} samples in batches of {loader.batch_size} leave one sample for the last. {got[0].kind} got "
-        f"that batch in training mode{raised} ({loader}).",
+        f"{total} samples in batches of {loader.batch_size} leave one sample for the last batch. "
+        f"{got[0].kind} got that batch in training mode{raised} ({loader}).",
         "Set drop_last=True on the training loader, or choose a batch size that leaves more than one sample.",
     )
 

@@ -169,7 +169,7 @@ def compare_results(
             result.notes.append(f"{label}: {_shorten_paths(varying)}: also different in two runs of the version before")
         unstable = _differing_paths(b, b_again) - varying
         if unstable and label not in unrepeatable:
-            text = f"{_shorten_paths(unstable)}: repeatable before the migration, not after, with the same seed"
+            text = f"{_shorten_paths(unstable)}: with the same seed, repeatable before the migration, but not after"
             result.differs("seed-ignored", label, text)
         elif label in unrepeatable or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
