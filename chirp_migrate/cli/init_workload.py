@@ -135,8 +135,8 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
             sync_folder(root)
             if content is None:
                 notes.append(
-                    f"{_PYPROJECT} was changed by `apply`, and settings added now would block `rollback`: verify finds "
-                    f"{DEFAULT_WORKLOAD} without settings, and options replace the others"
+                    f"no settings were added to {_PYPROJECT}, because `apply` changed it, and a change would block "
+                    f"`rollback`: verify finds {DEFAULT_WORKLOAD} without settings; pass the other settings as options"
                 )
                 return [DEFAULT_WORKLOAD], notes
             try:

@@ -32,10 +32,10 @@ _UNFINISHED = {
     cls=Command,
     epilog=epilog(
         {
-            ExitCode.OK: "everything is as it was",
+            ExitCode.OK: "everything is as before the run",
             ExitCode.USAGE: "nothing was applied at PATH, or no such run",
-            ExitCode.REFUSED: "refused, nothing changed: files were edited since (and, with --merge, in the same "
-            "lines), a later run wrote to them, or another run is at work (all named)",
+            ExitCode.REFUSED: "refused, nothing changed: files were edited since the run (with --merge: in the same "
+            "lines), a later run changed them, or another run is active",
             ExitCode.UNDONE: "failed midway and undone",
         },
         "chirp-migrate rollback project/",

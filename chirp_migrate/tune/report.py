@@ -89,9 +89,7 @@ def _row(measured: Measured, comparison: Comparison, rate: float, loader: Loader
 def _describe_pick(loader: LoaderReport) -> str:
     rounds = count(loader.rounds, "round")
     picked = "Picked" if loader.conclusive else "Picked for now"
-    sure = (
-        "" if loader.conclusive else "; where the share of the best has a ?, more time (--time-budget) would decide it"
-    )
+    sure = "" if loader.conclusive else "; more time (--time-budget) would decide the configurations with a ?"
     best = next(comparison.configuration for comparison in loader.comparisons if comparison.outcome is Outcome.BEST)
     if best == str(loader.picked):
         return f"{picked}: {loader.picked}, the fastest, by {rounds}{sure}."

@@ -93,7 +93,7 @@ def memory_trials(device: torch.device, memory_limit: int | None, safety_margin:
 
 
 class CudaTrials(MemoryTrials):
-    """Trials that may run out of memory. A tensor occupies the memory that may not be used, including the margin.
+    """Trials that may run out of memory. A tensor occupies the forbidden part of the memory, including the margin.
 
     ``cuda`` is ``torch.cuda``, or a stand-in for tests.
     """

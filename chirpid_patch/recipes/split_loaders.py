@@ -131,7 +131,7 @@ def _split_randomly(dataset: Any, shares: tuple[float, ...], seed: int) -> list[
     left = count - sum(sizes)
     if left < 1:
         raise ValueError(
-            f"of {count} samples none are left to train on, next to {' and '.join(map(str, sizes))} held out: "
+            f"no samples are left to train on: {' and '.join(map(str, sizes))} of {count} are held out: "
             "lower val_split or test_split"
         )
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()

@@ -237,8 +237,8 @@ def _same_training(found: VerifyReport) -> list[str]:
         lines.append(f"{count(exact, 'entry point')}: no difference in what was compared.")
     for label, p in found.smallest_adjusted_p.items() if not found.differences else ():
         share = noticeable_change(found, label)
-        could = "" if share is None else f"; {share:.2f} more or less of any probability would be noticed 9 times in 10"
-        lines.append(f"{label}: compared by distribution, which is the same (smallest adjusted p {p:.2g}{could}).")
+        could = "" if share is None else f"; a probability that changed by {share:.2f} would be noticed 9 times in 10"
+        lines.append(f"{label}: compared by distribution, no difference found (smallest adjusted p {p:.2g}{could}).")
     limits = [one for one in (found.described.compared, found.described.unseen) if one]
     return [*lines, *limits, *(f"Note: {one.rstrip('.')}." for one in found.notes)]
 
