@@ -1,6 +1,6 @@
 """`make bench-multi-scale`: training at several scales, every scale at once beside scales made on demand.
 
-Each way trains in a process of its own, in turn, round after round, from the same weights on the same samples in the
+Each way trains in a separate process, in turn, round after round, from the same weights on the same samples in the
 same order. Compared are the most memory the process ever held (on CUDA: the allocator's peak), the samples a second
 after the first step, the losses of every step and the weights at the end. Writes `multi-scale.json` (raw values) and
 `multi-scale.md` (tables).
@@ -142,7 +142,7 @@ def peak_bytes(device: str) -> int:
 
 
 def in_process(way: str, norm: str, sizes: Sizes) -> Run:
-    """``train`` in a process of its own."""
+    """``train`` in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "run.json"
         command = [sys.executable, __file__, "--one", way, norm, str(target), "--sizes", json.dumps(asdict(sizes))]

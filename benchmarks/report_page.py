@@ -1,7 +1,7 @@
 """How soon a report of 2,000 changes is on the screen: `python benchmarks/report_page.py`
 
 Plans the migration of a made-up backend with that many hunks, writes the page, opens it in headless Chromium several
-times, each in a process of its own, and prints milliseconds to the first paint and to the end of loading. Ends with 1
+times, each in a separate process, and prints milliseconds to the first paint and to the end of loading. Ends with 1
 if the median first paint takes longer than 2 s. Needs Chromium and playwright (in the test extra).
 """
 

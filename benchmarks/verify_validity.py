@@ -1,7 +1,7 @@
 """`make bench-validity`: the saving that `verify` predicts, beside that of long trainings that run to their end.
 
 Migrates a copy of the fixture backend and verifies it at the defaults, with `--own-epochs` of the long trainings. Then
-some entry points train for so many epochs on both sides, each in a process of its own that is timed from the call to
+some entry points train for so many epochs on both sides, each in a separate process that is timed from the call to
 its end. Writes `verify-validity.json` and `verify-validity.md`; the table in docs/verify.md is that of the latter.
 """
 

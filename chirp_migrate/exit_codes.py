@@ -15,25 +15,25 @@ class ExitCode(IntEnum):
     OK = 0, "done, or nothing to do; for check: clean; for verify: faster by the threshold, and equivalent"
     WORK_REMAINS = (
         1,
-        "something is left: files that could not be handled, or, for check, work for apply; for doctor: problems were "
-        "seen",
+        "incomplete: some files could not be handled; for check: work for apply remains; for doctor: problems were "
+        "found",
     )
-    USAGE = 2, "the path, an option, a setting or a plan cannot be worked with"
+    USAGE = 2, "the path, an option, a setting or a plan is invalid"
     REFUSED = (
         3,
-        "refused, nothing was changed: work could be lost, another run is at work, or pins contradict the runtime",
+        "refused, nothing was changed: work could be lost, another run is active, or pins contradict the runtime",
     )
-    UNDONE = 4, "the system did not let us write: files, and what had been written was undone; or standard output"
+    UNDONE = 4, "files or standard output could not be written; files that had been written were restored"
     CHECK_FAILED = 5, "the command given to --check-with failed, and everything was rolled back"
     NOT_SHOWN = 10, "verify: not shown to be faster"
     MODEL_BOUND = 11, "verify: model-bound, no loader could save that much"
     SLOWER = 12, "verify: slower"
     NOT_EQUIVALENT = 13, "verify: not the same training"
     WORKLOAD_FAILED = 14, "verify, tune, doctor: the project's own code failed"
-    INCONCLUSIVE = 15, "verify --strict: faster, but whether some entry points are slower is not shown"
-    INTERNAL = 70, "a defect of chirp-migrate; --debug shows where"
+    INCONCLUSIVE = 15, "verify --strict: faster, but some entry points are inconclusive"
+    INTERNAL = 70, "a defect of chirp-migrate; --debug shows the traceback"
     INTERRUPTED = 130, "interrupted by Ctrl-C"
-    PIPE_CLOSED = 141, "the reader of the output went away"
+    PIPE_CLOSED = 141, "the program that reads the output ended"
 
     def __new__(cls, code: int, meaning: str) -> ExitCode:
         """Create a member that is the number, with its meaning as an attribute."""

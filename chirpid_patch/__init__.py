@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: Names whose module is imported when they are first asked for: most trainings need few of them.
+#: Names whose module is imported at their first use: most trainings need few of them.
 _LATER = {
     "DataLoaderProfilingHook": "hooks.profiling",
     "DevicePrefetcher": "device.move_ahead",

@@ -69,7 +69,7 @@ def declares(
         for name in (method, *calls, *(held or {}).values()):
             found = vars(kind).get(name)
             if not isinstance(found, FunctionType):
-                raise TypeError(f"{kind.__qualname__} declares what it does, but has no method {name} of its own")
+                raise TypeError(f"{kind.__qualname__} declares what it does, but does not define a method {name}")
             methods[name] = found
         _DECLARED[kind] = Declaration(attributes, methods, dict(held or {}), build, of_images)
         return kind

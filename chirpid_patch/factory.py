@@ -155,7 +155,7 @@ def create_loader(
     )
 
 
-#: Defaults that are left out: some versions of PyTorch do not take some of these arguments.
+#: Defaults to omit: some versions of PyTorch do not accept some of these arguments.
 _DEFAULTS = {one.name: one.default for one in inspect.signature(create_loader).parameters.values()}
 
 
@@ -254,7 +254,7 @@ class OptimalDataLoaderFactory:
 def _keep_all(options: LoaderArguments) -> Mapping[str, Any]:
     if options.get("drop_last"):
         warnings.warn(
-            "drop_last=True is ignored for validation and test: they see every sample; leave it out.",
+            "drop_last=True is ignored for validation and test: they see every sample; omit it.",
             UserWarning,
             stacklevel=3,
         )
@@ -313,8 +313,10 @@ def _plan_without_workers(options: LoaderOptions) -> LoadPlan | None:
 def _plan_for_stream(options: LoaderOptions) -> LoadPlan | None:
     if not isinstance(options.dataset, IterableDataset):
         return None
-    # Each worker iterates over its own copy of the dataset: another number would be other data.
-    return _workers(options, options.num_workers, "an iterable dataset keeps the number it was written for")
+    # Each worker iterates over its own copy of the dataset: another number of workers would change the data.
+    return _workers(
+        options, options.num_workers, "another number of workers would change the samples of an iterable dataset"
+    )
 
 
 def _allocates_batches(options: LoaderOptions) -> bool:
@@ -403,7 +405,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     if placement is not None and not held:
         said.append(where)
     asked = options.num_workers
-    # What was asked for is what the loader's attributes say, also where none of it is needed.
+    # The loader's attributes have the requested values, even if they have no effect.
     workers, prefetch = (plan.workers, plan.prefetch) if plan.workers else (asked, options.prefetch_factor)
     most = options.num_workers or max(cpus.rank_cpus(), plan.workers)
     if not workers and options.leaves_workers_open:

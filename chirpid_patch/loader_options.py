@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from chirpid_patch.distributed.sampling import RankShare, take_share
 
-#: Arguments that have a meaning only where there are worker processes.
+#: Arguments that have a meaning only with worker processes.
 ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 
 
@@ -138,16 +138,16 @@ class LoaderOptions:
         if not isinstance(self.tune, bool | str | Path):
             raise TypeError(f"tune must be True, False or the path of a file, not {self.tune!r}")
         if self.adjust_workers and self.share is not None:
-            raise ValueError("adjust_workers and distributed=True exclude each other: leave one of them out")
+            raise ValueError("adjust_workers and distributed=True exclude each other: pass only one of them")
         if self.adjust_workers and self.tune:
-            raise ValueError("adjust_workers and tune both choose the number of workers: leave one of them out")
+            raise ValueError("adjust_workers and tune both choose the number of workers: pass only one of them")
         if not self.tune and (self.tune_step is not None or self.tune_seconds != LoaderOptions.tune_seconds):
-            raise ValueError("tune_seconds and tune_step configure the measurement: give tune=True with them")
+            raise ValueError("tune_seconds and tune_step configure the measurement: pass tune=True with them")
 
     def _check_as_torch_does(self) -> None:
         """Raise the errors of ``DataLoader`` for arguments about workers, even if the loader then starts no workers."""
         about = {name: self.batching[name] for name in ABOUT_WORKERS if name in self.batching}
-        # Only whether there are workers matters; many would have it warn of too few CPUs.
+        # Only the existence of workers matters; many workers would lead to a warning about CPUs.
         workers = self.num_workers if self.num_workers < 1 and not self.leaves_workers_open else 1
         prefetch, persistent = self.prefetch_factor, self.persistent_workers
         DataLoader((), num_workers=workers, prefetch_factor=prefetch, persistent_workers=persistent, **about)  # type: ignore[arg-type]

@@ -24,8 +24,7 @@ from chirpid_patch.machine.polling import repeated
 from chirpid_patch.machine.process_memory import MemoryReading, process_memory
 from chirpid_patch.randomness.random_states import restored_generators
 
-# The guide's candidates. Those over the CPUs at hand are left out, pinning is dropped where nothing can use
-# it.
+# The guide's candidates, without those above the number of CPUs; without pinning if no device can use it.
 _GUIDE_CONFIGURATIONS: tuple[Mapping[str, Any], ...] = (
     {"num_workers": 0, "pin_memory": False},
     {"num_workers": 4, "pin_memory": True, "persistent_workers": True},

@@ -8,7 +8,7 @@ changes it.
 | ``_MultiProcessingDataLoaderIter`` and its members listed in ``MEMBERS`` | our iterator is PyTorch's own, with a few steps replaced | loaders are PyTorch's, as if ``optimize=False`` |
 | ``_SingleProcessDataLoaderIter`` and its members there | our iterator without workers inherits from it | the same |
 | ``_MapDatasetFetcher`` of ``_utils.fetch`` | reads samples of all other code | the same |
-| ``DataLoader`` and its members there | how a loader creates its iterator, and what it keeps of the iterator | the same
+| ``DataLoader`` and its members there | how a loader creates its iterator, and the parts of the iterator that it keeps | the same
 |
 | ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts only the wait
 for a batch | the same |
@@ -38,8 +38,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, _utils, dataloader, default_collate
 
-#: What is used of PyTorch's two iterators and of its loader: methods that are called or replaced, and what the objects
-#: hold. (``_workers_num_tasks``, which torch 2.6 lacks, is set and not read.)
+#: Members of PyTorch's two iterators and its loader that this package uses: called or replaced methods, and attributes.
+# (``_workers_num_tasks``, which torch 2.6 lacks, is set and not read.)
 MEMBERS = {
     "_MultiProcessingDataLoaderIter": (
         "_base_seed", "_in_order", "_index_queues", "_index_sampler", "_next_data", "_next_index", "_num_workers",
@@ -71,7 +71,7 @@ try:
     watch_workers: Callable[[int, tuple[int, ...]], None] = torch._C._set_worker_pids
     unwatch_workers: Callable[[int], None] = torch._C._remove_worker_pids
     raise_for_dead_worker: Callable[[], None] = torch._C._error_if_any_worker_fails
-    #: Whether all that the iterators need is there.
+    #: Whether PyTorch has all names that the iterators need.
     IS_COMPLETE = is_complete()
 except AttributeError:
     IS_COMPLETE = False
@@ -93,11 +93,11 @@ def shared_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return flat.view(tuple(shape))
 
 
-#: What samples are made of where they are put together at once.
+#: Types of the parts of samples that are collated at once.
 _COLLATED = (Tensor, np.ndarray, np.generic, tuple, list, dict, int, float, str, bytes)
 
 
-#: The table of functions of ``default_collate`` that was last found to be as PyTorch wrote it, or not.
+#: The last checked table of functions of ``default_collate``, and whether it is PyTorch's original.
 _seen_table: tuple[dict[Any, Any], bool] = ({}, False)
 
 

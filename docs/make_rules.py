@@ -51,7 +51,12 @@ A comment `# chirp: ignore[CHP001]` at the end of a line suppresses the rule the
 
 _MORE = "See also: [all rules](../rules.md), [every message](../messages.md), [settings](../settings.md)."
 
-#: What a user decides for one rule, by its safety.
+_OPENING = (
+    "After reading this page you know why this rule exists, when it rewrites code, and how to suppress it.",
+    "After reading this page you know why this rule exists, how to change the code, and how to suppress the rule.",
+)
+
+#: The options for one rule, by its safety.
 _OPTIONS = {
     "safe": """\
 `apply` applies this rule by default.
@@ -62,7 +67,7 @@ _OPTIONS = {
 | disable the rule | `chirp-migrate apply --ignore {code}` |
 | apply only this rule | `chirp-migrate apply --select {code}` |""",
     "behaviour-changing": """\
-What training learns differs after the rewrite, so `apply` only suggests it.
+The training learns something else after the rewrite, so `apply` only suggests it.
 
 | to | write |
 |---|---|
@@ -83,18 +88,20 @@ _PICKLING = """\
 
 <!-- Written by `python docs/make_rules.py` from what `make bench-pickling` measured. -->
 
-Worker processes that are not forked get the dataset, the collate function and `worker_init_fn` pickled. CHP006,
-CHP007, CHP012 and CHP018 report the objects in them that have no pickled form: the tool follows what each object holds
-through constructors, containers, helper functions and files. It reports nothing for loaders that can have no workers. A
-lambda or local function that workers do not get may still be rewritten: the rewrite changes nothing else.
+After reading this page you know which objects cannot be sent to worker processes, and how reliably the rules find them.
 
-The benchmark makes a program for every kind of object in every place, with names and structure by a seed, and pickles
-what the loader sends its workers in another process. h5py, lmdb, netCDF4 and torchvision are stand-ins."""
+Worker processes that are not forked get a pickled copy of the dataset, the collate function and `worker_init_fn`.
+CHP006, CHP007, CHP012 and CHP018 report objects in them that pickle refuses. The analysis follows objects through
+constructors, containers, helper functions and files. It reports nothing for loaders that can have no workers. The rules
+may also rewrite a lambda or local function that no worker gets; such a rewrite changes nothing else.
+
+The benchmark writes a program for every kind of object in every place, with random names and structure, and pickles the
+objects that the loader sends to its workers. Stand-ins replace h5py, lmdb, netCDF4 and torchvision."""
 
 _CELLS = """\
 Each cell has two numbers: programs in which a rule names the object / programs whose objects cannot be pickled. `+n`
-counts findings in programs whose objects can be pickled. If all cells of a place begin with 0, no object in that place
-reaches the workers.
+counts findings in programs whose objects can be pickled. If all cells of a row begin with 0, workers receive no object
+from that place.
 
 `make bench-pickling` writes the table, and the results for each kind and place:
 [results](../benchmarks/results/pickling.md)."""
@@ -111,7 +118,7 @@ def reference() -> dict[str, str]:
 
 
 def pickling() -> str:
-    """The page on what cannot be pickled for workers, from what the benchmark measured."""
+    """Return the page on objects that cannot be pickled for workers, with the results of the benchmark."""
     measured = json.loads(MEASURED.read_text(encoding="utf-8"))
     goals = [f"* {goal['what']}: {goal['measured']}" for goal in measured["goals"]]
     return "\n\n".join([_PICKLING, "\n".join(goals), _CELLS, "\n".join(measured["matrix"])]) + "\n"
@@ -123,13 +130,14 @@ def page(rule: dict[str, Any]) -> str:
     parts = [
         f"# {rule['code']} {rule['name']}",
         _GENERATED,
+        _OPENING[advice],
         f"**{rule['safety'].capitalize()}.** {_prose(rule['summary'].removesuffix(' Advice.'), '../')}",
         "## Why",
         _prose(rule["reason"], "../"),
     ]
     diff = "\n".join(_diff(rule["before"], rule["after"]))
     if diff:
-        parts += ["## What a person makes of it" if advice else "## Before and after", f"```diff\n{diff}\n```"]
+        parts += ["## The code after a manual change" if advice else "## Before and after", f"```diff\n{diff}\n```"]
     if rule["requires"]:
         parts += ["## What the rule requires", rule["requires"]]
     if rule["reports"]:
@@ -140,7 +148,7 @@ def page(rule: dict[str, Any]) -> str:
 
 
 def _asked(*arguments: str) -> Any:
-    """What a command writes as JSON."""
+    """Return the JSON of a command."""
     said = io.BytesIO()
     with contextlib.redirect_stdout(io.TextIOWrapper(said, encoding="utf-8", write_through=True)):
         command_line.main(args=[*arguments, "--json", "-"], standalone_mode=False)

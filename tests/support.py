@@ -71,7 +71,7 @@ def working_in(folder: Path) -> Iterator[None]:
 
 
 def run_process(*arguments: object, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run it in a process of its own, where that is what is tested."""
+    """Run it in a separate process, where that is what is tested."""
     command = [sys.executable, "-m", "chirp_migrate", *map(str, arguments)]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **variables}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)

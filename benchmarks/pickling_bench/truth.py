@@ -1,6 +1,6 @@
 """The oracle: whether workers that are spawned can be sent what a program's loader sends them.
 
-Run in a process of its own: it reads programs from standard input as JSON (lists of files) and writes what pickling
+Run in a separate process: it reads programs from standard input as JSON (lists of files) and writes what pickling
 each one's dataset, collate function and worker function raises ("" if nothing).
 """
 

@@ -1,4 +1,4 @@
-"""One program before and after its migration, each in a process of its own with the same seeds."""
+"""One program before and after its migration, each in a separate process with the same seeds."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _differs_only_at(note: str, before: Any, after: Any) -> bool:
 
 
 def _in_child(program: Program, text: str, start: str, action: Callable[[ModuleType], Any]) -> Any:
-    """What ``action`` makes of the module of a program, in a process of its own with seeds; ``None`` if that dies."""
+    """What ``action`` makes of the module of a program, in a separate process with seeds; ``None`` if that dies."""
     receiving, sending = os.pipe()
     with tempfile.TemporaryDirectory() as folder:
         for name, content in {**program.files, _NAME: text}.items():

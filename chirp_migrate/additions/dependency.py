@@ -39,7 +39,7 @@ _COMMENT = "  # provides chirpid_patch, the migrated data loading"
 #: The entry that ``apply`` adds to a list of dependencies; in a requirements file it has the comment.
 _ADDED = re.compile(rf"chirpid-patch>=\d+\.\d+,<\d+(\.\d+)?({_COMMENT})?")
 
-#: Requirement files of a project, the first that exists is the one.
+#: Requirement files of a project; the first existing file counts.
 _REQUIREMENTS = (
     "requirements.txt",
     "requirements/base.txt",
@@ -47,7 +47,7 @@ _REQUIREMENTS = (
     "requirements/common.txt",
     "requirements/main.txt",
 )
-#: Distributions that are torch, or are installed together with it.
+#: Distributions of torch, or installed together with torch.
 _BRINGS_TORCH = re.compile(
     r"torch\w*|pytorch\w*|(py)?torch-.+|.+-(py)?torch|lightning|timm|accelerate|fastai|monai|kornia|peft|diffusers"
     r"|ultralytics|sentence-transformers|chirp-migrate|chirpid-patch"
@@ -99,7 +99,7 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     edits, others = _lists_with_torch(root)
     if not edits:
         if not others:
-            what = f"No list of dependencies here names torch, so none was changed. Install {wanted}"
+            what = f"No dependency list of the project names torch, so none was changed. Install {wanted}"
             return None, f"{what} where the migrated files run, or use --vendor."
         whom = f"{' and '.join(others)}, which {'names' if len(others) == 1 else 'name'} torch"
         return None, f"The changed files import chirpid_patch: add {wanted} to {whom}, or use --vendor."
@@ -108,7 +108,7 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     where = " and ".join(others or [path])
     by_hand = f"The changed files import chirpid_patch: add {wanted} to {where}, or use --vendor."
     if not (root / path).resolve().is_relative_to(root.resolve()):
-        return None, f"{path} is a link that leaves the folder and was not changed. {by_hand}"
+        return None, f"{path} was not changed, because it is a link to a place outside the project. {by_hand}"
     try:
         before = read_file(root / path)
         after = edit(before.decode("utf-8"), wanted).encode("utf-8")

@@ -44,7 +44,7 @@ __all__ = [
 #: The lowest versions that the runtime works with.
 NEEDED = {"torch": Version("2.6"), "numpy": Version("1.24"), "python": Version("3.10")}
 _TITLES = {"python": "Python"}
-#: What conda calls PyTorch.
+#: Names of PyTorch in conda.
 _CONDA = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 _FILES = ("requirements*.txt", "*requirements.txt", "requirements/*.txt")
 _ENVIRONMENTS = ("environment*.yml", "environment*.yaml", "conda*.yml", "conda*.yaml")

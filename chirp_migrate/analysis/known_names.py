@@ -25,11 +25,11 @@ def any_of_patterns(*names: re.Pattern[str] | str) -> re.Pattern[str]:
 
 # Loaders.
 FACTORY = "OptimalDataLoaderFactory"
-#: What makes loaders of its own from those that its `prepare` is given.
+#: A class whose `prepare` builds its own loaders from the given loaders.
 ACCELERATOR = re.compile(r"accelerate\.(accelerator\.)?Accelerator")
-#: Functions, and methods of the factory, that make loaders.
+#: Functions, and methods of the factory, that build loaders.
 FACTORY_FUNCTIONS = ("create_loader", "create_training_loader", "create_validation_loader", "create_test_loader")
-#: The same by their qualified names, and what for.
+#: The same functions by their qualified names, with their purpose.
 FACTORY_METHOD = re.compile(
     rf"chirpid_patch\.(factory\.)?({FACTORY}\.)?create_(?P<role>training_|validation_|test_|)loader"
 )
@@ -46,7 +46,7 @@ _PART_OF_DATASET = r"torch\.utils\.data\.(dataset\.)?(Subset|random_split)"
 TORCHVISION_DATASET = re.compile(r"torchvision\.datasets\.\w+")
 #: PyTorch's ``Dataset`` itself.
 TORCH_DATASET = re.compile(r"torch\.utils\.data\.(dataset\.)?Dataset")
-#: Classes of datasets whose samples are read by an index, and what splits one.
+#: Classes of datasets with samples by index, and functions that split a dataset.
 MAP_DATASET = any_of_patterns(
     r"torch\.utils\.data\.(dataset\.)?(Tensor|Concat|Stack)?Dataset",
     _PART_OF_DATASET,
@@ -55,14 +55,14 @@ MAP_DATASET = any_of_patterns(
 )
 #: Classes of datasets that are iterated over.
 ITERABLE_DATASET = re.compile(r"torch\.utils\.data\.(\w+\.)*(IterableDataset|ChainDataset|IterDataPipe)")
-#: Classes of datasets, and what splits one.
+#: Classes of datasets, and functions that split a dataset.
 DATASET = any_of_patterns(
     r"torch\.utils\.data\.(dataset\.)?\w*Dataset", _PART_OF_DATASET, TORCHVISION_DATASET, _SHIPPED_DATASET
 )
 _DATASET_CLASSES = ("Dataset", "Subset", "DataPipe", "ImageFolder", "WorkerSafe")
 #: Words in the names of such classes.
 DATASET_WORDS = (*_DATASET_CLASSES, "torchvision")
-#: What takes a dataset as its first argument.
+#: Functions and classes whose first argument is a dataset.
 TAKES_DATASET = any_of_patterns(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
 #: Calls that return no dataset, for every name of the variable.
 NO_DATASET = re.compile(
@@ -70,22 +70,22 @@ NO_DATASET = re.compile(
     r"|torch\.(Tensor|\w*tensor|stack|cat|zeros|ones|arange|rand\w*|empty|full)"
 )
 
-#: Datasets of Hugging Face, and what makes them.
+#: Datasets of Hugging Face, and functions that build them.
 HUGGING_FACE_DATASET = re.compile(
     r"datasets\.(\w+\.)?((Iterable)?Dataset(Dict)?(\.from_\w+)?|load_dataset|load_from_disk|(concatenate|interleave)_datasets)"
 )
 
-# Samplers, transforms, and what stands around loaders and functions.
+# Samplers, transforms, and wrappers of loaders and functions.
 DISTRIBUTED_SAMPLER = re.compile(r"torch\.utils\.data\.(distributed\.)?DistributedSampler")
 #: Classes of transforms in the libraries for images and sound.
 TRANSFORM = re.compile(r"(torchvision\.transforms|torchaudio\.transforms)\.([\w.]+\.)?[A-Z]\w*")
 NN_MODULE = re.compile(r"torch\.nn\.(modules\.(module\.)?)?Module")
-#: What shows progress around what it is given, and gives the same.
+#: Wrappers that show progress, and yield the items of their argument.
 PROGRESS = re.compile(r"tqdm(\.\w+)*\.tqdm(_notebook)?|rich\.progress\.track")
-#: Decorators that hand a function's arguments on as they are, and its result back.
+#: Decorators that pass on a function's arguments and result unchanged.
 PLAIN_DECORATOR = re.compile(r"torch\.(no_grad|inference_mode|enable_grad)|builtins\.(staticmethod|classmethod)")
 
-#: How many classes are followed one above the other.
+#: Number of levels of base classes to follow.
 _BASES_LIMIT = 8
 
 

@@ -11,10 +11,10 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["removed_from_numpy"]
 
-#: Removed in NumPy 1.24, and what takes their place. ``bool`` and ``long`` are names again from NumPy 2.0 on.
+#: Names that NumPy 1.24 removed, with their replacements. ``bool`` and ``long`` exist again from NumPy 2.0 on.
 _INSTEAD = {"int": "int", "float": "float", "complex": "complex", "object": "object", "str": "str", "unicode": "str"}
 _MAY_USE = re.compile(rf"\.\s*(?:{'|'.join(_INSTEAD)})\b")
-#: Places that one sentence names.
+#: Number of places in one sentence.
 _SHOWN = 3
 
 

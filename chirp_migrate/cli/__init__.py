@@ -22,10 +22,10 @@ from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
 _DEBUG = "--debug"
-#: Of a write that names no file: that of what is printed.
+#: Errors of a write to standard output, which has no file name.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-#: What each command does, in a line; it is in the module of its name.
+#: Each command with a one-line description; its module has the same name.
 _COMMANDS = {
     "plan": "Show what would change; save it as a plan with -o.",
     "review": "Accept or refuse changes hunk by hunk.",
@@ -34,7 +34,7 @@ _COMMANDS = {
     "rollback": "Undo an apply, byte for byte.",
     "verify": "Measure whether training is faster and unchanged.",
     "report": "Write a report of changes, reasons and the verdict.",
-    "doctor": "Report loading problems that a training run shows.",
+    "doctor": "Run a training and report its loading problems.",
     "tune": "Find the fastest loader settings.",
     "init-workload": "Create a starter file that defines what verify trains.",
     "rules": "List the rules and their purpose.",
@@ -78,7 +78,7 @@ class _LazyGroup(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # The reader of our output went away. What is still buffered must not fail again at the interpreter's end.
+            # The reader of our output ended. The buffered output must not fail again at the interpreter's end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(ExitCode.PIPE_CLOSED)
         return result
@@ -113,7 +113,7 @@ def _usage_message(error: click.ClickException) -> str:
 def entry_point(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; every error is one sentence on standard error."""
     given = sys.argv[1:] if arguments is None else arguments
-    # It means the same before and behind the command's name.
+    # It has the same meaning before and after the command's name.
     debug = _DEBUG in given[: given.index("--") if "--" in given else None]
     given = [_DEBUG, *(one for one in given if one != _DEBUG)] if debug else given
     for stream in (sys.stdout, sys.stderr):
@@ -141,12 +141,14 @@ def entry_point(arguments: list[str] | None = None) -> None:
         if debug:
             traceback.print_exc()
         if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
-            # What is still buffered must not fail again at the interpreter's end.
+            # The buffered output must not fail again at the interpreter's end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             why = error.strerror or str(error)
-            click.echo(f"chirp-migrate: standard output cannot be written: {why}; what it lacks is lost.", err=True)
+            click.echo(
+                f"chirp-migrate: cannot write to standard output: {why}; the rest of the output is lost.", err=True
+            )
             sys.exit(ExitCode.UNDONE)
         message = f"chirp-migrate: internal error: {type(error).__name__}: {error} (please report it)"
-        click.echo(message + ("" if debug else f"; `chirp-migrate {_DEBUG} …` shows where"), err=True)
+        click.echo(message + ("" if debug else f"; `chirp-migrate {_DEBUG} …` shows the traceback"), err=True)
         sys.exit(ExitCode.INTERNAL)
     sys.exit(code if isinstance(code, int) else 0)

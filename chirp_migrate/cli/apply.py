@@ -49,7 +49,7 @@ from chirp_migrate.transaction.rollback import rollback
     epilog=epilog(
         {
             ExitCode.OK: "done, or nothing to do",
-            ExitCode.WORK_REMAINS: "done, but some files left out (listed)",
+            ExitCode.WORK_REMAINS: "done, but some files could not be handled (listed)",
             ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
             ExitCode.REFUSED: "refused, nothing changed (uncommitted changes, pins that contradict the runtime, a file "
             "changed meanwhile, another run)",
@@ -91,9 +91,9 @@ def apply(
     project's pyproject.toml. A comment `# chirp: ignore[CODE]` protects a line.
     """
     if show_diff and output.json_is_printed:
-        raise UsageProblem("--diff and --json - both print to standard output: give --json a file.")
+        raise UsageProblem("--diff and --json - both print to standard output: pass a file to --json.")
     if show_diff and command is not None:
-        raise UsageProblem("--diff writes nothing that --check-with could check: leave one of them out.")
+        raise UsageProblem("--diff writes nothing that --check-with could check: use only one of them.")
     path = request.path
     with explain_interruption(path):
         if path.exists():
@@ -138,7 +138,7 @@ def next_commands(path: Path) -> list[str]:
         start = f"chirp-migrate init-workload {place}"
         return [f"Next: read it ({shown}), then: {start}", f"Then fill in chirp_verify.py, and run: {verify}"]
     except ChirpMigrateError:
-        pass  # verify says what is wrong with its settings
+        pass  # verify reports errors in its settings
     return [f"Next: read it ({shown}), then: {verify}"]
 
 
@@ -155,7 +155,7 @@ def explain_interruption(path: Path) -> Iterator[None]:
             raise
         raise Refused(
             f"another run ({', '.join(sorted(meanwhile))}) was applied here meanwhile, so this run wrote nothing: run "
-            "apply again if something is left."
+            "apply again if work remains."
         ) from refusal
     except KeyboardInterrupt:
         runs = sorted(_applied_runs(root) - before)
@@ -196,7 +196,7 @@ def apply_plan(
         check_settled(request.path, plan, settings, edited=edited, jobs=request.jobs, progress=progress)
         if not plan.files:
             return CommitResult((), (), "")
-        progress(ProgressStep("taking the lock of the journal"))
+        progress(ProgressStep("locking the journal"))
         return commit(
             recorded, wait_s=wait_s, on_step=progress, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))}
         )
@@ -230,7 +230,7 @@ def accepted_part(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, f
     open_ones = [one for one in decisions_of(found.plan) if one not in found.choices]
     if found.reviewed and open_ones:
         raise Refused(
-            f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}: go on with "
+            f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}: continue with "
             f"`chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}`; nothing was changed."
         )
     edited = frozenset(name for (name, _), choice in found.choices.items() if choice.edits is not None)
@@ -239,7 +239,7 @@ def accepted_part(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, f
 
 def _show_diff(plan: Plan, output: Output) -> None:
     output.write(run_document(plan, ()))
-    # After the diff, as comments that `patch` and `git apply` pass over.
+    # After the diff, as comments that `patch` and `git apply` ignore.
     screen = output.screen(prose=False)
     remarks = render_to_text(
         lambda shown: applied.show_remarks(plan, (), shown), width=screen.width - 2, verbose=output.verbose
@@ -270,7 +270,7 @@ def _check(command: str, folder: Path, project: Path, result: CommitResult, outp
             with output.progress("rolling back") as step:
                 rollback(project, run=int(result.run), on_step=step)
         except ChirpMigrateError as error:
-            why = f"`{command}` did not succeed, and the rewrite cannot be rolled back now: {error}"
+            why = f"`{command}` failed, and the rewrite cannot be rolled back now: {error}"
             raise CheckFailed(why) from failure
         raise
 

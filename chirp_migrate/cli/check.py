@@ -31,7 +31,7 @@ from chirp_migrate.review.plan_file import plan_document, run_document
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import APPLIED_PLAN, is_unfinished
 
-#: What stands behind a finding that ``apply`` would not rewrite.
+#: Notes after a finding that ``apply`` would not rewrite.
 _MARKS = {
     Status.OPT_IN: "suggestion, --unsafe applies it",
     Status.REPORT: "listed only",
@@ -83,11 +83,11 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     check_writable(target)
     is_text = form == "text"
     if output.json_file == target and not (is_text and output.json_is_printed):
-        raise UsageProblem("--json and the output would be written to the same place: give one of them another file.")
+        raise UsageProblem("--json and the output name the same file: choose another file for one of them.")
     path, settings, project = request.path, request.settings, journal_root(request.path)
     if is_unfinished(project):  # a tree that is half rewritten is neither clean nor not
         raise UsageProblem(
-            "a run of apply or rollback was interrupted here, or is still at work: wait for it, or bring it to an end "
+            "a run of apply or rollback was interrupted here, or is still running: wait for it, or finish it "
             f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
         )
     found = _run_check(path, settings, request.jobs, output, strict=strict)
@@ -97,7 +97,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     to_output = target == STANDARD_OUTPUT
     result = run_document(found.plan.seen_from(project), (), strict=strict, exit_code=int(found.exit_code))
     output.write(result)
-    if is_text and to_output and output.json_is_printed:  # as everywhere: the text goes to standard error then
+    if is_text and to_output and output.json_is_printed:  # as in every command: the text then goes to standard error
         for line in _lines_of_findings(found, path if path.is_dir() else path.parent, output.screen()):
             click.echo(line, err=True)
         lines = []
@@ -110,7 +110,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
         lines = as_bytes(result if form == "json" else sarif(found)).decode("ascii").splitlines()
     write_bytes(target, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
-        # Nothing but the document goes to where a program reads it.
+        # Only the document goes to an output that a program reads.
         click.echo(_last_line(found, path), err=(to_output and not is_text) or output.json_is_printed)
     sys.exit(found.exit_code)
 
@@ -127,7 +127,7 @@ def _add_ignores(found: Check, project: Path, output: Output) -> str:
         result = commit(recorded, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
     written = {project / file.path for file in result.applied}
     findings = sum(found.plan.root / finding.path in written for finding in found.work)
-    return f"Ignored from now on: {count(findings, 'finding')} in {count(len(written), 'file')}, by comments."
+    return f"Suppressed with comments: {count(findings, 'finding')} in {count(len(written), 'file')}."
 
 
 def _lines_of_findings(found: Check, base: Path, screen: Screen) -> Iterator[str]:

@@ -162,7 +162,7 @@ def _parse_result(value: Any) -> str:
 
 def _parse_selection(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("must be a text")
+        raise ValueError("must be a string")
     parse_expression(value)
     return value
 

@@ -23,11 +23,11 @@ __all__ = ["doctor"]
     cls=Command,
     epilog=epilog(
         {
-            ExitCode.OK: "no problem was seen",
-            ExitCode.WORK_REMAINS: "problems were seen",
-            ExitCode.USAGE: "PATH or an option cannot be worked with",
-            ExitCode.WORKLOAD_FAILED: "the project's own code failed, and no problem was seen before",
-            ExitCode.INTERRUPTED: "interrupted, nothing is left running",
+            ExitCode.OK: "no problem was found",
+            ExitCode.WORK_REMAINS: "problems were found",
+            ExitCode.USAGE: "PATH or an option is invalid",
+            ExitCode.WORKLOAD_FAILED: "the project's own code failed before any problem was found",
+            ExitCode.INTERRUPTED: "interrupted; no process is left running",
         },
         "chirp-migrate doctor backend/",
         "chirp-migrate doctor . -- python train.py --lr 0.1",
@@ -54,7 +54,9 @@ __all__ = ["doctor"]
     help="Write the problems as SARIF 2.1.0 ('-': standard output).",
 )  # fmt: skip
 @output_options(
-    "the problems, their evidence and what was run", "Print the problems alone.", "Show what was watched, too."
+    "the problems, their evidence and what was run",
+    "Print only the problems.",
+    "Also show which runs and loaders were watched.",
 )
 def doctor(
     path: Path,
@@ -75,10 +77,10 @@ def doctor(
     in `doctor PATH -- python train.py`. It works before and after a migration.
     """
     if not path.is_dir():
-        raise UsageProblem(f"{path} is not a folder: give the root of your project.")
+        raise UsageProblem(f"{path} is not a folder: pass the root folder of your project.")
     check_writable(sarif_file)
     if sarif_file is not None and sarif_file == output.json_file:
-        raise UsageProblem("--json and --sarif would be written to the same place: give one of them another file.")
+        raise UsageProblem("--json and --sarif name the same file: choose another file for one of them.")
     named = [f"--workload={workload}"] if workload is not None else []
     named += [f"--select={select}"] if select is not None else []
     options = options_of(*named, f"--time-budget={budget_s}", "--", str(path), *script)

@@ -33,7 +33,7 @@ from chirp_migrate.syntax.project import Project
     ),
 )
 @click.argument("code", shell_complete=complete_rules)
-@output_options("the same", "Print no example.", "Print all that it reports in its examples, not one of each kind.")
+@output_options("the same", "Print no example.", "Print every message of the examples, not one of each kind.")
 def explain(code: str, output: Output) -> None:
     """Explain the rule CODE (or its name): why, how safe, what it rewrites and what it only reports."""
     rule = _find_rule(code)
@@ -91,7 +91,7 @@ def _find_rule(selector: str) -> Rule:
     if not codes:
         raise UsageProblem(f"{unknown_rule(selector)}.")
     if len(codes) > 1:
-        raise UsageProblem(f"{selector} means {', '.join(sorted(codes))}: give one of them.")
+        raise UsageProblem(f"{selector} matches {', '.join(sorted(codes))}: choose one of them.")
     return next(rule for rule in all_rules() if rule.code in codes)
 
 

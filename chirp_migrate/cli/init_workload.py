@@ -48,7 +48,7 @@ workload = "{DEFAULT_WORKLOAD}:workload"
     epilog=epilog(
         {
             ExitCode.OK: "written",
-            ExitCode.USAGE: f"PATH is no folder with code, or has a {DEFAULT_WORKLOAD} or settings for verify already",
+            ExitCode.USAGE: f"PATH has no code, or already has a {DEFAULT_WORKLOAD} or settings for verify",
             ExitCode.REFUSED: "refused, nothing changed (uncommitted changes in pyproject.toml, another run)",
             ExitCode.UNDONE: "the files cannot be written",
         },
@@ -57,7 +57,7 @@ workload = "{DEFAULT_WORKLOAD}:workload"
 )
 @path_argument
 @option("--allow-dirty", is_flag=True, help="Allow uncommitted changes in the work tree.")
-@output_options("what was written", "Print nothing but errors.", "Print the settings that were written, too.")
+@output_options("what was written", "Print only errors.", "Also print the settings that were written.")
 def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     """Create a starter file that defines what `verify` trains in the project at PATH.
 
@@ -65,9 +65,9 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     overwritten. ChirpID-shaped backends need neither: their training is found automatically.
     """
     if not path.is_dir():
-        raise UsageProblem(f"{path} is not a folder: give the folder of your project.")
+        raise UsageProblem(f"{path} is not a folder: pass the folder of your project.")
     root = root_of(path)
-    discover(path)  # a folder without any code has nothing to train: it is hardly the one that is meant
+    discover(path)  # a folder without any code has nothing to train, so it is probably the wrong folder
     interrupted = recover(journal_root(root))
     if interrupted is not None:
         click.echo(interrupted, err=True)
@@ -81,7 +81,7 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     for line in () if output.quiet else lines:
         if line.startswith("note"):
             screen.text(line.removeprefix("note").strip(), first="note      ")
-        else:  # a command and a name are copied from there, and stay in one line
+        else:  # users copy a command and a name from there, so each stays on one line
             screen.line(line)
     sys.exit(0)
 
@@ -135,8 +135,8 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
             sync_folder(root)
             if content is None:
                 notes.append(
-                    f"{_PYPROJECT} was changed by `apply`, and settings added now would block `rollback`: verify finds "
-                    f"{DEFAULT_WORKLOAD} without settings, and options replace the others"
+                    f"no settings were added to {_PYPROJECT}, because `apply` changed it, and a change would block "
+                    f"`rollback`: verify finds {DEFAULT_WORKLOAD} without settings; pass the other settings as options"
                 )
                 return [DEFAULT_WORKLOAD], notes
             try:

@@ -38,7 +38,7 @@ __all__ = [
     "wait_option",
 ]
 
-#: In a context's ``meta``: for each option whose default is a setting, by name, the file and key that say so.
+#: In a context's ``meta``: file and key of each option whose default is a setting, by name.
 SETTING_PLACES = "chirp_migrate.setting_places"
 
 _LAST_GROUP = "Output"
@@ -51,7 +51,7 @@ class _Option(click.Option):
         self.group, self.is_setting = group, is_setting
 
 
-#: ``click.option`` with the ``group`` that ``--help`` shows it in, and whether a settings file may say it.
+#: ``click.option`` with its ``group`` in ``--help``, and whether it is also a setting.
 option = partial(click.option, cls=_Option)
 _printed = partial(option, group=_LAST_GROUP)
 
@@ -76,13 +76,13 @@ class Number(click.FloatRange):
         """See :class:`click.ParamType`."""
         written: Any = str(value)
         number = super().convert(written, param, ctx)
-        return number if math.isfinite(number) else self.fail(f"{written!r} is no finite number.", param, ctx)
+        return number if math.isfinite(number) else self.fail(f"{written!r} is not a finite number.", param, ctx)
 
 
 class Counts(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
     """Whole numbers of at least ``least``, from ``2,4,8`` or a list in a settings file: each once, in ascending order.
 
-    An empty text is no number.
+    An empty text is not a number.
     """
 
     name = "whole numbers"
@@ -98,7 +98,7 @@ class Counts(click.ParamType):  # type: ignore[type-arg]  # generic in newer rel
         most = max(numbers, default=0) if self._most is None else self._most
         if len(numbers) != len(words) or any(not self._least <= number <= most for number in numbers):
             bounds = f"of at least {self._least}" if self._most is None else f"from {self._least} to {self._most}"
-            self.fail(f"give numbers {bounds}, with commas, such as 2,4,8, not {text!r}.", param, ctx)
+            self.fail(f"pass numbers {bounds}, separated by commas, such as 2,4,8, not {text!r}.", param, ctx)
         return tuple(sorted(set(numbers)))
 
 
@@ -117,7 +117,7 @@ class Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer relea
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """See :class:`click.ParamType`."""
         if not isinstance(value, str) or not value.strip():
-            self.fail(f"it is empty: give {self._what}.", param, ctx)
+            self.fail(f"it is empty: pass {self._what}.", param, ctx)
         return value
 
 
@@ -134,8 +134,8 @@ class File(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """See :class:`click.ParamType`."""
-        if value == "":  # of a variable of the shell that is not set
-            self.fail(f"it is empty: give {self.what}.", param, ctx)
+        if value == "":  # from an unset variable of the shell
+            self.fail(f"it is empty: pass {self.what}.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -147,7 +147,7 @@ class Folder(File):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """See :class:`click.ParamType`."""
         if Path(value).is_file():
-            self.fail(f"{str(value)!r} is a file: give a folder.", param, ctx)
+            self.fail(f"{str(value)!r} is a file: pass a folder.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -189,7 +189,7 @@ def selectors(ctx: click.Context, parameter: click.Parameter, value: Sequence[st
     """Return the parts as :func:`split_at_commas`; refuse an empty value, as of an unset variable."""
     parts = split_at_commas(ctx, parameter, value)
     if value and not parts:
-        raise click.BadParameter("it is empty: give codes or names of rules (see `chirp-migrate rules`).")
+        raise click.BadParameter("it is empty: pass codes or names of rules (see `chirp-migrate rules`).")
     return parts
 
 
@@ -226,7 +226,7 @@ class _Project(File):
     what = "the folder of your project"
 
 
-#: ``path``: the project; by default the folder one is in. Keywords are those of ``click.argument``.
+#: ``path``: the project; by default the current folder. Keywords are those of ``click.argument``.
 argument = partial(click.argument, "path", type=_Project(), default=".")
 path_argument = argument()
 

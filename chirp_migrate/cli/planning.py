@@ -81,7 +81,7 @@ _added = partial(option, group="Added files")
 _looked_at = (
     _codes(
         "--select", callback=selectors,
-        help="Run only these rules: codes, beginnings of codes or names, with commas (see `rules`).",
+        help="Run only these rules: codes, code prefixes or names, separated by commas (see `rules`).",
     ),
     _codes("--ignore", callback=split_at_commas, help="Do not run these rules."),
     _rules("--unsafe/--no-unsafe", default=None, help="Also apply rules that change what training learns."),
@@ -117,7 +117,7 @@ _what_is_added = (
     ),
 )  # fmt: skip
 
-#: PATH and all that says what is planned there, as one ``request``; for commands that only look, without what is added.
+#: PATH and the options for planning, as one ``request``; for commands that only read, without options for added files.
 planning_options = collect_options("request", PlanRequest, path_argument, *_looked_at, *_what_is_added)
 looking_options = collect_options("request", PlanRequest, path_argument, *_looked_at)
 
@@ -144,5 +144,5 @@ def read_plan_file(file: Path, request: PlanRequest) -> PlanFile:
         Refused: the tree has changed since the plan was made.
     """
     if not request.is_bare:
-        raise UsageProblem("--plan already chooses rules and files: leave out the options that choose rules and files.")
+        raise UsageProblem("--plan already fixes rules and files: omit the options that choose them.")
     return load_plan(file, root_of(request.path))

@@ -34,8 +34,8 @@ from chirp_migrate.report.terminal.render import show_story
     epilog=epilog(
         {
             ExitCode.OK: "reported",
-            ExitCode.USAGE: "nothing was applied at PATH and no plan is given, or an option is wrong",
-            ExitCode.REFUSED: "an interrupted run, a damaged journal, or sources that are not those of the plan",
+            ExitCode.USAGE: "nothing was applied at PATH and no plan is passed, or an option is wrong",
+            ExitCode.REFUSED: "an interrupted run, a damaged journal, or sources that changed since the plan was made",
         },
         "chirp-migrate report project/ | less -R",
         "chirp-migrate report project/ -o report.html",
@@ -47,7 +47,7 @@ from chirp_migrate.report.terminal.render import show_story
     "-o", "--output", "page_file", type=File(allow_dash=True), metavar="FILE",
     help="Write one self-contained HTML file ('-': standard output).",
 )  # fmt: skip
-@plan_file_option("Report this plan instead of what was applied (see `plan`).")
+@plan_file_option("Report this plan instead of the applied runs (see `plan`).")
 @option("--run", type=WholeNumber(1), metavar="N", help="Report only run N (see `rollback --list`).")
 @option(
     "--verdict", "verdict_file", type=File(dir_okay=False), metavar="FILE",
@@ -57,7 +57,7 @@ from chirp_migrate.report.terminal.render import show_story
     "--doctor", "doctor_file", type=File(dir_okay=False), metavar="FILE",
     help="Output of `doctor --json FILE`.  [default: the last doctor of PATH]",
 )  # fmt: skip
-@output_options("all that the report contains", "Print the verdict and its figures alone.", "Explain the words, too.")
+@output_options("all that the report contains", "Print only the verdict and its figures.", "Also explain the terms.")
 def report(
     path: Path,
     page_file: Path | None,
@@ -74,17 +74,17 @@ def report(
     """
     check_writable(page_file)
     if plan_file is not None and run is not None:
-        raise UsageProblem("--plan and --run contradict each other: a plan is no run yet.")
+        raise UsageProblem("--plan and --run contradict each other: a plan has not been run yet.")
     if page_file is not None and page_file == output.json_file:
-        raise UsageProblem("--json and --output would be written to the same place: give one of them another file.")
-    with output.progress("reading what was done, and found"):
+        raise UsageProblem("--json and --output name the same file: choose another file for one of them.")
+    with output.progress("reading the run and its findings"):
         story = read_story(path, run=run, plan_file=plan_file, verdict_file=verdict_file, doctor_file=doctor_file)
     if output.json_file is not None:
         output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_report_as_json(plain(story))})
     if page_file is None:
         show_story(story, output.screen(prose=False))
         return
-    with output.progress("making the page"):
+    with output.progress("writing the page"):
         page = render_page(story).encode("utf-8")
     write_bytes(page_file, page)
     if page_file != STANDARD_OUTPUT and not output.quiet:

@@ -37,7 +37,7 @@ y  accept this hunk                   n  refuse it
 a  accept it and the rest of the file d  refuse it and the rest of the file
 r  accept the rest of this rule       R  refuse the rest of this rule
 e  edit it in your editor             x  explain the rule
-b  back to the hunk before            q  quit; what is decided is kept
+b  back to the hunk before            q  quit; the decisions are kept
 """
 _SHOWN_LINES = 40
 
@@ -47,7 +47,7 @@ _SHOWN_LINES = 40
     epilog=epilog(
         {
             ExitCode.OK: "everything is decided (and applied, if you chose to)",
-            ExitCode.WORK_REMAINS: "quit before everything was decided; what was is kept",
+            ExitCode.WORK_REMAINS: "quit before everything was decided; the decisions are kept",
             ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
             ExitCode.REFUSED: "refused, nothing changed (as for apply)",
             ExitCode.UNDONE: "applying failed midway and was undone",
@@ -58,9 +58,7 @@ _SHOWN_LINES = 40
     ),
 )
 @planning_options
-@plan_file_option(
-    "The plan to review, and where decisions are kept; it is made if it is not there.", default=DEFAULT_FILE
-)
+@plan_file_option("The plan to review, and where decisions are kept; created if missing.", default=DEFAULT_FILE)
 @option("--allow-dirty", is_flag=True, help="Allow uncommitted changes in the work tree.")
 @ignore_pins_option
 @wait_option
@@ -105,7 +103,8 @@ def review(
     screen.line(f"{accepted} accepted, {refused} refused, {left} not decided.")
     if left:
         screen.line(
-            f"Kept in {plan_file}. Go on with: chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}"
+            f"Saved in {plan_file}. Continue with: chirp-migrate review {quote(str(path))} --plan "
+            f"{quote(str(plan_file))}"
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.WORK_REMAINS)
     selected, edited = accepted_part(replace(found, choices=session.choices, reviewed=True), path, plan_file)
@@ -119,20 +118,19 @@ def review(
         click.echo("\nchirp-migrate: interrupted", err=True)
     if answer.lower() not in ("y", "yes"):
         screen.line(
-            f"Kept in {plan_file}. Apply it with: chirp-migrate apply {quote(str(path))} --plan {quote(str(plan_file))}"
+            f"Saved in {plan_file}. Apply it with: chirp-migrate apply {quote(str(path))} --plan "
+            f"{quote(str(plan_file))}"
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
     if not ignore_pins:
         check_pins(selected)
     with explain_interruption(path):
         result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
-    # Neither -q nor -v is about what comes after the review.
+    # Neither -q nor -v applies after the review.
     plain = replace(output, quiet=False, verbose=False).screen()
     applied.show_applied(selected.seen_from(journal_root(path)), result, path, plain, next_commands(path))
     if refused:
-        screen.line(
-            f"To keep `check` quiet about what you refused: chirp-migrate check --add-ignore {quote(str(path))}"
-        )
+        screen.line(f"To suppress the refused hunks in `check`: chirp-migrate check --add-ignore {quote(str(path))}")
     sys.exit(ExitCode.WORK_REMAINS if result.skipped else ExitCode.OK)
 
 
@@ -154,15 +152,15 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
         try:
             data = read_file(plan_file)
         except OSError as error:
-            raise UsageProblem(f"{plan_file} cannot be read ({error.strerror}): give another --plan.") from None
-        with contextlib.suppress(ValueError):  # what is no plan decides nothing
+            raise UsageProblem(f"{plan_file} cannot be read ({error.strerror}): choose another --plan.") from None
+        with contextlib.suppress(ValueError):  # a file that is not a plan has no decisions
             old = read_document(data)
         root = root_of(request.path)
         rewritten = [file.path for file in old.files if file.sha256_before is not None] if old is not None else []
         if rewritten and not any((root / path).exists() for path in rewritten):
             raise Refused(
-                f"{plan_file} is the plan of another project, as none of the files that it rewrites is in {root}: "
-                "give another --plan; nothing was changed."
+                f"{plan_file} is the plan of another project: none of its files is in {root}: "
+                "choose another --plan; nothing was changed."
             )
         if request.is_bare:
             try:
@@ -207,7 +205,7 @@ def _review_items(session: Review, screen: Screen, save: Callable[[], None]) -> 
         save()
 
 
-#: What answers decide on more than one hunk, and how.
+#: Answers that decide on several hunks, and their decisions.
 _RESTS: dict[str, tuple[Callable[[Review, bool], int], bool]] = {
     "a": (Review.decide_rest_of_file, True),
     "d": (Review.decide_rest_of_file, False),
@@ -281,4 +279,4 @@ def _save_decisions(plan_file: Path, plan: Plan, session: Review) -> None:
         replace_file(plan_file, content, plan_file.with_name(f".{plan_file.name}.tmp"))
     except OSError as error:
         why = error.strerror or str(error)
-        raise UsageProblem(f"{plan_file} cannot be written ({why}): give another --plan.") from error
+        raise UsageProblem(f"{plan_file} cannot be written ({why}): choose another --plan.") from error

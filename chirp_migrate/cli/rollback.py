@@ -19,7 +19,7 @@ from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied
 from chirp_migrate.transaction.rollback import rollback as roll_back
 
-#: Files named for each run that is listed; JSON has all of them.
+#: Number of files in the list of a run; JSON has all of them.
 _FILES_SHOWN = 4
 
 _UNFINISHED = {
@@ -32,10 +32,10 @@ _UNFINISHED = {
     cls=Command,
     epilog=epilog(
         {
-            ExitCode.OK: "everything is as it was",
+            ExitCode.OK: "everything is as before the run",
             ExitCode.USAGE: "nothing was applied at PATH, or no such run",
-            ExitCode.REFUSED: "refused, nothing changed: files were edited since (and, with --merge, in the same "
-            "lines), a later run wrote to them, or another run is at work (all named)",
+            ExitCode.REFUSED: "refused, nothing changed: files were edited since the run (with --merge: in the same "
+            "lines), a later run changed them, or another run is active",
             ExitCode.UNDONE: "failed midway and undone",
         },
         "chirp-migrate rollback project/",
@@ -72,9 +72,9 @@ def rollback(
     After an interrupted run, only that run is finished or undone, unless --run or --back-to names another.
     """
     if (show_list, only is not None, first is not None).count(True) > 1:
-        raise UsageProblem("--list, --run and --back-to exclude each other: give one of them.")
+        raise UsageProblem("--list, --run and --back-to exclude each other: pass only one of them.")
     if merge and force:
-        raise UsageProblem("--merge keeps later edits and --force loses them: give one of them.")
+        raise UsageProblem("--merge keeps later edits and --force loses them: pass only one of them.")
     named = only is not None or first is not None
     root = journal_root(path)
     screen = output.screen()
@@ -87,7 +87,7 @@ def rollback(
             text = line.lstrip()
             screen.text(text, len(line) - len(text), hang=6 if text == line else 0)
         return
-    with output.progress("taking the lock of the journal") as step:
+    with output.progress("locking the journal") as step:
         interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
         if interrupted is not None:
             # Undoing an interrupted run does not include the run before it, unless an option names that. The
@@ -119,7 +119,7 @@ def _conclusion(path: Path, root: Path, results: Sequence[RollbackResult], *, na
     if not results:
         return []
     if not named:
-        kept = ", but for the later edits" if any(result.merged for result in results) else ""
+        kept = ", except for the later edits" if any(result.merged for result in results) else ""
         return [f"{path} is as it was before run {results[0].run}{kept}."]
     undone = ", ".join(result.run for result in results)
     standing = ", ".join(run.name for run in applied_runs(root))
@@ -150,5 +150,5 @@ def _run_lines(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
         lines.append(f"      {', '.join(names)}{f' and {more} more' if more else ''}")
         later = later_runs(run, runs)
         if later:
-            lines.append(f"      written to again by {', '.join(later)}: undo that first, or --back-to {run.number}")
+            lines.append(f"      changed again by {', '.join(later)}: undo that first, or use --back-to {run.number}")
     return lines

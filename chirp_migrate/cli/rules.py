@@ -18,7 +18,7 @@ __all__ = ["described", "rules"]
     cls=Command,
     epilog=epilog({ExitCode.OK: "listed"}, "chirp-migrate rules", "chirp-migrate rules --json - | jq '.rules[].code'"),
 )
-@output_options("the rules", "Print codes and names alone.", "Print the reasons, too.")
+@output_options("the rules", "Print only codes and names.", "Also print the reasons.")
 def rules(output: Output) -> None:
     """List the rules with code, name, safety and purpose.
 

@@ -42,9 +42,9 @@ _kept = partial(option, group="Saved results")
     epilog=epilog(
         {
             ExitCode.OK: "measured",
-            ExitCode.USAGE: "PATH, an option, the dataset or the configuration cannot be worked with",
+            ExitCode.USAGE: "PATH, an option, the dataset or the configuration is invalid",
             ExitCode.WORKLOAD_FAILED: "the user's own code failed; the end of its output is shown",
-            ExitCode.INTERRUPTED: "interrupted, nothing is left running",
+            ExitCode.INTERRUPTED: "interrupted; no process is left running",
         },
         "chirp-migrate tune project/",
         "chirp-migrate tune trainer/ -- python train.py",
@@ -118,7 +118,7 @@ _kept = partial(option, group="Saved results")
     "--profile", type=File(dir_okay=False), metavar="FILE",
     help="File of the profile.  [default: CHIRPID_PROFILE, or the user's cache folder]",
 )  # fmt: skip
-@output_options("all raw values", "Print the recommendations alone.", "Also print the rates of every round.")
+@output_options("all raw values", "Print only the recommendations.", "Also print the rates of every round.")
 def tune(
     path: Path,
     script: tuple[str, ...],
@@ -142,20 +142,22 @@ def tune(
     chosen (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
     """
     if not path.is_dir():
-        raise UsageProblem(f"{path} is not a folder: give the root of your project.")
+        raise UsageProblem(f"{path} is not a folder: pass the root folder of your project.")
     root = path.resolve()
     if not grid.prefetch:
-        raise UsageProblem("--prefetch is empty: give numbers of batches, such as 2,4.")
+        raise UsageProblem("--prefetch is empty: pass numbers of batches, such as 2,4.")
     if (workload is not None or script) and no_option_sets("dataset", "unaugmented", "config_file"):
         dataset = unaugmented = config_file = None
     if unaugmented is not None and dataset is None:
-        raise UsageProblem("--unaugmented belongs to a --dataset: give both.")
+        raise UsageProblem("--unaugmented needs --dataset: pass both.")
     watches = dataset is None and config_file is None
     if (workload is not None or script) and not watches:
         given = "--workload" if workload is not None else "a command after --"
-        raise UsageProblem(f"{given} watches a training, and --dataset or --config name its data: give one of them.")
+        raise UsageProblem(
+            f"{given} watches a training, and --dataset or --config name its data: pass only one of them."
+        )
     if profile is not None and not save:
-        raise UsageProblem("--profile and --no-save contradict each other: give one of them.")
+        raise UsageProblem("--profile and --no-save contradict each other: pass only one of them.")
     config = None if config_file is None else read_config(_config_path(root, config_file))
     target = plot
     if target is not None:
@@ -207,7 +209,7 @@ def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | N
         plots.check(target)
     except OSError as error:
         raise UsageProblem(
-            f"{target.parent} (system.output_dir) cannot be made ({error.strerror}): give a --plot."
+            f"{target.parent} (system.output_dir) cannot be created ({error.strerror}): pass a file to --plot."
         ) from None
     except UsageProblem as problem:
         output.print_line(f"no plot is drawn: {problem}")

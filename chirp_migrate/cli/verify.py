@@ -72,11 +72,11 @@ Exit codes:
   11  model-bound: no loader could save that much
   12  slower
   13  not equivalent: the training is not the same
-  14  the project's code failed (the reason, the side and the end of its output are shown)
-  15  with --strict: faster, but whether some entry points are slower is not shown
-   2  PATH cannot be verified, nothing was applied there and no --baseline is given, or an option or setting is wrong
+  14  the project's code failed (the reason, the version and the end of its output are shown)
+  15  with --strict: faster, but some entry points are inconclusive
+   2  PATH cannot be verified, nothing was applied there and no --baseline is passed, or an option or setting is wrong
    3  refused: the journal of earlier runs is damaged or cannot be trusted
- 130  interrupted; once enough was timed the verdict so far is given
+ 130  interrupted; with enough rounds, the verdict so far is printed
 
 \b
 Examples:
@@ -127,7 +127,7 @@ Examples:
     help="Minimum number of epochs timed in each round; the first epoch counts as start-up.",
 )  # fmt: skip
 @_trained(
-    "--own-epochs", type=WholeNumber(1), metavar="N", show_default="those of the entry points, else 100",
+    "--own-epochs", type=WholeNumber(1), metavar="N", show_default="the number in the entry point, else 100",
     help="Number of epochs of your own training, for the predicted saving.",
 )  # fmt: skip
 @_trained("--batch-size", type=WholeNumber(1), default=_SIZES.batch_size, metavar="N", help="Samples per batch.")
@@ -189,7 +189,7 @@ Examples:
     "--plot", type=Folder(file_okay=False), metavar="FOLDER",
     help="Write plots of the measurements to this folder (SVG).",
 )  # fmt: skip
-@output_options("all raw values", "Print the verdict alone.", "Print all measurements and the environment.")
+@output_options("all raw values", "Print only the verdict.", "Print all measurements and the environment.")
 def verify(
     path: Path,
     baseline: str | None,
@@ -214,7 +214,7 @@ def verify(
     measured = {"simulate_step_ms": simulate_step_ms, "worker_counts": worker_counts, "extra_s": extra_s}
     asked = {**given_values(click.get_current_context()), **measured}
     if output.quiet and output.verbose:
-        raise UsageProblem("--quiet and --verbose contradict each other: give one of them.")
+        raise UsageProblem("--quiet and --verbose contradict each other: pass only one of them.")
     try:
         with signals_as_one_interrupt():
             root, options = _resolve_request(path, asked)
@@ -249,7 +249,7 @@ def _run_verification(
         before = before_side(root, baseline)
         verified = verified_files(root)
         if options.source is Source.FOUND:
-            discover(root, options.model)  # what cannot be verified is said before anything is copied
+            discover(root, options.model)  # errors of the project are reported before anything is copied
         progress(ProgressStep("importing PyTorch"))
         from chirp_migrate.verify.session import verification
 
@@ -311,7 +311,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
 
 def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
     if baseline is not None:
-        before_side(root, baseline)  # one that is wrong is said before anything runs, and where nothing does
+        before_side(root, baseline)  # a wrong setting is reported before anything runs, even if nothing runs
     if options.source is Source.FOUND:
         discovery = select_entry_points(discover(root, options.model), options.select)
     else:
@@ -341,7 +341,7 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
 def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
     """Return the root of the project, after recovering interrupted runs, and the options."""
     if not path.is_dir():
-        raise InvalidTree(f"{path} is not a folder: give the root of the migrated project.")
+        raise InvalidTree(f"{path} is not a folder: pass the root folder of the migrated project.")
     root = path.resolve()
     interrupted = recover(journal_root(root))
     if interrupted is not None:

@@ -99,9 +99,9 @@ def check_writable(target: Path | None) -> None:
     if target is None or target == STANDARD_OUTPUT:
         return
     if target.is_dir():
-        raise UsageProblem(f"{target} is a folder: give the name of a file.")
+        raise UsageProblem(f"{target} is a folder: pass the name of a file.")
     if not target.absolute().parent.is_dir():
-        raise UsageProblem(f"{target} cannot be written, its folder does not exist: give another file.")
+        raise UsageProblem(f"{target} cannot be written, because its folder does not exist: choose another file.")
 
 
 def write_bytes(target: Path, content: bytes) -> None:
@@ -118,4 +118,4 @@ def write_bytes(target: Path, content: bytes) -> None:
     try:
         target.write_bytes(content)
     except OSError as error:
-        raise UsageProblem(f"{target} cannot be written ({error.strerror}): give another file.") from error
+        raise UsageProblem(f"{target} cannot be written ({error.strerror}): choose another file.") from error

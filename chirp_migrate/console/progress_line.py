@@ -1,4 +1,4 @@
-"""The moving line on a terminal during long operations. A thread draws it, so that it also moves in long steps."""
+"""The moving line on a terminal during long operations. A thread draws it, so that it also moves during long steps."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from chirp_migrate.console.text import visible
 
 __all__ = ["MovingLine"]
 
-#: Seconds before it shows, and between two looks at what has changed.
+#: Seconds before the line appears, and between two updates.
 _PATIENCE_S, _EVERY_S = 2.0, 0.25
-#: Columns: of a terminal that does not say how many it has, of the line at most, of the text at least, and of the bar.
+#: Columns of a terminal of unknown width, maximum of the line, minimum of the text, and columns of the bar.
 _USUAL_WIDTH, _WIDEST, _LEAST_TEXT, _BAR = 80, 100, 14, 10
 
-#: Held while it is drawn: a process is forked before or after that, so that it finds nothing locked for ever.
+#: Locked while the line is drawn: a fork waits for it, so that the child has no lock that is never released.
 _drawing = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_drawing.acquire, after_in_parent=_drawing.release, after_in_child=_drawing.release)
@@ -69,7 +69,7 @@ class MovingLine(threading.Thread):
 
     def _draw(self, line: str, above: str = "") -> None:
         with _drawing:
-            if above or line != self._shown:  # in one write, and only what is new: nothing flickers
+            if above or line != self._shown:  # in one write, and only the changed part, so that nothing flickers
                 self._stream.write(f"\r{above}{line}\x1b[K\r")
                 self._stream.flush()
                 self._shown = line

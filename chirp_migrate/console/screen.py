@@ -23,9 +23,9 @@ from chirp_migrate.console.text import plain, visible
 
 __all__ = ["LEAST_WIDTH", "Screen", "diff_style", "render_to_text"]
 
-#: Columns below which nothing is laid out: lines are that long on a narrower terminal.
+#: Least width of the layout, in columns, even on a narrower terminal.
 LEAST_WIDTH = 40
-#: Columns where nothing says how many there are.
+#: Columns of a terminal of unknown width.
 _USUAL_WIDTH = 80
 #: Columns between two columns of a table.
 _GAP = 2

@@ -19,12 +19,12 @@ __all__ = [
     "visible",
 ]
 
-#: Names that a sentence lists before it only counts.
+#: Number of names that a sentence lists; it only counts the others.
 _NAMED = 12
 
 
 def visible(text: str) -> str:
-    """Return ``text`` with control characters and invisible ones escaped; tabs stay."""
+    """Return ``text`` with control characters and invisible characters escaped; tabs stay."""
     return "".join(
         one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode("ascii") for one in text
     )

@@ -1,4 +1,4 @@
-"""What ``doctor`` found, as one document: ``--json`` writes it, the terminal and SARIF show it."""
+"""The document with the result of ``doctor``: ``--json`` writes it, the terminal and SARIF show it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         check: name of the check, such as ``duplicated-samples``.
         message: what is wrong, in one sentence.
-        evidence: what was seen, in one sentence with its numbers.
+        evidence: the observation, in one sentence with its numbers.
         fix: what to change, in one sentence.
         path, line: where to change it, relative to PATH; "" and 0 if the place is unknown.
-        entry_points: entry points that showed it.
+        entry_points: entry points with the problem.
     """
 
     check: str
@@ -36,17 +36,17 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def at(cls, place: Place, check: str, message: str, evidence: str, fix: str) -> Problem:
-        """A problem at a line of the user's code."""
+        """Return a problem at a line of the user's code."""
         return cls(check=check, message=message, evidence=evidence, fix=fix, path=place.file, line=place.line)
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry point that was run.
+    """One entry point that ran.
 
     Attributes:
         label: the entry point.
         seconds: wall time.
-        loaders, passes, batches: how many of each were watched.
+        loaders, passes, batches: numbers of recorded loaders, passes and batches.
         error: what the entry point raised, or how its process ended; empty if it trained.
         printed: the end of the traceback or output; empty if it trained.
     """
@@ -61,7 +61,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All problems, and what was run to find them; ``created`` is when, ISO 8601 in UTC."""
+    """All problems and entry points of a run of doctor; ``created`` is the time, ISO 8601 in UTC."""
 
     schema: Literal[1] = SCHEMA
     tool: str
@@ -73,19 +73,19 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(report: DoctorReport) -> bytes:
-    """The document as JSON."""
+    """Return the document as JSON."""
     return as_bytes(report)
 
 
 def decode(data: bytes) -> DoctorReport:
-    """Read what :func:`encode` wrote, which anybody may have changed.
+    """Decode a document of :func:`encode`, which users may have edited.
 
     Raises:
-        ValueError: it is no such document; the message says why.
+        ValueError: the data is not such a document; the message has the reason.
     """
     found = read_json(data)
     if not {"problems", "entry_points"} <= found.keys():
-        raise ValueError("it is some other document than doctor writes")
+        raise ValueError("doctor did not write it")
     if found.get("schema") != SCHEMA:
         raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
     return read_as(found, DoctorReport)

@@ -1,4 +1,4 @@
-"""Numbers of workers for a loader that the training waits for, measured as ``tune`` measures them."""
+"""Measures the best number of workers for a loader that the training waits for, as ``tune`` does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chirpid_patch.machine.cpus import usable_cpus
 __all__ = ["measure_workers"]
 
 _ROUNDS = 3
-"""Rounds that must fit into the time; two show a difference, and an estimate may be wrong."""
+"""Number of rounds that must fit into the time: two show a difference, and the estimate may be wrong."""
 _SLICE_S = 0.2
 
 
@@ -29,15 +29,15 @@ def measure_workers(loader: Any, seen: LoaderPass, batch_s: float, seconds: floa
         loader: the training's loader, whose workers have ended.
         seen: a training pass over it.
         batch_s: seconds that one process takes to read a batch.
-        seconds: time for all; numbers that do not fit are left out.
+        seconds: time for all numbers; numbers that do not fit are skipped.
         show: called with the progress.
 
     Returns:
-        The pick of ``tune``; None if the time is too short, or it is not clear whether the pick is faster.
+        The pick of ``tune``; None if the time is too short, or if it is uncertain whether the pick is faster.
 
     Raises:
-        NotUsable: the loader cannot be measured, as its dataset is a stream.
-        Exception: what the user's code raises when batches are loaded in the process.
+        NotUsable: the loader cannot be measured, because its dataset is a stream.
+        Exception: an error of the user's code while this process loads batches.
     """
     subject = of_loader(loader, "training")
     now = subject.report.now

@@ -1,4 +1,4 @@
-"""Loading problems that the traces of a verification prove: doctor's checks, over recordings made of these traces."""
+"""Loading problems that the traces of a verification prove: doctor's checks on recordings built from the traces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["problems_in"]
 
 
 def problems_in(traces: Mapping[str, Sequence[Trace]], has_own_data: bool) -> list[LoadingProblem]:
-    """Return the problems of all entry points; a problem that several of them show is one.
+    """Return the problems of all entry points; a problem of several entry points appears once.
 
     Args:
         traces: entry point → the traces of its loaders.
@@ -35,7 +35,7 @@ def problems_in(traces: Mapping[str, Sequence[Trace]], has_own_data: bool) -> li
 
 
 def _recording(label: str, traces: Sequence[Trace], has_own_data: bool) -> Recording:
-    """What verify saw of an entry point. The line of a loader's place is its number: its real place is not known."""
+    """Return the recording of an entry point; the line of a loader's place is its number, as the line is unknown."""
     seen = Recording(label, has_own_data=has_own_data)
     numbers: dict[int, int] = {}
     datasets: dict[tuple[str, int], int] = {}
@@ -78,7 +78,7 @@ def _loader(number: int, dataset: int, one: Trace) -> LoaderInfo:
 
 
 def _tasks(one: Trace) -> list[Task]:
-    """The batches; samples are named by the index in the lowest dataset, if more than its length is known of it."""
+    """Return the batches; the name of a sample is its index in the innermost dataset, if that is known."""
     names = [f"{one.base} {index}" for index in one.base_indices] if " " in one.base else []
     ends = pairwise(accumulate(one.sizes, initial=0))
     return [

@@ -1,4 +1,4 @@
-"""What the child process records while one entry point trains: plain data that the checks read."""
+"""The data that the child process records while one entry point trains, for the checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 IN_TRAINING_PROCESS = -1
-"""Number of the worker where no worker process reads: the training process itself does."""
+"""Worker number of the training process, for loaders without workers."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ class LoaderPass(msgspec.Struct):
         number: in the order in which the passes began.
         loader: number of the loader.
         sizes: samples of each batch.
-        has_gradients: for each batch, whether gradients were enabled when the training asked for it.
+        has_gradients: for each batch, whether gradients were enabled when the training requested it.
         forwards, forwards_without: calls of modules while a batch of this pass was the latest batch, with gradients and
             without.
         backwards: calls of ``backward`` while a batch of this pass was the latest batch.
@@ -173,17 +173,17 @@ class LoaderPass(msgspec.Struct):
 
     @property
     def waited_share(self) -> float:
-        """Share of the pass that the training waited for batches, 0 to 1."""
+        """Return the share of the pass that the training waited for batches, 0 to 1."""
         return sum(self.waits_s) / self.seconds if self.seconds else 0.0
 
     @property
     def trains(self) -> bool:
-        """Whether gradients of its batches were computed."""
+        """Return whether the training computed gradients of the batches."""
         return self.backwards > 0
 
     @property
     def evaluates(self) -> bool:
-        """Whether gradients were off for every batch or every call of a module, and none were computed."""
+        """Return whether gradients were off for every batch or every call of a module, and none were computed."""
         is_off = not any(self.has_gradients) or (self.forwards_without > 0 and not self.forwards)
         return bool(self.has_gradients) and is_off and not self.backwards
 
@@ -212,14 +212,14 @@ class Moments(msgspec.Struct):
 
     @property
     def whole(self) -> Moments:
-        """The same of all columns or channels together."""
+        """Return the sums over all columns or channels together."""
         return Moments(self.count * len(self.sums), [sum(self.sums)], [sum(self.squares)])
 
     def figures(self, less: int = 0) -> list[tuple[float, float]]:
-        """Mean and standard deviation of each column or channel that varies.
+        """Return mean and standard deviation of each column or channel that varies.
 
         Args:
-            less: the sum of squares is divided by the count less this.
+            less: number to subtract from the count that divides the sum of squares.
         """
         found = []
         for total, squares in zip(self.sums, self.squares, strict=True):
@@ -231,12 +231,12 @@ class Moments(msgspec.Struct):
 
 
 class Results(msgspec.Struct):
-    """What a function of a dataset returned while one batch was read.
+    """Results of a function of a dataset while one batch was read.
 
     Attributes:
-        calls, seconds: how often it was called, and for how long.
-        hashes: of some of its results, or of all.
-        bytes: of the last result that was hashed.
+        calls, seconds: number of calls, and their total time.
+        hashes: hashes of all results, or of some.
+        bytes: bytes of the last result that was hashed.
     """
 
     calls: int = 0
@@ -246,29 +246,29 @@ class Results(msgspec.Struct):
 
     @property
     def mean_s(self) -> float:
-        """Seconds of a call."""
+        """Return the mean seconds of a call."""
         return self.seconds / max(1, self.calls)
 
 
 class Task(msgspec.Struct):
-    """One batch, as the process saw it that read it.
+    """One batch, as recorded by the process that read it.
 
     Attributes:
-        indices: what the sampler asked for; empty if these are not whole numbers.
+        indices: indices from the sampler; empty if they are not whole numbers.
         samples: hash of each sample: its rows in all tensors of the batch; empty if the batch has no rows.
         whole: hash of all tensors of the batch; empty if it has none.
-        names: what each sample is called if its hash is not known; equal names are equal samples.
+        names: a name for each sample without a hash; equal names are equal samples.
         sample_bytes: bytes of one sample.
         labels: class of each sample, from a one-dimensional tensor of whole numbers; empty if there is none.
-        moments: of the first tensor of real numbers; None if the batch has none, or if it has many columns.
+        moments: sums over the first tensor of real numbers; None if the batch has none, or if it has many columns.
         generators: state of each random generator after the batch was read; recorded for the first batches only.
         sizes: length of each dictionary, list, set and cache that the dataset holds, after the batch was read; empty
             after batches for which it was not measured.
-        native_threads: threads of C libraries that used CPU time since the first batch, beside Python's own threads.
-        seconds: to read the batch and collate it; 0 if it was not measured.
+        native_threads: threads of C libraries that used CPU time since the first batch, without Python's own threads.
+        seconds: time to read and collate the batch; 0 if not measured.
         some: hash of a few of the samples, by index, in later training epochs.
-        memory: bytes of memory that only this process has, after the batch; measured now and then, 0 otherwise.
-        results: what functions of the dataset returned, by name; empty before Python 3.12.
+        memory: bytes of memory that only this process has, after the batch; 0 if not measured after this batch.
+        results: results of the functions of the dataset, by name; empty before Python 3.12.
     """
 
     indices: list[int] = []
@@ -288,7 +288,7 @@ class Task(msgspec.Struct):
 
 
 class FetcherRun(msgspec.Struct):
-    """One loader pass, as one process saw it that reads samples.
+    """One loader pass, as recorded by one process that reads samples.
 
     Attributes:
         worker: number of the worker process, or :data:`IN_TRAINING_PROCESS`.
@@ -312,17 +312,17 @@ class FetcherRun(msgspec.Struct):
 
     @property
     def last_container_sizes(self) -> dict[str, int]:
-        """``sizes`` when they were last measured."""
+        """Return ``sizes`` of the last measurement."""
         return next((task.sizes for task in reversed(self.tasks) if task.sizes), self.sizes)
 
     @property
     def native_threads(self) -> int:
-        """Threads of C libraries that used CPU time."""
+        """Return the number of threads of C libraries that used CPU time."""
         return max((task.native_threads for task in self.tasks), default=0)
 
 
 class Tuned(msgspec.Struct, frozen=True):
-    """Numbers of workers that were measured for a loader, without the training.
+    """The result of measuring numbers of workers for a loader, without the training.
 
     Attributes:
         loader: number of the loader.
@@ -339,18 +339,18 @@ class Tuned(msgspec.Struct, frozen=True):
 
 
 class Recording(msgspec.Struct):
-    """What was seen of one entry point.
+    """The recording of one entry point.
 
     Attributes:
         label: the entry point.
         cpus: CPUs that the training may use.
-        most_handles: file descriptors that a process may have; 0 if that is not known.
-        loaders, passes, runs: see their types.
-        worker_starts: numbers of the passes that started workers, if at least one worker began its loop.
+        most_handles: limit of file descriptors of a process; 0 if unknown.
+        loaders, passes, runs: see the classes.
+        worker_starts: numbers of the passes that started workers, if at least one worker began to work.
         has_own_data: whether the number of samples is the user's own, and not a choice of doctor.
         tuned: numbers of workers that were measured for the slowest loader; None if not measured or not clear.
         seconds: wall time.
-        is_cut: whether its time was up before its third epoch began and before it ended.
+        is_cut: whether its time ended before its third epoch began, and before the training ended.
         error: what the entry point raised, in one line; empty if it trained.
         printed: the end of the traceback, or of the output of a process that was lost.
     """
@@ -370,11 +370,11 @@ class Recording(msgspec.Struct):
     printed: str = ""
 
     def of_loader(self, loader: LoaderInfo) -> list[LoaderPass]:
-        """The passes over a loader, in order."""
+        """Return the passes over a loader, in order."""
         return [one for one in self.passes if one.loader == loader.number]
 
     def runs_of(self, one: LoaderPass) -> list[FetcherRun]:
-        """What the reading processes recorded of a pass, by worker number."""
+        """Return the recordings of the processes that read in a pass, by worker number."""
         earlier = [each.number for each in self.passes if each.loader == one.loader and each.number <= one.number]
         starts = {run.started_in for run in self.runs}
         started = max((number for number in earlier if number in starts), default=None)
@@ -385,7 +385,7 @@ class Recording(msgspec.Struct):
         return sorted(found, key=lambda run: run.worker)
 
     def samples_of(self, one: LoaderPass) -> dict[int, str]:
-        """Hash of each sample of a pass that was hashed, by index."""
+        """Return the hash of each hashed sample of a pass, by index."""
         found: dict[int, str] = {}
         for task in self.tasks_of(one):
             if task.indices and len(task.indices) == len(task.samples):
@@ -394,17 +394,17 @@ class Recording(msgspec.Struct):
         return found
 
     def compare(self, first: LoaderPass, second: LoaderPass) -> tuple[int, int]:
-        """How many samples of two passes were compared by index, and how many of them are equal."""
+        """Return how many samples of two passes can be compared by index, and how many of these are equal."""
         before, after = self.samples_of(first), self.samples_of(second)
         both = before.keys() & after.keys()
         return len(both), sum(before[index] == after[index] for index in both)
 
     def tasks_of(self, one: LoaderPass) -> list[Task]:
-        """The batches of a pass, by worker number."""
+        """Return the batches of a pass, by worker number."""
         return [task for run in self.runs_of(one) for task in run.tasks]
 
     def series(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """The passes over each dataset, in order; a loader that is built anew for each epoch counts as one."""
+        """Return the passes over each dataset, in order; loaders built again for each epoch count as one."""
         found: dict[tuple[Place, int], list[tuple[LoaderInfo, LoaderPass]]] = {}
         for one in self.passes:
             loader = self.loaders[one.loader]
@@ -412,9 +412,9 @@ class Recording(msgspec.Struct):
         return list(found.values())
 
     def training_series(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """The training passes over each dataset, in order, of one model and without streams.
+        """Return the training passes of one model over each dataset, in order, without streams.
 
-        Another model trains in another run, which may begin with the same seed on purpose.
+        Passes of another model belong to another run, which may begin with the same seed on purpose.
         """
         found = []
         for series in self.series():
@@ -424,5 +424,5 @@ class Recording(msgspec.Struct):
         return found
 
     def trained_datasets(self) -> set[int]:
-        """Numbers of the datasets, as loaders have them, whose batches gradients were computed for."""
+        """Return the numbers of the datasets for whose batches gradients were computed."""
         return {self.loaders[one.loader].dataset_ids[0] for one in self.passes if one.trains}

@@ -1,4 +1,4 @@
-"""What ``doctor`` found, printed for people: a line for each problem, one for the evidence, one for the fix."""
+"""The result of ``doctor`` in the terminal: problem, evidence and fix on separate lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["show", "show_problem", "summary"]
 
 
 def show(report: DoctorReport, screen: Screen) -> None:
-    """Print the report; with -q problems alone, with -v also what was watched."""
+    """Print the report; with -q only the problems, with -v also the recorded runs and loaders."""
     several = len(report.entry_points) > 1
     for problem in report.problems:
         show_problem(problem, screen, several)
@@ -26,7 +26,7 @@ def show(report: DoctorReport, screen: Screen) -> None:
 
 
 def show_problem(problem: Problem, screen: Screen, several: bool) -> None:
-    """Print a problem; with -v and several entry points also those that showed it."""
+    """Print a problem; with -v and several entry points also the entry points with the problem."""
     place = f"{problem.path}:{problem.line}: " if problem.path else ""
     screen.line()
     screen.text(f"{place}{problem.message} [{problem.check}]", style="bold", hang=2)
@@ -44,7 +44,7 @@ def _watched(one: Watched) -> str:
 
 
 def summary(report: DoctorReport) -> str:
-    """How many problems there are in how many entry points, in one sentence."""
+    """Return a sentence with the numbers of problems and entry points."""
     failed = sum(bool(one.error) for one in report.entry_points)
     ran = count(len(report.entry_points), "entry point")
     found = count(len(report.problems), "problem") if report.problems else "no problems"

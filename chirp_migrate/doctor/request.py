@@ -1,4 +1,4 @@
-"""What the parent process asks of the child process: plain data."""
+"""The request of the parent process to the child process."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from chirp_migrate.training.workload.entry_points import Discovery, Sizes
 __all__ = ["MEASURED", "NAMES", "Request"]
 
 MEASURED = "measured workers of "
-"""Begin of the name of the last message: the label of an entry point follows. It holds a :class:`.recording.Tuned`."""
+"""Beginning of the name of the last message, before a label. The message has a :class:`.recording.Tuned`."""
 
 NAMES = "names of the calls"
-"""Name of the first message of a child that trains the calls of a hook: it holds their names."""
+"""Name of the first message of a child that trains the calls of a hook; the message has their names."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One child process.
+    """A request to one child process.
 
     Attributes:
         tree: copy of the project, in which the child works and from which it imports.
         discovery: the entry points.
-        records: folder in which worker processes leave their records.
+        records: folder for the records of worker processes.
         select: expression over the names of a hook's calls; None for all.
-        ends_at: when the time budget is used up (``time.time()``).
-        sizes: how much found entry points train.
+        ends_at: end of the time budget (``time.time()``).
+        sizes: sizes of the training of entry points found automatically.
     """
 
     tree: str

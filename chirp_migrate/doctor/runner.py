@@ -1,4 +1,4 @@
-"""The child process: it trains each entry point under the watch, in a turn of its own, and sends its recording."""
+"""The child process: trains one entry point after the other, records each, and sends the recordings."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _HEADER = "Traceback (most recent call last):\n"
 
 @dataclass
 class Done:
-    """All entry points were run; each recording was sent before."""
+    """The message that all entry points ran; each recording was sent before."""
 
 
 def run(request: Request, parent: Parent) -> Done:
     """Train each entry point, and send its recording.
 
-    If time is left, numbers of workers are measured for the loader that a training waited for most.
+    With the remaining time, measure numbers of workers for the loader that a training waited for most.
 
     Raises:
-        NotUsable: there is nothing to run, or code of the user's own folder was imported instead of the copy.
-        Raised: the user's code raised while the entry points were looked up.
+        NotUsable: there is nothing to run, or the original project was imported instead of the copy.
+        Raised: the user's code raised an error during the search for entry points.
     """
     entries = request.discovery.entry_points
     if entries[0].source is Source.HOOK and not entries[0].name:
@@ -92,7 +92,7 @@ def run(request: Request, parent: Parent) -> Done:
 
 
 class _Slow(NamedTuple):
-    """A loader that a training waited for, the pass that shows it, and the seconds to read a batch."""
+    """A loader that a training waited for, a pass with the wait, and the seconds to read a batch."""
 
     label: str
     loader: Any
@@ -101,7 +101,7 @@ class _Slow(NamedTuple):
 
 
 def _slowest(slowest: _Slow | None, recording: Recording, loaders: list[Any]) -> _Slow | None:
-    """The loader that a training waited for most, of the one so far and those of an entry point."""
+    """Return the loader with the longest wait: the loader so far, or one of an entry point."""
     for info, one in slow_reading(recording):
         tasks = recording.tasks_of(one)
         if tasks and (slowest is None or one.waited_share > slowest.seen.waited_share):
@@ -124,7 +124,7 @@ def _measure(slow: _Slow, seconds: float, parent: Parent) -> None:
 
 
 def _from_code_of(tree: Path, error: BaseException) -> BaseException:
-    """The error with a traceback that begins in the user's code."""
+    """Return the error with a traceback that begins in the user's code."""
     frames = error.__traceback__
     while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(tree):
         frames = frames.tb_next
@@ -147,7 +147,7 @@ def _train(
 
 
 def _exit(status: int) -> NoReturn:
-    """End this process, also where threads of a training that was ended still wait for it."""
+    """End this process, even if threads of an ended training still run."""
     if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
         sys.stdout.flush()
         sys.stderr.flush()

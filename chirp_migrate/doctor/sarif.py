@@ -19,7 +19,7 @@ _BASE = "%SRCROOT%"
 
 
 def sarif_bytes(report: DoctorReport, root: Path) -> bytes:
-    """The document; paths are relative to the top of the repository around ``root``."""
+    """Return the document; paths are relative to the top of the repository around ``root``."""
     prefix = root.relative_to(top_of(root))
     checks = list(dict.fromkeys(problem.check for problem in report.problems))
     run = {

@@ -1,4 +1,4 @@
-"""One run of ``doctor``: a copy of the project, a child process that trains, and the checks over its recordings."""
+"""One run of ``doctor``: a copy of the project, a child process that trains, and the checks of its recordings."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ __all__ = ["examine"]
 
 _ROLE = Role("The training process", "", "--time-budget")
 _GRACE_S = 20.0
-"""Seconds beyond its time after which an entry point counts as hung."""
+"""Seconds after the end of its time at which an entry point counts as hung."""
 _LAST_WORDS_S = 0.3
-"""Seconds in which the last output of a script arrives."""
+"""Seconds to wait for the last output of a script."""
 
 
 def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorReport:
-    """Run each entry point for two short epochs in a copy of the project, and report the problems that were seen.
+    """Run each entry point for two short epochs in a copy of the project, and return the problems found.
 
     Args:
         root: the project.
-        options: what is trained, and ``budget_s`` for everything.
-        progress: called with what runs.
+        options: the training, and ``budget_s`` for the whole command.
+        progress: called with each step.
 
     Raises:
-        UsageProblem: nothing can be run, or a command is named whose loaders cannot be seen.
+        UsageProblem: there is nothing to run, or the settings name a command, whose loaders doctor cannot see.
         WorkloadFailed: the user's code failed before any entry point began, or every entry point failed and no
-            problem was seen.
+            problem was found.
     """
     ends_at = time.time() + options.budget_s
     if options.source is Source.COMMAND:
         raise UsageProblem(
-            "the settings for verify name a command, whose loaders cannot be seen: give the command after --, as in "
+            "the settings for verify name a command, whose loaders doctor cannot see: pass the command after --, as in "
             "`chirp-migrate doctor . -- python train.py`, or --workload."
         )
     progress(ProgressStep("finding and copying the training"))
@@ -65,18 +65,18 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
         notes = []
         too_large = copy_tree(root, tree)
         if too_large:
-            notes.append(f"left out of the copy for their size: {', '.join(too_large)}")
-        progress("doctor runs the project's own code, in a temporary copy, in a process of its own")
+            notes.append(f"too large, so not copied: {', '.join(too_large)}")
+        progress("doctor runs the project's own code, in a temporary copy, in a separate process")
         request = Request(str(tree), discovery, str(records), ends_at, options.select, options.sizes)
         with signals_as_one_interrupt():
             recordings, left = _Watching(request, progress).run()
     if left:
-        notes.append(f"not run within the time budget: {shorten_list(left, 4)} (--time-budget gives more)")
+        notes.append(f"no time to run: {shorten_list(left, 4)} (use a longer --time-budget)")
     return _report(recordings, notes)
 
 
 class _Watching:
-    """Runs a child process; if an entry point ends its process, a new one goes on with the entry points after it."""
+    """Runs a child process; if an entry point ends that process, a new process continues with the next entry point."""
 
     def __init__(self, request: Request, progress: Progress) -> None:
         self._request, self._progress = request, progress
@@ -84,7 +84,7 @@ class _Watching:
         self._recordings: list[Recording] = []
 
     def run(self) -> tuple[list[Recording], list[str]]:
-        """What was seen of each entry point, and labels of those that there was no time for.
+        """Return the recordings, and the labels of entry points that had no time.
 
         Raises:
             WorkloadFailed: the process ended before any entry point began.
@@ -137,7 +137,7 @@ class _Watching:
                 slow.tuned = msgspec.convert(part.value, Tuned)
                 continue
             recording = msgspec.convert(part.value, Recording, str_keys=True)
-            if recording.error.startswith("SystemExit"):  # the script has printed why
+            if recording.error.startswith("SystemExit"):  # the script printed the reason
                 time.sleep(_LAST_WORDS_S)
                 recording.printed = child.printed
             self._recordings.append(recording)
@@ -160,7 +160,7 @@ def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:
         raise WorkloadFailed(f"{failed[0].label} failed: {failed[0].error}.", failed[0].printed)
     cut = [one.label for one in recordings if one.is_cut]
     if cut:
-        notes.append(f"watched for less than two epochs: {shorten_list(cut, 4)} (--time-budget gives more)")
+        notes.append(f"watched for less than two epochs: {shorten_list(cut, 4)} (use a longer --time-budget)")
     if not any(one.passes for one in recordings):
         notes.append("the training took no batch from a PyTorch loader, so nothing was checked")
     watched = [

@@ -29,12 +29,12 @@ def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str], styl
         SyntaxError: the result cannot be parsed, which only a hunk that the user edited can cause.
     """
     accepted = tuple(hunks)
-    # Two rewrites may import the same beside the same statement.
+    # Two rewrites may add the same import next to the same statement.
     edits = list(dict.fromkeys(edit for hunk in accepted for edit in hunk.edits))
     if not edits:
         return module.text
     words = set(_WORD.findall(apply_edits(module.text, edits)))
-    # Who edits a hunk by hand may have done away with the use of an import.
+    # A manual edit of a hunk may have removed the use of an import.
     needed = {one for hunk in accepted for one in hunk.imports if bound_name(one[1]) in words}
     first_use = min(edit.start for edit in edits)
     text = apply_edits(module.text, [*import_edits(module, needed, style, first_use), *edits])

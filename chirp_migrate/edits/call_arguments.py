@@ -14,9 +14,9 @@ from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import is_in_string
 
-#: The share of a line behind whose column arguments do not hang.
+#: Share of the line length after which arguments are not aligned with the bracket.
 _FARTHEST = 0.6
-#: What stands between code and a comment that is set off: it gives way before a line gets too long.
+#: Wide gap between code and a comment: it shrinks before a line gets too long.
 _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 
 
@@ -198,7 +198,8 @@ class CallEdit:
         for position, (start, _) in enumerate(self._spans[1:], start=1):
             line = self._module.line_start(start)
             aligned = self._module.text[line:start] == " " * column
-            # An argument after removed ones takes their place; a removed one only holds its line for such a successor.
+            # An argument moves to the place of removed arguments before it; a removed argument keeps its line only for
+            # that.
             stays = position <= max(self._kept_positions)
             if aligned and stays and position - 1 not in self._dropped:
                 yield Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, "")

@@ -20,12 +20,12 @@ from chirp_migrate.source.text import SOURCE_LINE, apply_edits, edited
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.outline import Outline
 
-#: Calls that leave nothing behind but their value, as they are spelled: a text is read without its project here.
+#: Calls without side effects, by their spelling, because the project is not available here.
 _PURE_CALLS = re.compile(r"min|max|int|bool|len|str|[\w.]+\.get")
 _WORD = re.compile(r"\w+")
-#: What stands behind the last name of an import, where its line ends before the bracket.
+#: Text after the last name of an import if its line ends before the bracket.
 _REST_OF_CLAUSE = re.compile(r"[ \t]*(?:,[ \t]*)?(#[^\r\n]*)?(?=\r?\n)")
-#: Modules that ``import torch`` imports, and names that ``import *`` gives of them.
+#: Modules that ``import torch`` imports, and names that ``import *`` binds from them.
 _DATA = frozenset({"torch.utils.data", "torch.utils.data.dataloader"})
 _GIVEN_BY_STAR = frozenset({
     "BatchSampler", "ChainDataset", "ConcatDataset", "DFIterDataPipe", "DataChunk", "DataLoader", "Dataset",
@@ -66,7 +66,7 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
     """
     only_imports = False
     while not only_imports:
-        # Only what is written less often than before can have become dead, and that is a few names at most.
+        # Only names that occur less often than before can be dead now, and these are few.
         names = frozenset(Counter(_WORD.findall(before)) - Counter(_WORD.findall(after)))
         known = _names_of(before).bound(names) if names else {}
         idle = _names_of(before).unused(names) if known else {}
@@ -356,7 +356,7 @@ def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) 
         elif (
             statement.lineno > 1 and not lines[statement.lineno - 2].strip() and _is_followed_by_blank(lines, statement)
         ):
-            line_start = starts[statement.lineno - 2]  # a section that goes takes one of its two blank lines along
+            line_start = starts[statement.lineno - 2]  # a removed section takes one of its two blank lines along
         edits.append(Edit(line_start, line_end, ""))
     return edits
 
@@ -400,7 +400,7 @@ def _alias_removals(
     if last + 1 < len(names):
         start, end = spans[last][1], spans[-1][1]
         line, newline, _ = text[start : spans[last + 1][0]].partition("\n")
-        if newline and "#" in line:  # that of the name which is the last now
+        if newline and "#" in line:  # that of the name that is now last
             rest = _REST_OF_CLAUSE.match(text, end)
             start = start + len(line.rstrip("\r")) if rest is not None else spans[last + 1][0]
             end = rest.end() if rest is not None else end

@@ -17,7 +17,7 @@ from chirp_migrate.syntax.queries import is_integer, is_name, parameters
 __all__ = ["lambda_names"]
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-#: Names of arguments and variables that say nothing of what a function does, and the verb for what they stand for.
+#: Names of arguments and variables that do not describe a function, and a verb for their usual purpose.
 _VAGUE_VERBS: dict[re.Pattern[str], str] = {
     re.compile(rf"(?P<of>\w+_)?({names})(_?(fns?|funcs?|list))?"): verb
     for names, verb in (
@@ -30,18 +30,18 @@ _VAGUE_VERBS: dict[re.Pattern[str], str] = {
         r"\w{1,2}|fn|func|function|callable|default|lambda|apply|call|forward|run|get|map|train|test|val|valid"
     ): "process"
 }
-#: What a call makes, by the name of what is called.
+#: Result of a call, by the name of the called object.
 _MADE = {
     **dict.fromkeys(("Tensor", "tensor", "as_tensor", "from_numpy", "FloatTensor", "LongTensor"), "to_tensor"),
     **dict.fromkeys(("array", "asarray", "numpy"), "to_array"),
     **{name: f"to_{name}" for name in ("float", "int", "str", "bool", "tuple", "list", "dict", "set")},
     **{name: f"to_{name}" for name in ("half", "double", "long", "byte", "cpu", "cuda")},
 }
-#: Arguments that say how a function does what it does.
+#: Arguments for the manner of a function, not for its purpose.
 _MANNERS = frozenset({"mode", "padding_mode", "reduction", "interpolation"})
-#: In the name of a function that makes another one, what stands before the names of its parameters.
+#: Word before the parameters in the name of a function that returns a function.
 _FOR = "_for_"
-#: Methods that only change how a value is held.
+#: Methods that only change the container or memory of a value.
 _HOLDS = frozenset(
     {"squeeze", "unsqueeze", "view", "reshape", "contiguous", "detach", "clone", "flatten", "copy", "data", "numpy"}
 )
@@ -53,7 +53,7 @@ _OPERATIONS: tuple[tuple[type[cst.BaseBinaryOp], str], ...] = (
     (cst.Modulo, "take_remainder"),
     (cst.MatrixMultiply, "multiply"),
 )
-#: Called objects that are named after what they are, such as `model` and `tokenizer`.
+#: Called objects with a noun as name, such as `model` and `tokenizer`.
 _TOOL = re.compile(r"(?!to_)\w*(er|ctor|ator|model|net|module)")
 #: Functions with such a name that is a verb.
 _VERBS = frozenset(
@@ -72,7 +72,7 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
     wish, outer = given_for.strip("_").partition(_FOR)[0], name_of_enclosing(module, node).partition(_FOR)[0]
     does, vague = _name_for_expression(node.body, node), _vague_verb(wish)
     wish = wish if vague is None else vague
-    if isinstance(node.body, cst.Lambda):  # the wish is for what it makes
+    if isinstance(node.body, cst.Lambda):  # the wanted name describes its result
         wish += _FOR + "_".join(parameters(node))
     # What does nothing gets no name of an operation, such as that of a variable `to_tensor`.
     is_identity = does == "identity" and not wish.endswith("_fn")

@@ -41,7 +41,7 @@ def bound_name(clause: str) -> str:
 
 
 def conflicting_names(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
-    """Return names of ``needed`` that already mean something else at the top level of the module.
+    """Return names of ``needed`` that already have another meaning at the top level of the module.
 
     Names that an ``import *`` from a module of the project binds count as well.
     """
@@ -67,7 +67,7 @@ def names_conflicting_elsewhere(module: Module, project: Project, needed: Collec
 
 
 def hidden_names(module: Module, needed: Collection[Import], edits: Collection[Edit]) -> set[str]:
-    """Return the names of ``needed`` that mean something else in the function or class around their use."""
+    """Return the names of ``needed`` that have another meaning in the function or class around their use."""
     return {
         name
         for source, clause in needed
@@ -197,7 +197,7 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
         following = list(takewhile(lambda clause: clause not in names, rest))
         line, newline, _ = module.text[end:next_start].partition(module.newline)
         if following and newline and "#" in line:
-            # The name keeps its comment: what follows it begins a line of its own.
+            # The name keeps its comment: the next name begins its own line.
             if "," not in line.partition("#")[0]:
                 yield Edit(end, end, ",")
             yield Edit(end + len(line), end + len(line), "".join(f"{own_line}{clause}," for clause in following))
@@ -247,8 +247,8 @@ def _loader_import(
 ) -> cst.CSTNode | None:
     """Return the import, among those at the positions ``run``, below which the import of the runtime is inserted.
 
-    That is the import of ``DataLoader``, else another import of ``torch.utils.data``, else the first import of torch;
-    or the last import of torch on the lines that follow it directly.
+    The result is the import of ``DataLoader``, else another import of ``torch.utils.data``, else the first import of
+    torch; or the last import of torch on the lines that follow it directly.
     """
     body = module.tree.body
     places = [n for n in run if n in imports and (first_use is None or module.span(body[n])[1] <= first_use)]

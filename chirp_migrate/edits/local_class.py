@@ -25,15 +25,15 @@ _BARE = re.compile(
 _BASES_LIMIT = 8
 
 
-#: Methods with which a class makes, copies or looks at its objects and their attributes itself.
+#: Methods with which a class creates, copies or inspects its objects and their attributes.
 _OWN_STATE = re.compile(
     r"__(new|getattr|getattribute|setattr|getstate|setstate|reduce|reduce_ex|copy|deepcopy|getnewargs|getnewargs_ex)__"
 )
-#: What attributes for captured values begin with.
+#: Prefix of attributes for captured values.
 KEPT = "_captured_"
 #: Attributes that show where a class was defined, or what its objects store.
 _TELLING = frozenset({"__dict__", "__qualname__", "__subclasses__"})
-#: Functions that give the attributes of an object.
+#: Functions that return the attributes of an object.
 _LISTING = frozenset({"vars", "dir", "getmembers"})
 _STORED = (Mention.BOUND, Mention.CHANGED, Mention.DELETED)
 
@@ -236,7 +236,7 @@ def _is_plain(project: Project, qualified: str, depth: int = 0) -> bool:
 
 
 def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether no attribute in the body of a class may be an object that notices on which class it is looked up.
+    """Return whether no attribute in the body of a class may be an object that detects its class.
 
     Literals, objects that libraries create, and functions and classes of the project do not notice that.
     """

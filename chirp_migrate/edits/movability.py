@@ -27,12 +27,12 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_name, is_read, looks_at_names, methods_of, parameters
 from chirp_migrate.syntax.scopes import Binding, Kind, Scope, Variable
 
-#: Names whose meaning depends on the function, or the class, they stand in.
+#: Names whose meaning depends on the enclosing function or class.
 _OF_FUNCTION = frozenset({"dir", "eval", "exec", "locals", "vars"})
 _OF_CLASS = frozenset({"super", "__class__"})
 #: Files in which pytest looks for tests.
 _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
-#: Decorators that make another method, and keep nothing that classes of several calls would share.
+#: Decorators that return another method, and store nothing that classes of several calls would share.
 _DECORATORS = re.compile(
     r"builtins\.(property|staticmethod|classmethod)|functools\.(cached_property|wraps)|(abc|typing|typing_extensions)\..+"
     r"|torch\.(no_grad|enable_grad|inference_mode|jit\.(ignore|unused|export))|.+\.(setter|getter|deleter)"
@@ -49,7 +49,7 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
         NotMovable: some code depends on the place.
     """
     if (respelled := module.once(_normalized_name)) is not None:
-        raise NotMovable(f"Python reads `{respelled}` as `{unicodedata.normalize('NFKC', respelled)}`")
+        raise NotMovable(f"Python normalises `{respelled}` to `{unicodedata.normalize('NFKC', respelled)}`")
     if "__getattr__" in module.scopes.module.bindings:
         raise NotMovable("the module's `__getattr__` provides names that the module does not define")
     outer = module.enclosing_function(node)
@@ -131,7 +131,7 @@ def has_same_value_at(module: Module, project: Project, default: cst.BaseExpress
     if owner is None:
         return not dot and module.scopes.is_builtin(first)
     scope, places = owner
-    # An attribute may have another value by then, but for those of other packages' modules.
+    # An attribute may have another value by then, except attributes of other packages' modules.
     fixed = not dot or (places[0].kind is Kind.IMPORT and not _is_ours(module, project, places[0].qualified))
     return fixed and isinstance(scope.node, cst.Module) and is_bound_once(module, project, path, places, offset)
 
@@ -247,7 +247,7 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
         if not isinstance(owner.scope.node, cst.Module):
             continue  # of the function: reported elsewhere
         imported = {binding.qualified for binding in owner.bindings}
-        # Imported again, it is the same; otherwise what stands further down may make it another.
+        # A second import yields the same object; any other statement further down may change it.
         decisive = min if len(imported) == 1 and imported != {""} else max
         if decisive(module.span(binding.node)[0] for binding in owner.bindings) >= offset:
             raise NotMovable(f"`{name}` is defined further down in the module")

@@ -18,7 +18,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_docstring, is_printed_code
 from chirp_migrate.syntax.scopes import Kind
 
-#: Longer names of what moves would fill its lines.
+#: Longer names of moved definitions would fill their lines.
 _LONGEST_NAME = 40
 #: Modules that only define something.
 _QUIET = sys.stdlib_module_names | {"numpy", "torch"}
@@ -58,8 +58,8 @@ def insertion_offset(module: Module, node: cst.CSTNode) -> int:
 def function_offset(module: Module, node: cst.CSTNode) -> int:
     """Return the offset of a new function for ``node``.
 
-    That is above the definition that contains ``node``. In a script it is below the last definition or import above
-    ``node``, and in a notebook above the statement, in the same cell.
+    The place is above the definition that contains ``node``. In a script it is below the last definition or import
+    above ``node``, and in a notebook above the statement, in the same cell.
     """
     statement = module.top_level_statement(node)
     if isinstance(statement, cst.FunctionDef | cst.ClassDef) or module.path.endswith(".ipynb"):
@@ -202,7 +202,7 @@ def replace_expression(module: Module, node: cst.BaseExpression, text: str) -> E
         if between.strip(" \t"):  # a comment, or the end of a line
             return Edit(start, end, text)
         start, end = before, after
-    # A bracket may be all that parts it from a word, as in `return(lambda x: x)`.
+    # Only a bracket may separate it from a word, as in `return(lambda x: x)`.
     apart = (" " if re.match(r"\w", module.text[start - 1 : start]) else "") + text
     return Edit(start, end, apart + (" " if re.match(r"\w\w", text[-1:] + module.text[end : end + 1]) else ""))
 

@@ -58,7 +58,7 @@ _TELLS_PARTIALS = (
     r"|(?:\btype\([^()]*\)|__class__)\s*(?:[!=]=|\b(?:is|is\s+not|in|not\s+in)\b)[^\n]{0,200}\bpartial\b"
     r"|\bcase\s+(?:\w+\.)*partial\("
 )
-#: What PyTorch calls with one argument, and where code may read it from a loader.
+#: Functions that PyTorch calls with one argument, and that code may read from a loader.
 _CALLED_BY_LOADERS = ("collate_fn", "worker_init_fn")
 _ASKED_OF_LOADERS = r"""\.\s*({0})\b(?!\s*=[^=])|["']({0})["'](?!\s*:|\s*\]\s*=[^=])""".format(
     "|".join(_CALLED_BY_LOADERS)
@@ -66,7 +66,7 @@ _ASKED_OF_LOADERS = r"""\.\s*({0})\b(?!\s*=[^=])|["']({0})["'](?!\s*:|\s*\]\s*=[
 _LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
 #: Bases without private methods.
 _PLAIN_BASE = any_of_patterns(DATASET, r"builtins\.object|abc\.ABC|typing\.(Generic|Protocol)")
-#: How many classes are followed one above the other.
+#: Number of levels of base classes to follow.
 _BASES_LIMIT = 8
 
 
@@ -213,7 +213,7 @@ class MovedFunction:
         if any(isinstance(step_of(self.module, use), AttributeRead) for use in uses):
             raise NotMovable("the code uses attributes of it")
         if any(self._is_inspected(use) for use in uses):
-            raise NotMovable("`inspect` reads it")
+            raise NotMovable("the project reads it with `inspect`")
         if (place := place_of_inspection(self.project, CODE)) is not None:
             raise NotMovable(f"the project reads names or code of functions ({place})")
         if holds and (place := place_of_inspection(self.project, DETAILS)) is not None:
@@ -234,9 +234,9 @@ class MovedFunction:
                 "it is an attribute of a class, where a function becomes a method; its replacement would not become one"
             )
         if holds and (place := looks.get(Look.METHOD)) is not None:
-            raise NotMovable(f"the project may make a method of it, and its replacement cannot be one ({place})")
+            raise NotMovable(f"the project may turn it into a method, and its replacement cannot be a method ({place})")
         if holds and (place := looks.get(Look.CLASS)) is not None:
-            raise NotMovable(f"the project checks which class of object it is ({place})")
+            raise NotMovable(f"the project checks its class ({place})")
         is_new_object = (by_partial or self.captives or self.bound) and not replaced and self.method is None
         if not is_new_object and (place := looks.get(Look.KEY)) is not None:
             raise NotMovable(f"the project may use it as a key, or read its identity ({place})")
@@ -325,7 +325,7 @@ class MovedFunction:
         ``around`` is the number of columns that other code takes in the line.
 
         Raises:
-            NotMovable: the name ``partial`` means something else there.
+            NotMovable: the name ``partial`` has another meaning there.
         """
         module = self.module
         spans = [(one.name.value, move.whole_span(module, one.default)) for one in self.bound if one.default]
@@ -342,7 +342,7 @@ class MovedFunction:
         ``around`` is the number of columns that other code takes in the line.
 
         Raises:
-            NotMovable: the name ``partial`` means something else there.
+            NotMovable: the name ``partial`` has another meaning there.
         """
         module, node = self.module, self.node
         partial, imports = "partial", frozenset({("functools", "partial")})

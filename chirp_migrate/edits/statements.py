@@ -23,7 +23,7 @@ def class_decorator(module: Module, style: CodeStyle, node: cst.ClassDef, name: 
     """Put ``@name(arguments)`` above a class without decorators, with one argument on each line if it is long."""
     line = call_text(module, style, f"@{name}", arguments)
     place = module.span(node)[0]
-    # With the keyword: what others insert above the class stays above the decorator, too.
+    # Replace the keyword, too: then other insertions above the class land above the decorator.
     keyword = module.text[place : place + len("class")]
     return Edit(place, place + len(keyword), f"{line}{module.newline}{keyword}")
 
@@ -91,7 +91,7 @@ def separate_assignments(
 ) -> tuple[Edit, ...] | None:
     """Split ``a, b = a.to(device), b.to(device)`` with ``edits`` into two assignments, if one line would get too long.
 
-    ``None`` if it does not get too long, or if one assignment may change what the value of the other reads.
+    Return ``None`` if the line does not get too long, or if one assignment may change a value that the other reads.
     """
     line = module.parents[statement]
     match statement:

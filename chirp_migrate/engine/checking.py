@@ -12,7 +12,7 @@ from chirp_migrate.rules import all_rules
 
 __all__ = ["Check"]
 
-#: Seen, and left as it is: ``--strict`` counts it as work.
+#: Reported and not rewritten: ``--strict`` counts it as work.
 _OPEN = frozenset({Status.OPT_IN, Status.REPORT, Status.REFUSED})
 
 

@@ -22,18 +22,18 @@ __all__ = ["Discovery", "discover", "journal_root", "root_of"]
 #: A file above this size is generated data rather than maintained code.
 LARGEST_FILE_BYTES = 4 * 1024**2
 
-#: Notebooks carry their pictures; above this size they carry data.
+#: Notebooks contain their pictures; above this size they contain data.
 LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
 
 _SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
 
-#: Files that may hold settings, and Cython sources: they name what the code builds. Larger ones, and more of them in a
+#: Files that may contain settings with names of classes, and Cython sources. Larger files, or many of them in a
 #: folder, are data.
 _SETTINGS = (".yaml", ".yml", ".toml", ".json", ".jsonl", ".ini", ".cfg", ".gin", ".pyx")
 _LARGEST_SETTINGS_BYTES = 256 * 1024
 _MOST_SETTINGS = 200
 
-#: Folders that hold no source of the project, and what they are.
+#: Folders without source code of the project, and their descriptions.
 _FOLDERS = {
     ".chirp-migrate": "the journal of earlier runs",
     ".eggs": "build output",
@@ -54,13 +54,13 @@ _FOLDERS = {
     "site-packages": "installed packages",
 }
 
-#: Folders of other people's code that was copied in: it is theirs to change, and the next copy would undo ours.
+#: Folders of vendored code: its authors change it, and the next copy would undo our changes.
 _VENDORED = frozenset(
     {"3rdparty", "_vendor", "_vendored", "third-party", "third_party", "thirdparty", "vendor", "vendored"}
 )
-#: Names that say the same in some projects and something else in others: what is in the folder decides.
+#: Names that mean vendored code in some projects only: the contents of the folder decide.
 _PERHAPS_VENDORED = frozenset({"_extern", "_external", "extern", "external", "externals"})
-#: What copied code brings along and a project's own subfolder does not have: its licence, its packaging, a list of it.
+#: Files of copied code that a project's own subfolder does not have: licence, packaging, a list of packages.
 _BROUGHT_ALONG = re.compile(
     r"(licen[cs]e|copying|notice)([-._].*)?|setup\.(py|cfg)|pyproject\.toml|pkg-info|.*\.dist-info|vendor(ed)?\.txt",
     re.IGNORECASE,
@@ -99,14 +99,14 @@ def root_of(path: Path) -> Path:
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise UsageProblem(f"{path} cannot be opened ({error.strerror}): give the folder of your project.") from None
+        raise UsageProblem(f"{path} cannot be opened ({error.strerror}): pass the folder of your project.") from None
     except ValueError:
-        raise UsageProblem("the path contains a NUL character: give the folder of your project.") from None
+        raise UsageProblem("the path contains a NUL character: pass the folder of your project.") from None
     if stat.S_ISDIR(mode):
         return path.resolve()
     if stat.S_ISREG(mode):
         return path.resolve().parent
-    raise UsageProblem(f"{path} is neither a folder nor a file: give the folder of your project.")
+    raise UsageProblem(f"{path} is neither a folder nor a file: pass the folder of your project.")
 
 
 def journal_root(path: Path) -> Path:
@@ -152,11 +152,11 @@ def discover(
     if not path.is_dir():
         name = path.resolve().name
         if path.suffix not in _SIZE_LIMITS:
-            raise UsageProblem(f"{path} is no Python file or notebook: give one, or the folder of your project.")
+            raise UsageProblem(f"{path} is not a Python file or notebook: pass one, or the folder of your project.")
         too_large = _too_large(path.suffix, path.stat().st_size)
         if too_large is not None:
-            raise UsageProblem(f"{path} is {too_large}, so chirp-migrate treats it as data: split it, or leave it out.")
-        # Its neighbours are read: what they import from it stays there.
+            raise UsageProblem(f"{path} is {too_large}, so chirp-migrate treats it as data: split it, or exclude it.")
+        # The files next to it are read: the names that they import from it stay there.
         beside = sorted(one.name for one in root.iterdir() if one.suffix in _SIZE_LIMITS and _is_plain(one))
         is_notebook = path.suffix == ".ipynb"
         return Discovery(
@@ -188,8 +188,8 @@ def discover(
     books = tuple(name for name in found if name.endswith(".ipynb"))
     if not files and not books:
         left = sorted({one.reason for one in left_out})
-        why = f" (left out: {', '.join(left)})" if left else ""
-        raise UsageProblem(f"{path} holds no Python file to work on{why}: give the folder of your project.")
+        why = f" (excluded: {', '.join(left)})" if left else ""
+        raise UsageProblem(f"{path} has no Python file to migrate{why}: pass the folder of your project.")
     accounted = tuple(sorted(left_out, key=lambda one: one.path))
     return Discovery(root, files, books, accounted, tuple(context), tuple(sorted(settings)))
 
@@ -204,7 +204,7 @@ def _walk_folder(
     folders = [("", False)]  # not recursive: folders may lie deeper than calls may
     while folders:
         prefix, vendored = folders.pop()
-        # What lies in vendored code is accounted for by the line for its folder.
+        # The line for a vendored folder covers all its contents.
         said: list[Skipped] = [] if vendored else left_out
         try:
             with os.scandir(root / prefix) as listed:
@@ -323,7 +323,7 @@ def _file_reason(entry: os.DirEntry[str], relative: str) -> str | None:
         root = path.parents[relative.count("/")]
         real = path.resolve()
         if not real.is_relative_to(root):
-            return "a link that leaves the folder"
+            return "a link to a place outside the folder"
         if real.suffix == path.suffix:
             return f"a link to {real.relative_to(root).as_posix()}"
     return _too_large(path.suffix, found.st_size)

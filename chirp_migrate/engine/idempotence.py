@@ -62,11 +62,11 @@ def _compile(name: str, after: bytes) -> None:
             warnings.simplefilter("ignore")
             compile(after, name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise _refusal(name, f"it is no Python: {error}") from None
+        raise _refusal(name, f"it is not Python: {error}") from None
 
 
 def _refusal(name: str, why: str) -> Refused:
     return Refused(
-        f"the rewrite of {name} is not sound ({why}), so nothing was changed. Please report it; leaving that file out "
-        "(exclude in [tool.chirp-migrate], or refusing it in a review) lets the others through."
+        f"the rewrite of {name} is not sound ({why}), so nothing was changed. Please report it. To migrate the "
+        "other files, exclude this file in [tool.chirp-migrate], or refuse it in a review."
     )

@@ -34,7 +34,7 @@ from chirp_migrate.syntax.project import Project
 __all__ = ["Source", "plan_tree", "source_of"]
 
 Source = SourceFile | NotebookSource
-_STORED = "a notebook with stored outputs, which would no longer be those of its code; --notebooks includes it"
+_STORED = "a notebook with stored outputs, which would no longer match its code; --notebooks includes it"
 
 
 @collect_garbage_rarely()
@@ -89,11 +89,11 @@ def plan_tree(
     )
     planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
     looked_at = [path for path in planned if path in sources]
-    # The rewrite of a file finds the rules that concern it; most files have not even a word for one.
+    # The rewrite of a file finds the rules for it; most files have no word of any rule.
     words = {word for rule in rules for word in rule.trigger}
     named = set(project.paths_containing(*set().union(*(rule.names(project) for rule in rules))))
     concerned = [path for path in looked_at if path in named or any(word in texts[path] for word in words)]
-    # What cannot be decoded can still be searched for words.
+    # A file that cannot be decoded can still be searched for words.
     skipped = [
         Skipped(path, _reason_of_error(error))
         for path, error in (unread | unread_books).items()

@@ -26,15 +26,15 @@ from chirp_migrate.syntax.queries import is_printed_code
 
 __all__ = ["FileResult", "concerned_rules", "migrate_file", "rewrite", "rewrite_in_hunks"]
 
-#: Rewrites that uncover work for another rule need another pass; code that never settles is a bug, not a user error.
+#: Rewrites that lead to work for another rule need another pass; code without a fixpoint is a bug, not a user error.
 _PASS_LIMIT = 12
-#: Of functions inside functions the outer one may have to be rewritten first: each level may need another pass.
+#: An outer function may have to be rewritten before its inner functions: each level may need another pass.
 _MOST_NESTED = 20
 
 #: Characters of an error's message that are shown.
 _LONGEST_MESSAGE = 200
 
-#: What a replacement defines at its top level: a second one of that name has to wait, and will choose another name.
+#: Definition at the top level of a replacement: a second one of this name waits and gets another name.
 _DEFINITION = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
 
 
@@ -73,7 +73,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
     try:
         suppressions = read_suppressions(text)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the user's code is parsed here; what is wrong with it is not our output
+            warnings.simplefilter("ignore")  # the user's code is parsed here; its warnings are not our output
             result = rewrite_in_hunks(
                 path,
                 text,
@@ -163,7 +163,7 @@ def rewrite_in_hunks(
         suppressions.everywhere |= ignored
         proposals = _proposals(concerned, module, project)
         chosen, remaining = _choose_proposals(module, project, proposals, suppressions, unsafe, by_gain)
-        # What later passes find fine is what the first one rewrote.
+        # Code that later passes accept is code that the first pass rewrote.
         findings += [work.finding(r, p, s) for r, p, s in remaining if s is Status.FINE and not number]
         if not chosen:
             findings += [work.finding(r, p, s) for r, p, s in remaining if s is not Status.FINE]
@@ -254,8 +254,7 @@ class _RewriteState:
         added = import_edits(module, needed, self._project.import_style, min(edit.start for edit in owners))
         self._pieces.splice([*((edit, FOLLOWS) for edit in added), *owners.items()])
         self._pieces.splice(layout_edits(module, owners, added, self._project.code_style))
-        # What could not be proposed before is there because of what was rewritten: where it changes that, because of
-        # just that.
+        # A new proposal exists because of earlier rewrites; if it edits their text, because of exactly these.
         unexplained -= {later for _, later in self._pieces.joined}
         self._joined |= {(earlier, number) for number in unexplained for earlier in range(first)}
         style = self._project.import_style
@@ -308,7 +307,7 @@ class _RewriteState:
             for group in within:
                 own = by_group.setdefault(group, [])
                 if last == ({group}, edit.start) and within == {group} and own[-1].start == edit.start == edit.end:
-                    # Insertions side by side stay one text: alone, equal ones would be taken for one that is shared.
+                    # Adjacent insertions stay one text: equal separate insertions would look like one shared insertion.
                     own[-1] = Edit(edit.start, edit.end, own[-1].replacement + edit.replacement)
                 else:
                     own.append(edit)
@@ -379,7 +378,7 @@ def _choose_proposals(
     remaining: list[tuple[Rule, Proposal, Status]] = []
     taken: list[Edit] = []
     defined: set[str] = set()
-    # What changes behaviour was asked for: it goes first where something else would be done, too.
+    # Users requested behaviour changes explicitly, so these come before other proposals at the same place.
     for rule, proposal in sorted(proposals, key=lambda one: not unsafe or one[0].safety is not Safety.BEHAVIOUR):
         new = [edit for edit in proposal.edits if edit not in taken]  # proposals may share what they define
         defines = {name for edit in new for name in _DEFINITION.findall(edit.replacement)}
@@ -393,7 +392,7 @@ def _choose_proposals(
             message = f"not rewritten: {proposal.gain.why}; with --all-loaders: {proposal.message}"
             remaining.append((rule, replace(proposal, message=message, why="no-gain"), Status.UNCHANGED))
         elif clash := _import_clash(module, project, proposal) if proposal.imports else "":
-            # What the rule says is what it would do.
+            # The rule's message describes the rewrite that it would make.
             message = f"not rewritten: {clash}; otherwise: {proposal.message}"
             remaining.append((rule, Proposal(proposal.offset, message, why="name-taken"), Status.REPORT))
         elif any(is_printed_code(module, edit.start, edit.end) for edit in proposal.edits):

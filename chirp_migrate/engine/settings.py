@@ -28,13 +28,13 @@ __all__ = ["Settings", "glob_pattern", "place_of", "read_command_table", "read_s
 
 _FILE = "pyproject.toml"
 _TABLE = "chirp-migrate"
-#: Commands whose options have a table of their own.
+#: Commands whose options have their own table.
 _COMMANDS = ("verify", "tune")
 KEYS = (
     *("include", "exclude", "select", "ignore", "per-file-ignores", "unsafe", "notebooks", "tests", "scaffold"),
     *("vendor", "all-loaders", *_COMMANDS),
 )
-#: A project's own tests, as pytest finds them, and what they share.
+#: A project's own tests, as pytest finds them, and their shared modules.
 _TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|ipynb)", re.DOTALL)
 
 
@@ -208,15 +208,19 @@ def _table(file: Path) -> Mapping[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UsageProblem(f"{file} cannot be read ({error.strerror}): it may hold settings.") from None
+        raise UsageProblem(f"{file} cannot be read ({error.strerror}): it may contain settings.") from None
     if not any(_TABLE.encode(code) in data for code in ("utf-8", "utf-16-le", "utf-16-be")):
         return None
     try:
         content = tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError:
-        raise UsageProblem(f"{file} is not UTF-8, as TOML must be: save it as that, it may hold settings.") from None
+        raise UsageProblem(
+            f"{file} is not UTF-8, which TOML requires: save it as UTF-8, because it may contain settings."
+        ) from None
     except ValueError as error:
-        raise UsageProblem(f"{file} is not valid TOML ({error}): correct it, it may hold settings.") from None
+        raise UsageProblem(
+            f"{file} is not valid TOML ({error}): correct it, because it may contain settings."
+        ) from None
     tool = content.get("tool", {})
     table = tool.get(_TABLE) if isinstance(tool, dict) else None
     if table is not None and not isinstance(table, dict):
@@ -300,9 +304,9 @@ class _TableReader:
 
 
 def _pattern_problem(glob: str) -> str:
-    """Return why ``glob`` is no valid pattern; "" if it is valid."""
+    """Return why ``glob`` is not a valid pattern; "" if it is valid."""
     if glob.startswith("!") or "[" in glob:
-        return f"{glob!r} has what patterns do not have here (there is no ! and no […]): use *, ** and ?"
+        return f"{glob!r} contains ! or […], which these patterns do not support: use *, ** and ?"
     return ""
 
 

@@ -40,7 +40,7 @@ class Suppressions:
     Attributes:
         lines: suppressed codes, by 1-based line of the finding.
         everywhere: codes that are suppressed in the whole file.
-        notes: 1-based line of each invalid comment, and what is wrong with it.
+        notes: 1-based line of each invalid comment, and the reason.
     """
 
     lines: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -110,7 +110,7 @@ def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
 
 
 def _tokenize(text: str) -> list[tokenize.TokenInfo]:
-    lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # a line ends where it does for everything else here
+    lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # lines end here as in all other code of this package
     return list(tokenize.generate_tokens(lines.readline))
 
 

@@ -26,7 +26,7 @@ __all__ = ["collect_garbage_rarely", "migrate_files"]
 #: Code points of source for which a second process pays: about half a second of work.
 _WORTH_A_PROCESS = 150_000
 
-#: Collection of garbage, of which parsing makes next to none, at a hundredth of the usual rate.
+#: Garbage collection at a hundredth of the usual rate, because parsing creates next to no garbage.
 _RARELY = (200_000, 50, 100)
 
 _project: Project
@@ -65,7 +65,7 @@ def _in_processes(paths: list[str], project: Project, settings: Settings, count:
             try:
                 yield future.result()
             except BrokenProcessPool:
-                pool.shutdown(wait=True)  # no thread of it is left that a fork could surprise
+                pool.shutdown(wait=True)  # no thread of it is left that a fork could interrupt
                 yield _rewrite_alone(started[future], project, settings)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -81,12 +81,12 @@ def _rewrite_alone(path: str, project: Project, settings: Settings) -> FileResul
 
 
 def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecutor:
-    # The one thread here, which draws progress, holds nothing while a process is forked: so a fork is safe where the
-    # platform's own libraries bear it, and spares sending the texts. Where they do not, spawn is the default (macOS).
+    # The only thread here draws progress and has no lock during a fork. So forking is safe if the platform's libraries
+    # permit it, and the texts need not be sent. On platforms whose libraries do not (macOS), spawn is the default.
     methods = multiprocessing.get_all_start_methods()
     forks = "fork" in methods and methods[0] != "spawn"
     if forks:
-        project.load_styles()  # a tenth of a second, once instead of in every process
+        project.load_styles()  # takes a tenth of a second: once, instead of in every process
     context = multiprocessing.get_context("fork" if forks else "spawn")
     return ProcessPoolExecutor(count, mp_context=context, initializer=_start, initargs=(project, settings))
 
@@ -105,7 +105,7 @@ def collect_garbage_rarely() -> Iterator[None]:
 def _start(project: Project, settings: Settings) -> None:
     global _project, _settings
     gc.set_threshold(*_RARELY)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears of it, and ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is notified, and ends this process
     _project, _settings = project, settings
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -29,11 +29,11 @@ from chirp_migrate.transaction.journal import is_unfinished
 __all__ = ["BackendPlan", "PlannedFile", "planned_files"]
 
 _OUTSIDE = (
-    "it is outside of repo_root, {root}, so what else uses it is not known: "
+    "it is outside of repo_root, {root}, so other code that uses it is unknown: "
     "run this from the folder of the project, or set repo_root in .libcst.codemod.yaml."
 )
 _UNFINISHED = (
-    "a run of chirp-migrate apply was interrupted in {root}, or is still at work: wait for it, or bring it to an end "
+    "a run of chirp-migrate apply was interrupted in {root}, or is still running: wait for it, or finish it "
     "with `chirp-migrate rollback`."
 )
 
@@ -125,9 +125,9 @@ def _absolute(path: str | Path) -> Path:
 
 
 def _planned_file(plan: Plan, name: str, data: bytes) -> PlannedFile:
-    obstacles = [] if name.endswith(".py") else ["it is no .py file."]
+    obstacles = [] if name.endswith(".py") else ["it is not a .py file."]
     obstacles += [skipped.reason for skipped in plan.skipped if skipped.path == name]
-    # What was left out is the file, or a folder it is in.
+    # The excluded path is the file, or a folder around it.
     obstacles += [left.reason for left in plan.left_out if name == left.path or name.startswith(f"{left.path}/")]
     if obstacles:
         return PlannedFile(obstacle=obstacles[0])
@@ -140,7 +140,7 @@ def _planned_file(plan: Plan, name: str, data: bytes) -> PlannedFile:
     return PlannedFile(sha256(data), edits, tuple(remarks))
 
 
-#: What LibCST's tool shows as warnings.
+#: Findings that LibCST's tool shows as warnings.
 _SAID = {
     Status.REPORT: "",
     Status.OPT_IN: " (changes what training learns; unsafe = true in [tool.chirp-migrate] applies it)",

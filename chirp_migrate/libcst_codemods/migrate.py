@@ -15,11 +15,11 @@ from chirp_migrate.source.text import SourceFile, apply_edits
 __all__ = ["MigrateCommand", "PlannedCommand"]
 
 _ALONE = (
-    "what may be rewritten depends on the other files of the project, and standard input has none: "
-    "give files and folders, or use chirp-migrate."
+    "the rewrite depends on the other files of the project, and standard input has none: "
+    "pass files and folders, or use chirp-migrate."
 )
 _CHANGED = "it was changed while the plan was being made: run this again."
-_REFORMATTED = "LibCST would change white space in it that is not to be changed: use chirp-migrate apply for it."
+_REFORMATTED = "LibCST would change further white space in it: use chirp-migrate apply."
 
 
 class PlannedCommand(CodemodCommand, ABC):

@@ -28,7 +28,7 @@ __all__ = [
     "sha256",
 ]
 
-#: Version of the documents: it changes when a field changes its meaning or goes, not when one is added.
+#: Version of the documents: it changes when a field changes its meaning or is removed, not when a field is added.
 SCHEMA: Final = 1
 
 

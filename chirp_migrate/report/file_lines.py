@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLLOWS", "FileLines", "placed_after"]
 
-#: Number of what belongs to no hunk.
+#: Number for changes outside of all hunks.
 FOLLOWS = 0
 #: Lines shown around a change.
 _CONTEXT = 3
@@ -38,7 +38,7 @@ _CODE = (".py", ".ipynb")
 _REST = frozenset({FOLLOWS})
 _NOBODY: frozenset[int] = frozenset()
 
-#: Where a reader finds a line: the cell (None in a file of one text) and the line, both from 1.
+#: Place of a line for readers: the cell (None in a plain file) and the line, both from 1.
 _Place = tuple[int | None, int]
 
 
@@ -212,7 +212,7 @@ class _FileText:
 
     @cached_property
     def _words(self) -> list[tuple[Word, ...]]:
-        from chirp_migrate.report.words import words_by_line  # not for those who only count lines
+        from chirp_migrate.report.words import words_by_line  # not for callers that only count lines
 
         return words_by_line(self.text) if self._is_python else []
 

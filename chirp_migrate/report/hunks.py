@@ -9,7 +9,7 @@ from itertools import groupby, takewhile, zip_longest
 
 __all__ = ["Pair", "Row", "Section", "differing_words", "groups", "side_by_side"]
 
-#: Share of the shorter one of two lines that has to be the same, so that it helps to point at the rest.
+#: Least share of the shorter of two lines that must be equal to highlight the rest.
 _ALIKE = 0.3
 _WORD = re.compile(r"\w+|\W")
 
@@ -48,7 +48,7 @@ class Section:
     within: str = ""
 
 
-#: A line before and a line after that stand beside each other; None on the side that has none.
+#: A line before and a line after, shown next to each other; None if one of them is missing.
 Pair = tuple[Row | None, Row | None]
 
 

@@ -40,7 +40,7 @@ def keep_verdict(root: Path, report: VerifyReport) -> str | None:
         report: the report, with the result of :func:`verified_files` from before the training.
 
     Returns:
-        One sentence if it could not be written; this is no error of the verification.
+        A sentence if it could not be written; this is not an error of the verification.
     """
     return _keep(root, VERDICT, encode(report), "The verdict")
 
@@ -57,7 +57,7 @@ def _keep(root: Path, name: str, content: bytes, what: str) -> str | None:
             keep_document(runs[-1], name, content)
     except (OSError, JournalDamaged) as error:
         why = getattr(error, "strerror", None) or str(error)
-        return f"{what} could not be kept for `chirp-migrate report` ({why}): --json FILE writes it elsewhere."
+        return f"{what} could not be stored for `chirp-migrate report` ({why}): --json FILE writes it elsewhere."
     return None
 
 

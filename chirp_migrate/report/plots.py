@@ -24,7 +24,7 @@ def prepare(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageProblem(f"{folder} cannot be made ({error.strerror}): give another --plot.") from None
+        raise UsageProblem(f"{folder} cannot be created ({error.strerror}): choose another --plot.") from None
 
 
 def drawn(folder: Path, report: VerifyReport) -> str:
@@ -44,6 +44,6 @@ def drawn(folder: Path, report: VerifyReport) -> str:
         try:
             path.write_text(template.render(plot=plot, lines=lines, style=style_sheet()), encoding="utf-8")
         except OSError as error:
-            raise UsageProblem(f"{path} cannot be written ({error.strerror}): give another --plot.") from None
+            raise UsageProblem(f"{path} cannot be written ({error.strerror}): choose another --plot.") from None
         written.append(path.name)
-    return f"Plots in {folder}: {', '.join(written) or 'none, as nothing was measured'}."
+    return f"Plots in {folder}: {', '.join(written) or 'none, because nothing was measured'}."

@@ -115,16 +115,16 @@ def _story_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
         written = {file.path for file in plan.files}
         left = tuple(Skipped(path, _NOT_WRITTEN) for path in planned if path not in written)
         return _run_story(plan, left, run=run, edited=edited)
-    except ValueError as error:  # edits that overlap are known when they are applied
+    except ValueError as error:  # overlapping edits are detected when they are applied
         raise JournalDamaged(
-            f"the plan kept with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
+            f"the plan stored with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
             "that run without its reasons."
         ) from None
 
 
 def _story_of_found_plan(found: PlanFile) -> RunStory:
     plan, choices = found.plan, found.choices
-    # With every hunk, also the refused ones; edited hunks as edited.
+    # With every hunk, including refused hunks; edited hunks as edited.
     shown = select(plan, {one: replace(choice, accepted=True) for one, choice in choices.items()})
     refused = {one for one, choice in choices.items() if not choice.accepted}
     findings = tuple(
@@ -221,7 +221,8 @@ def _last_result(
             return read(data), run.number
         except ValueError as error:
             raise JournalDamaged(
-                f"the result of {command} kept with run {run.number} cannot be read ({error}): run {command} again, or "
+                f"the result of {command} stored with run {run.number} cannot be read ({error}): run "
+                f"{command} again, or "
                 f"remove {run.folder / name}."
             ) from None
     return None, None
@@ -232,11 +233,11 @@ def _document_in(file: Path, command: str, read: Callable[[bytes], _Document]) -
         return read(read_file(file))
     except OSError as error:
         raise UsageProblem(
-            f"{file} cannot be read ({error.strerror}): give a file that `{command} --json` wrote."
+            f"{file} cannot be read ({error.strerror}): pass a file that `{command} --json` wrote."
         ) from None
     except ValueError as error:
         raise UsageProblem(
-            f"{file} is no result of {command} ({error}): give a file that `{command} --json` wrote."
+            f"{file} is not a result of {command} ({error}): pass a file that `{command} --json` wrote."
         ) from None
 
 
@@ -252,7 +253,7 @@ def _find_mismatches(
             )
         edited = [file.path for file in run.files if file.edited_since]
         if edited:
-            yield f"Edited since they were migrated, and shown as they were then: {', '.join(edited)}."
+            yield f"Edited since the migration, and shown without these edits: {', '.join(edited)}."
     if len(stories) < len(runs):
         others = ", ".join(str(run.number) for run in runs if run.number not in {one.number for one in stories})
         shown = stories[0].number

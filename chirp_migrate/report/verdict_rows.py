@@ -80,7 +80,7 @@ def all_together(report: VerifyReport) -> EntryTimes | None:
     """Return all entry points together; None if nothing was timed."""
     if report.ratio is None:
         return None
-    # A side that was left out of a round took no time in it.
+    # A version without a measurement in a round took no time in it.
     taken = {side: [s for s in of if s] for side, of in report.total_seconds.items() if any(of)}
     return EntryTimes("all", taken, report.ratio, report.zero_cost_ratio, report.verdict)
 

@@ -35,9 +35,9 @@ NOTES = {
     "dependency": "dependency",
     "vendor": "vendored",
 }
-#: What a change is called that is not a hunk with a number.
+#: Names of changes that are not numbered hunks.
 HUNK_KINDS = {
-    "follows": "Imports, and what the changes above left unused",
+    "follows": "Imports, and code that the changes above leave unused",
     "file": "The file as a whole",
     "unknown": "All changes of this file",
 }
@@ -46,7 +46,7 @@ SAFETIES = {
     Safety.BEHAVIOUR: "what training learns differs; a suggestion, which --unsafe applies",
     Safety.ADVICE: "reported, never rewritten",
 }
-#: What became of a loader.
+#: Outcomes of a loader.
 _FATES = {
     Status.REWRITE: "migrated",
     Status.FINE: "already migrated",
@@ -59,7 +59,7 @@ _FATES = {
 _SUGGESTED = "Suggestions, not applied: these change training (--unsafe applies them)"
 _REFUSED, _BUGS, _LEFT = "Refused in the review", "Likely bugs, for you to look at", "Not rewritten"
 ADVICE, SUPPRESSED = "Advice", "Suppressed by a comment or a setting"
-UNCHANGED = "Unchanged, as nothing would be gained (--all-loaders rewrites them)"
+UNCHANGED = "Unchanged, because nothing would be gained (--all-loaders rewrites them)"
 _TITLES = {
     Status.OPT_IN: _SUGGESTED,
     Status.REFUSED: _REFUSED,

@@ -9,7 +9,7 @@ from chirp_migrate.source.text import NEWLINE
 
 __all__ = ["Word", "words_by_line"]
 
-#: A kind, as the page's style sheet names it, and the text; ``""`` is the kind of all that has none.
+#: A kind of the page's style sheet, and the text; ``""`` is text without a kind.
 Word = tuple[str, str]
 
 _KINDS: tuple[tuple[_TokenType, str], ...] = (

@@ -12,7 +12,7 @@ from chirp_migrate.rules import all_rules
 
 __all__ = ["Ledger"]
 
-#: Why a place is listed whose rule gives no shorter reason than its message.
+#: Reason of a listed place whose rule has no shorter reason than its message.
 _OTHER = "other"
 _NOT_WRITTEN = "file-not-written"
 

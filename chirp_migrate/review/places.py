@@ -16,7 +16,7 @@ from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, Unreadab
 __all__ = ["CheckedFile", "Places", "Region", "top_of"]
 
 _WINDOWS_CODEPAGE = re.compile(r"cp(125\d)")
-#: Python's names of encodings that are IANA's, too.
+#: Python's names of encodings that are also IANA names.
 _SHARED_NAME = re.compile(r"utf-8|iso8859-\d+")
 
 

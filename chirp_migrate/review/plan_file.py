@@ -132,7 +132,7 @@ def load_plan(file: Path, root: Path) -> PlanFile:
     try:
         data = read_file(file)
     except OSError as error:
-        raise UsageProblem(f"{file} cannot be read ({error.strerror}): give the file of a plan.") from None
+        raise UsageProblem(f"{file} cannot be read ({error.strerror}): pass the file of a plan.") from None
     return read_plan(data, str(file), root)
 
 
@@ -250,7 +250,7 @@ class _CurrentFiles:
         if before is None:
             if not os.path.lexists(place):
                 return None, None
-            self.changed.append(f"{path} (it is there now)")
+            self.changed.append(f"{path} (it exists now)")
             return None
         try:
             content = read_file(place)
@@ -317,7 +317,7 @@ class _PlanReader:
             if after is None:
                 after = source.encode(compose(Module(path, source.text), hunks, public, self._style))
                 if not hunks or [hunk.number for hunk in hunks] != list(range(1, len(hunks) + 1)):
-                    raise ValueError(f"the hunks of {path} are not numbered as they should be")
+                    raise ValueError(f"the hunks of {path} have wrong numbers")
         except (UnparsableModule, UnreadableSource, SyntaxError) as error:
             raise ValueError(f"{path}: {error}") from None
         return FilePlan(path, before, after, entry.note, hunks, public)
@@ -340,5 +340,5 @@ def _edits(entries: Iterable[Replacement], lines: Lines) -> tuple[Edit, ...]:
 def _import(line: str) -> tuple[str, str]:
     words = line.split(" ", 3)
     if len(words) != 4 or (words[0], words[2]) != ("from", "import"):
-        raise ValueError(f"{line!r} is no import")
+        raise ValueError(f"{line!r} is not an import")
     return words[1], words[3]

@@ -19,10 +19,10 @@ __all__ = ["WHOLE_FILE", "Choice", "Choices", "HunkId", "decisions_of", "select"
 #: A hunk of a plan: path of its file and its number there.
 HunkId = tuple[str, int]
 
-#: Number of the one decision there is on a file that is added, or rewritten without rules.
+#: Number of the only decision on a file that is added, or rewritten without rules.
 WHOLE_FILE = 0
 
-#: Files that are of no use without others that need the runtime.
+#: Files that are useless without other files that need the runtime.
 _SERVANTS = frozenset({"dependency", "vendor"})
 
 
@@ -50,7 +50,7 @@ def select(plan: Plan, choices: Choices) -> Plan:
     The dependency or copy of the runtime is omitted if no remaining hunk needs the runtime.
 
     Raises:
-        Refused: the accepted hunks of a file depend on refused ones, or an edited hunk is no Python.
+        Refused: the accepted hunks of a file depend on refused ones, or an edited hunk is not Python.
     """
     style = ImportStyle(plan.root, plan.is_vendored)
     files = [chosen for file in plan.files if (chosen := _select_in(file, choices, style)) is not None]
@@ -81,9 +81,7 @@ def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan
     except (UnparsableModule, SyntaxError) as error:
         raise Refused(f"{file.path}: the accepted hunks are not valid Python ({error}); nothing was changed.") from None
     except UnreadableSource as error:
-        raise Refused(
-            f"{file.path}: these hunks go only with the refused ones: {error}; nothing was changed."
-        ) from None
+        raise Refused(f"{file.path}: these hunks need the refused ones: {error}; nothing was changed.") from None
     return replace(file, after=after, hunks=kept) if after != file.before else None
 
 

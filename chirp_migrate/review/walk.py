@@ -151,7 +151,7 @@ def edit_buffer(item: Item, choice: Choice | None) -> str:
     Raises:
         NotValid: there is no hunk to edit.
     """
-    text = ["# The new lines of this hunk. Lines that begin with #@@ mark where they go: leave these as they are."]
+    text = ["# The new lines of this hunk. Lines that begin with #@@ mark where they go: do not change these."]
     for block in _blocks_of_item(item, choice)[1]:
         lines = f"lines {block.first}-{block.end - 1}" if block.end > block.first else f"before line {block.first}"
         text += [f"{_MARKER}: {lines}", *(line.rstrip("\r\n") for line in SOURCE_LINE.findall(block.after))]
@@ -174,7 +174,7 @@ def read_buffer(item: Item, choice: Choice | None, text: str) -> tuple[Edit, ...
         elif parts:
             parts[-1][1].append(line)
     if [marker for marker, _ in parts] != markers:
-        raise NotValid("the lines that begin with #@@ are not as they were")
+        raise NotValid("the lines that begin with #@@ were changed")
     return tuple(
         lines.edit(replace(block, after="".join(line + newline for line in part)))
         for block, (_, part) in zip(blocks, parts, strict=True)

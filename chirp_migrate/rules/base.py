@@ -53,7 +53,7 @@ class Proposal:
     together: frozenset[tuple[str, int]] = frozenset()
 
 
-#: What a text has to have: a word, a match of a pattern, or what a test says.
+#: Condition for a text: a word in it, a match of a pattern, or a test.
 Sign = str | re.Pattern[str] | Callable[[str], bool]
 
 

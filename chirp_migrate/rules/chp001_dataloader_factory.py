@@ -54,7 +54,7 @@ _NOT_REWRITTEN = {
 
 
 class DataLoaderFactory(Rule):
-    """Requires, of a mention of the class:
+    """Rewrites a mention of the class only if all of this holds:
 
     - `pytorch-class`: the name refers to PyTorch's `DataLoader`, also through imports of the project. No branch or
       `import *` can give it another meaning.
@@ -168,13 +168,13 @@ def _proposal(
     elif use.what:
         proposal = _not_rewritten(offset, use.why, use.what)
     else:
-        message = "`DataLoader` as a callable: `create_loader` takes the same arguments"
+        message = "`DataLoader` as a callable: replaced by `create_loader`, which takes the same arguments"
         edit = Edit(*module.span(node), f"{FACTORY}.create_loader")
         proposal = Proposal(offset, message, (edit,), gain=loader_gains(project).gain_of_value())
     if proposal.edits and _is_replaced(module, project, node, root):
         proposal = _not_rewritten(offset, "replaced", dotted(node) or root.value)
     elif proposal.edits:
-        # Imported where the class was, if that is in a function of a module that loads without torch.
+        # Imported at the class's import, if that is in a function of a module that does not import torch.
         needed = frozenset({runtime(FACTORY)})
         beside = local_import_edits(module, root, runtime(FACTORY), project.import_style)
         if beside is None or hidden_names(module, needed, proposal.edits):
@@ -217,7 +217,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool)
     if star:
         change.rename(f"{FACTORY}.create_loader")
         given = quoted(module, *(one for one in call.args if one.star))
-        message = f"`DataLoader` call with {given}: uses `create_loader`, with the same arguments"
+        message = f"`DataLoader` call with {given}: replaced by `create_loader`, with the same arguments"
         return Proposal(offset, message, change.edits())
     places = argument_positions(call)
     if "dataset" not in places:
@@ -227,7 +227,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool)
     values = {name: call.args[position].value for name, position in places.items()}
     role = loader_role(module, call, values) if by_role else ""
     method = f"create_{role}_loader" if role else "create_loader"
-    message = f"`DataLoader` call: uses `{method}`{'' if role else ', with the same arguments'}"
+    message = f"`DataLoader` call: replaced by `{method}`{'' if role else ', with the same arguments'}"
     change.rename(f"{FACTORY}.{method}")
     for name, position in places.items() if role else ():
         if position >= 2 and call.args[position].keyword is None:

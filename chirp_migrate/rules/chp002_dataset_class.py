@@ -35,7 +35,7 @@ _DOES = {
 
 
 class WorkerSafeDatasetClass(Rule):
-    """Requires, of a class at the top of a module:
+    """Declares a class at the top of a module only if all of this holds:
 
     - `plain-base`: its only base is PyTorch's ``Dataset``, without class keywords.
     - `no-decorator`: it has no decorator.

@@ -44,7 +44,7 @@ _DECLARED: tuple[tuple[str, str, tuple[str, ...], Callable[[str], tuple[str, ...
 
 
 class WorkerSafeAugmenter(Rule):
-    """Requires, of a top-level class with the constructor parameters of `SpecAugment` or `GaussianNoise`:
+    """Declares a top-level class with the constructor parameters of `SpecAugment` or `GaussianNoise` only if:
 
     - `nn-module`: its only base is PyTorch's `nn.Module`, and it has no decorator or keyword. Or it has no base and is
       called with grey images: the conditions of `forward`, `x.clone()` and `x` then apply to `__call__`,

@@ -36,7 +36,7 @@ _MESSAGE = f"{_FOUND}: `{_SHIPPED}` builds the same list, at once where possible
 
 
 class MaterializedStandardization(Rule):
-    """Requires, of a list comprehension, or of a loop that appends to a list:
+    """Rewrites a list comprehension, or a loop that appends to a list, only if all of this holds:
 
     - `standardised-samples`: the elements are ``((x - mean) / (std + number), y)``, with or without the number, of ``x,
       y = dataset[i]`` for each ``i`` of a sequence, or of each ``x, y`` of a dataset.
@@ -100,7 +100,7 @@ def _call_text(module: Module, project: Project, node: cst.CSTNode, found: Stand
     start, end = module.span(node)
     indent = module.indentation(start)
     around = 0
-    if not before:  # what else stands on the line of a comprehension
+    if not before:  # other code on the line of a comprehension
         around = start - module.line_start(start) - len(indent) + len(module.text[end : module.line_end(end)].rstrip())
     return call_text(module, project.code_style, f"{before}{_SHIPPED}", arguments, indent=indent, around=around)
 

@@ -34,17 +34,17 @@ from chirp_migrate.rules.api import (
 )
 
 _SHIPPED = "WorkerSafeAugmentedDataset"
-#: What it has, and the object in its place has not.
+#: Attributes of the runtime's class that the replaced object lacks.
 _ATTRIBUTES = ("dataset", "training", "transforms")
 
 
 class DatasetWrapper(Rule):
-    """Requires, of ``type("Name", (Dataset,), {...})`` that is called, or assigned to a name that is only called:
+    """Rewrites ``type("Name", (Dataset,), {...})`` that is called, or assigned to a name that is only called, only if:
 
     - `plain-type`: ``type`` and ``len`` are Python's own, the name is a string, the only base PyTorch's ``Dataset``.
     - `inside-function`: the call is in a function, not in the body of a class.
-    - `called-without-arguments`: the class is called without arguments. A name that it is assigned to has its value on
-      every path to the calls and no other use, and the line of the assignment can be removed.
+    - `called-without-arguments`: the class is called without arguments. If it is assigned to a name, this name has that
+      value on every path to the calls and no other use, and the line of the assignment can be removed.
     - `known-members`: the members are ``__getitem__``, ``__len__`` and optionally an ``__init__`` that does nothing,
       all lambdas without defaults.
     - `length-of-dataset`: ``__len__`` is ``len(dataset)`` of the dataset that is read.
@@ -62,9 +62,9 @@ class DatasetWrapper(Rule):
     - `not-probed`: no file of the project reads an attribute of the new object with `hasattr` or `getattr`, as loops do
       that look for a wrapped dataset.
     - `not-copied`: no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`, `AveragedModel`,
-      `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the dataset, and the loader that contains
-      it, are only passed to a loader call, iterated over, measured with `len`, or passed to a function of the project
-      that does only these, and they are not returned.
+      `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the dataset, and the loader that
+      contains it, are only passed to a loader call, iterated over, measured with `len`, or passed to a function of the
+      project that does only these, and they are not returned.
 
     The new object has another class, with another name, and attributes `dataset`, `training` and `transforms`. Its
     samples are tuples. A sample that is no pair raises the ValueError of unpacking.
@@ -122,7 +122,8 @@ def _made_by_type(
     captured = None if meaning is None else _captured_names(module, node, meaning)
     if meaning is None or captured is None or any(construction.args for construction in constructions):
         message = (
-            "this dataset is made by type() from functions in a form that the rule does not know; write it as a class"
+            "this dataset is made by type() from functions in a form that the rule does not recognise; write "
+            "it as a class"
         )
         return Proposal(offset, message)
     problem = next(
@@ -151,7 +152,7 @@ def _captured_names(module: Module, node: cst.Call, meaning: Augmenting) -> list
         if owner is not None and not isinstance(owner[0].node, cst.Module):
             found.append(Capture(str(one), *owner))
             if one in unconditional and _is_none_by_default(found[-1]):
-                return None  # the shipped class would leave it out, where it cannot be called
+                return None  # the runtime's class would skip it if it cannot be called
         elif one is not None:
             return None
     return found

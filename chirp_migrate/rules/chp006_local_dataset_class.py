@@ -41,12 +41,12 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_words,
 )
 
-#: Reads of the name of a class, or of what may be one.
+#: Code that reads the name of an object that is, or may be, a class.
 _NAMES_OF_CLASSES = r"\.\s*__name__\b|[\"']__name__[\"'](?!\s*:)"
 
 
 class LocalDatasetClass(Rule):
-    """Requires, of a dataset class inside a function (samplers stay in the main process):
+    """Moves a dataset class inside a function only if all of this holds (samplers stay in the main process):
 
     - `only-constructed`: outside of the class, the code only calls it, without ``*`` and ``**``. The class is provably
       defined there, and the call accepts further arguments.
@@ -85,8 +85,8 @@ class LocalDatasetClass(Rule):
       of these names. No constructor of a base is necessary, and no method creates, copies or inspects objects and their
       attributes.
     - `not-copied`: if values are bound to its objects, no file of the project copies objects deeply (`deepcopy`,
-      `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the
-      class and its objects have only the uses that `used-before-rebound` permits, and are not returned.
+      `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file
+      does, the class and its objects have only the uses that `used-before-rebound` permits, and are not returned.
     - `attributes-not-listed`: with captured names, the module contains no ``vars``, ``dir``, ``globals``,
       ``getmembers`` or ``__dict__``, because objects get attributes for the captured values.
     - `class-name-unused`: no file contains `__qualname__`. If its name is taken in the module, no file reads an

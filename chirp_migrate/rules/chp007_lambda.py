@@ -42,19 +42,19 @@ from chirp_migrate.rules.unpicklable import (
 
 #: A comment that only permits the lambda.
 _NOQA = re.compile(r"#\s*noqa(:\s*E731)?")
-#: A statement that gives a lambda to a name.
+#: A statement that assigns a lambda to a name.
 _LAMBDA = re.compile(r"\w+\s*=\s*\(?\s*lambda\b")
 
-#: By its parameters and lines, what was defined for a lambda.
+#: The function defined for a lambda, by the parameters and lines of the lambda.
 _Made = dict[tuple[str, ...], Defined]
 
 
 class PicklableFunction(Rule):
-    """Requires, of a lambda that is passed to a loader, a dataset or a transform:
+    """Rewrites a lambda that is passed to a loader, a dataset or a transform, only if all of this holds:
 
     - `place-independent`: nothing in it depends on its place in the code: no call of `super`, or of `dir`, `eval`,
       `exec`, `locals`, `vars`, which the enclosing function does not call either; no `__class__`, no name that is
-      private to the enclosing class, no `__getattr__` in the module. Python reads no name of the module as another
+      private to the enclosing class, no `__getattr__` in the module. Python normalises no name of the module to another
       spelling.
     - `no-local-helper`: it uses no local function, class or lambda: these would have to move first.
     - `bound-once`: each captured name has its value before the lambda on every path there. It is not deleted, not
@@ -76,8 +76,8 @@ class PicklableFunction(Rule):
       object is a `partial`, or reads the class of the lambda
       (except for an error).
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
-      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the lambda has only the
-      uses that `used-before-rebound` permits, and is not returned.
+      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the lambda has
+      only the uses that `used-before-rebound` permits, and is not returned.
     - `partial-available`: then `partial` is `functools.partial` there.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
       positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
@@ -180,7 +180,7 @@ def _propose_function(
         return Proposal(span[0], message, edits, imports, gain=loader_gains(project).gain_of_held(module, span[0]))
     moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
-        raise NotMovable("in the body of a class it is a method, and a `partial` would not be")
+        raise NotMovable("in the body of a class it becomes a method, and a `partial` would not")
     wishes = lambda_names(module, node, wish)
     name = moved.free_name(wishes, taken)
     inner = moved.indent + module.tree.default_indent
@@ -242,7 +242,7 @@ def _existing_function(
             continue
         if argument.star or not _is_bindable(argument.value, moved.captives):
             return None
-        if passed and not keyword:  # behind what the lambda passes on: by its name
+        if passed and not keyword:  # after the positional arguments of the lambda: by its name
             if not len(given.posonly_params) <= position < len(positional):
                 return None
             keyword = positional[position]

@@ -22,7 +22,7 @@ def _names_keys(text: str) -> bool:
 
 
 class ConfigDefaults(Rule):
-    """Requires:
+    """Adds the keys only if all of this holds:
 
     - `config-read`: a file of the project contains `config.get(` and builds a loader.
     - `default-config`: a dictionary display is assigned to one name, `default_config` (also in capitals).

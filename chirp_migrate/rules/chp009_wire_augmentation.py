@@ -15,7 +15,7 @@ _WRAPPER = "create_augmented_dataset_wrapper"
 
 
 class WireAugmentation(Rule):
-    """Requires, of a call of `create_training_loader`:
+    """Rewrites a call of `create_training_loader` only if all of this holds:
 
     - `runtime-factory`: it is a method of the runtime's `OptimalDataLoaderFactory`.
     - `wrapper-unused`: the module imports `create_augmented_dataset_wrapper` at its top level and does not mention it

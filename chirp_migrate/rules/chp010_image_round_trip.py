@@ -12,7 +12,7 @@ from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
 from chirp_migrate.edits.superclass import AttributeStore, read_stores, superclass_edits
 from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, methods_of, runtime
 
-#: Attributes that the shipped class keeps from the classes it replaces.
+#: Attributes that the runtime's class has in common with the classes it replaces.
 _PROVIDED = frozenset({"dataset", "base_dataset", "augment_params", "training"})
 _SHIPPED = "WorkerSafeAugmentedDataset"
 _CONSTRUCTION = re.compile(
@@ -21,7 +21,7 @@ _CONSTRUCTION = re.compile(
 
 
 class ImageRoundTrip(Rule):
-    """Requires, of a top-level class whose `__getitem__` has the words `fromarray` and `255`:
+    """Rewrites a top-level class whose `__getitem__` has the words `fromarray` and `255`, only if all of this holds:
 
     - `torch-dataset`: its only base is PyTorch's `Dataset`, and its only decorator is `augments_images`.
     - `base-read`: `__init__` stores a dataset in an attribute that `__getitem__` reads as `self.attribute[`.

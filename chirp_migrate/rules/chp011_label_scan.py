@@ -31,19 +31,19 @@ from chirp_migrate.rules.api import (
 
 _READ, _ITERATE = "read_labels", "iterate_labels"
 _FOUND = "loads every sample just for its label"
-#: Parts of words for datasets, of which one is there.
+#: Parts of words for datasets; a text needs at least one of them.
 _WORDS = (
     *("ataset", "DATASET", "ubset", "SUBSET", "ata_set", "torch.utils", "ds[", "_ds", "in ds"),
     *("_set[", "_set:", "_set)", "_set]", "rainset", "alset", "estset", "evset", "validset", "fullset"),
 )
-#: One of them followed by what a dataset that is iterated over or indexed is followed by.
+#: One of these names, followed by text as after a dataset that is indexed or iterated.
 _GONE_THROUGH = re.compile(
     rf"(?:ata_?set|ubset|[a-z]_?set|\bds|_ds)\w{{0,80}}{GAP}(?:[\[\]:),}}]|for\b|if\b)", re.IGNORECASE
 )
 
 
 class LabelScan(Rule):
-    """Requires, of a loop or comprehension:
+    """Rewrites a loop or comprehension only if all of this holds:
 
     - `known-dataset`: the object that it reads was created, annotated, named or passed to a loader as a dataset; an
       attribute is no property.

@@ -30,20 +30,21 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_words,
 )
 
-#: Decorators that do the same anywhere, and whose result is found by the name of the function.
+#: Decorators that behave the same anywhere, and whose result is found by the name of the function.
 _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
 
-#: By its text, what a function became.
+#: The moved function, by the text of the local function.
 _Made = dict[str, Defined]
 
 
 class LocalFunction(Rule):
-    """Requires, of a function inside a function that is passed to a loader, a dataset or a transform:
+    """Rewrites a local function that is passed to a loader, a dataset or a transform, only if all of this holds:
 
     - `place-independent`: nothing in it depends on its place in the code: no `nonlocal` name of the enclosing
       functions; no call of `super`, or of `dir`, `eval`, `exec`, `locals`, `vars`, which the enclosing function does
       not call either; no `__class__`, no name that is private to the enclosing class, no `__getattr__` in the module.
-      It is no attribute of a class if values are bound to it. Python reads no name of the module as another spelling.
+      It is not an attribute of a class if values are bound to it. Python normalises no name of the module to another
+      spelling.
     - `plain-definition`: it has no decorator except `torch.no_grad`, `torch.enable_grad` and `torch.inference_mode`, no
       type parameters, and its name is not deleted.
     - `no-local-helper`: it uses no local function, class or lambda: these would have to move first.
@@ -65,8 +66,8 @@ class LocalFunction(Rule):
       `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a class), checks
       whether an object is a `partial`, reads the class of the function (except for an error), or makes a method of it.
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
-      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). Otherwise the function has only
-      the uses that `used-before-rebound` permits, and is not returned.
+      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the function has
+      only the uses that `used-before-rebound` permits, and is not returned.
     - `partial-available`: then `partial` is `functools.partial` there, and the function does not call itself.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
       positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
@@ -160,7 +161,7 @@ def _edits_of_move(
     if moved.is_recursive and not goes:
         raise NotMovable("it calls itself by a name that is local to the function")
     defaults = [module.source(one) for one in moved.bound]
-    # Where the local name stays, it must be another one than the function's.
+    # If the local name stays, the function gets another name.
     said = "\n".join([str(goes), _text_of_definition(module, node), *defaults, *moved.captives, *moved.import_lines])
     shared = made.get(said) if moved.method is None and not moved.is_recursive else None
     name = _name(moved, node, goes, taken) if shared is None else shared[0]

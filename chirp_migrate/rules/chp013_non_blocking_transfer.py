@@ -40,7 +40,7 @@ from chirp_migrate.rules.api import (
 )
 
 _TRANSFER = re.compile(rf"\.{GAP}(to|cuda){CALL}(?![^()\r\n]*\bnon_blocking\s*=)")
-#: Devices to which copies from pinned memory run beside Python.
+#: Devices to which copies from pinned memory run in parallel with Python.
 _PINNING = re.compile(r"(cuda|xpu)\b")
 _MAKES_LOADERS = r"\bDataLoader\b|\bcreate_(\w+_)?loader\b"
 _CUDA = re.compile(r"[\"'](cuda|xpu)")
@@ -48,7 +48,7 @@ _TRANSFORMERS = r"(?m)^[ \t\f]*(import|from)\s+transformers\b"
 
 
 class NonBlockingTransfer(Rule):
-    """Requires, of each ``.to(…)`` and ``.cuda(…)`` of a statement:
+    """Rewrites a statement only if all of this holds for each of its ``.to(…)`` and ``.cuda(…)``:
 
     - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader, which
       builds its batches itself.
@@ -119,7 +119,9 @@ def _check_loop(
             message = f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` was not added: {problems[0]}"
             yield Proposal(offset, message, why="not-surely-safe")
         else:
-            message = f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` lets it overlap"
+            message = (
+                f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` lets it overlap with computation"
+            )
             edits = tuple(edit for call, _ in transfers for edit in _argument(module, call))
             edits = separate_assignments(module, project.code_style, statement, edits) or edits
             gain, together = _gain(module, project, loop, loaders, [call for call, _ in transfers])

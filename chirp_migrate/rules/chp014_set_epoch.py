@@ -33,7 +33,7 @@ _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
 
 
 class SetEpoch(Rule):
-    """Requires, of a loader in a loop that counts (`range`, `trange`):
+    """Rewrites a loop that counts (`range`, `trange`) and uses a loader, only if all of this holds:
 
     - `shuffling-sampler`: a call that builds it has a `DistributedSampler` that shuffles.
     - `known-sampler`: the sampler has a name there, or the loader provably has that sampler and no other. If it may

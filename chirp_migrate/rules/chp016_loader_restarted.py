@@ -60,7 +60,7 @@ class LoaderRestarted(Rule):
                 continue
             message = (
                 f"`next(iter({one_line(module, node)}))` in a loop restarts the loader, workers included, each time: "
-                "loop over it, or make the iterator once before the loop"
+                "loop over it, or create the iterator once before the loop"
             )
             yield Proposal(module.span(call)[0], message)
 

@@ -31,9 +31,9 @@ from chirp_migrate.rules.api import (
 _HELD = re.compile(
     r"default_rng|RandomState|check_random_state|\bRandom\b|(random|torch)\.Generator|\bGenerator\s*(\(|as\b)"
 )
-#: Words of which each such name has one; much sooner looked for.
+#: Every such name has one of these words; searching for a word is much faster.
 _HELD_WORDS = ("default_rng", "check_random_state", "Random", "Generator")
-#: What functions that seed workers are called, in modules that give them to no loader.
+#: Names of functions that seed workers, in modules that pass them to no loader.
 _SEEDS_WORKERS = re.compile(r"worker_init|init_worker|worker_seed|seed_worker", re.IGNORECASE)
 _REMEDY = "Use the global generators, or seed one in the worker: `torch.utils.data.get_worker_info().seed`"
 

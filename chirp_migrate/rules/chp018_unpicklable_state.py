@@ -32,7 +32,7 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_words,
 )
 
-#: What makes one of these, other than in a ``with``.
+#: Code that creates one of these objects, outside of a ``with``.
 _WORDS = re.compile(
     r"(?<![\w.])(?<!with )(\w+\s*\.\s*){0,8}(\w*open|open_file|\w*File|scandir|walk|iglob|reader|DictReader|Environment"
     rf"|connect|socket|create_connection|VideoCapture)(\s+as\b|{CALL})|threading|ThreadPool|\.{GAP}cuda{CALL}|[\"']cuda"
@@ -76,10 +76,10 @@ class UnpicklableState(Rule):
             owner = module.enclosing_class(value)
             if owner is not None and unpicklable(project).is_idle(module.path, owner.name.value):
                 continue
-            what = f"`self.{attribute}`, CUDA tensors made in `__init__`"
+            what = f"`self.{attribute}` (CUDA tensors made in `__init__`)"
             yield Proposal(
                 module.span(value)[0],
-                f"{what}: forked workers cannot use CUDA, and every other worker opens a CUDA context. With workers, "
+                f"{what} fails in forked workers, and opens a CUDA context in every other worker. With workers, "
                 "keep them on the CPU and move batches in the training loop",
             )
         for one in unpicklable_proposals(module, project, ObjectSort.STATE):

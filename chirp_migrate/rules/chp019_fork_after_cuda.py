@@ -117,8 +117,8 @@ def _forking(module: Module, asked: cst.CSTNode, used: cst.Call) -> Proposal:
     line = module.position(module.span(used)[0])[0]
     return Proposal(
         module.span(asked)[0],
-        f"workers are forked after CUDA was used (`{_short(module, used)}`, line {line}): they cannot use it, and may "
-        'hang. Use "forkserver" or "spawn", with a picklable dataset',
+        f"workers are forked after CUDA was used (`{_short(module, used)}`, line {line}): these workers "
+        'cannot use CUDA, and may hang. Use "forkserver" or "spawn", with a picklable dataset',
     )
 
 

@@ -16,7 +16,7 @@ from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Sa
 from chirp_migrate.rules.unpicklable import has_word
 
 _WORKERS = ("num_workers",)
-#: Any other statement at the margin than a definition or an import: what a module may do when it is imported.
+#: A top-level statement that is neither a definition nor an import, which an import runs.
 _TOP_LEVEL = re.compile(r"(?:^|[\r\n])(?!(def|class|async|import|from|if __name__)\b)[\w(\[{*][^\r\n]|;[ \t]*\w")
 
 
@@ -58,11 +58,9 @@ class UnguardedScript(Rule):
             return
         for one in iterates_at_import(project, module.path):
             node = one.place.node
-            what = (
-                "loader with workers built at import" if one.builds else "loader with workers iterated over at import"
-            )
+            what = "this loader with workers is built" if one.builds else "this loader with workers is iterated over"
             yield Proposal(
                 module.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0)),
-                f"{what}: under spawn and forkserver (macOS, Windows, Linux from "
-                'Python 3.14) each worker runs this again. Put it under `if __name__ == "__main__":`',
+                f"{what} at import: under spawn and forkserver (macOS, Windows, Linux from "
+                'Python 3.14) each worker runs this line again. Move it under `if __name__ == "__main__":`',
             )

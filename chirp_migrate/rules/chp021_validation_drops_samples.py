@@ -51,8 +51,8 @@ class ValidationDropsSamples(Rule):
             elif _reads_in_order(module, project, loader) and (lost := _describe_loss(loader)):
                 yield Proposal(
                     offset,
-                    f"`drop_last=True` in evaluation: always leaves out the same {lost} at the end. Remove it, "
-                    f"unless this is for training. {SEE_IT}",
+                    f"`drop_last=True` in evaluation leaves out {lost} at the end, the same in every epoch. Remove it, "
+                    f"unless this loader is for training. {SEE_IT}",
                 )
 
 

@@ -42,7 +42,7 @@ class PickledMemoryMap(Rule):
             yield Proposal(
                 module.span(value)[0],
                 f"`self.{attribute}`: pickling a memory map copies the whole file to each worker that is not "
-                "forked. Keep the path and map on first use, or use `WorkerSafeArrayDataset`",
+                "forked. Store the path and map the file on first use, or use `WorkerSafeArrayDataset`",
             )
 
 

@@ -65,7 +65,7 @@ class CustomLoadingCode(Rule):
             if not isinstance(found.node, cst.Module):
                 place, subject = found.node.name, f"`{found.node.name.value}`"
             machinery = listed([_describe_machinery(module, kind, first) for kind, first in found.machinery.items()])
-            message = f"{subject} loads by hand, with {machinery}: {_advice(found)} (docs/migration-notes.md)"
+            message = f"{subject} implements loading with {machinery}: {_advice(found)} (docs/migration-notes.md)"
             yield Proposal(module.span(place)[0], message, why="+".join(found.machinery))
 
 
@@ -80,7 +80,7 @@ def _advice(found: CustomLoading) -> str:
     settings = listed([f"`{name}`" for kind in found.machinery for name in _INSTEAD[kind]])
     if found.around_loader:
         moving = ", or `chirpid_patch.DevicePrefetcher` around it" if STREAMS in found.machinery else ""
-        return f"the loader underneath can do that itself, by {settings}{moving}"
+        return f"its `DataLoader` can do that, with {settings}{moving}"
     if isinstance(found.node, cst.ClassDef):
         return f"derive it from `chirpid_patch.WrappedDataLoader`, which has {settings} for that"
     return f"use a `DataLoader` or `chirpid_patch.WrappedDataLoader`, with {settings}"

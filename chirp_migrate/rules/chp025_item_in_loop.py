@@ -35,7 +35,7 @@ _READ = re.compile(rf"\.{GAP}item{CALL}|\b(float|int){CALL}")
 _SHOWS = re.compile(
     r"print|log|writ|add_scalar|set_postfix|set_description|postfix|bar\b|info|debug|wandb|display", re.I
 )
-#: What to do, by whether the loop uses what it keeps.
+#: Advice, by whether the loop uses the collected values.
 _SUMMED = {
     False: "sum detached tensors, and call `.item()` once after the loop",
     True: "sum detached tensors, and call `.item()` where the sum is used, every N steps",
@@ -103,7 +103,7 @@ def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
     called = next((module.source(one.func) for one in calls if not holds(module, one.func, wait.node)), "")
     if _SHOWS.search(called) or not called:
         return "show it every N steps"
-    return "give it the detached tensor, and call `.item()` where the number is shown"
+    return "pass the detached tensor, and call `.item()` where the number is shown"
 
 
 def _is_used(module: Module, loop: cst.For, statement: cst.CSTNode, target: cst.BaseExpression) -> bool:

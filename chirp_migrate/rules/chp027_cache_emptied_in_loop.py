@@ -73,13 +73,15 @@ class CacheEmptiedInLoop(Rule):
             if emptying:
                 yield Proposal(
                     module.span(emptying[0])[0],
-                    f"{quoted(module, *emptying, *collecting)} after each batch forces a sync and allocates again: "
-                    "remove it, or call it once after the loop; if memory is short, take smaller batches",
+                    f"calling {quoted(module, *emptying, *collecting)} after each batch forces a GPU sync, "
+                    "and the next step allocates the memory again: call it once after the loop, or remove it; if "
+                    "memory is short, use smaller batches",
                 )
             if waiting and not _is_timed(module, project, loop):
                 yield Proposal(
                     module.span(waiting[0])[0],
-                    f"{quoted(module, *waiting)} after each batch forces a sync that nothing here needs: remove it",
+                    f"calling {quoted(module, *waiting)} after each batch forces a GPU sync that this loop "
+                    "does not need: remove it",
                 )
 
 

@@ -11,12 +11,12 @@ from chirp_migrate.analysis.datasets.delegating_transform import read_delegation
 from chirp_migrate.edits.statements import class_decorator
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, functions_of, last_name, runtime
 
-#: What augmentation that the runtime can do for whole batches is written with.
+#: Words in augmentation code that the runtime can apply to whole batches.
 _AUGMENTS = ("time_mask_param", "randn_like")
 
 
 class ComposedTransforms(Rule):
-    """Requires, of a class of methods and docstrings at the top level, in a project with its own masks or noise:
+    """Rewrites a top-level class, in a project with its own masks or noise, only if all of this holds:
 
     - `no-base`: it inherits from nothing but `object`, and has no decorator, keyword or type parameter.
     - `methods-only`: its body defines each method once, and contains nothing else.

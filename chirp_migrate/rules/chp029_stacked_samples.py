@@ -24,7 +24,7 @@ _STACKS = re.compile(rf"\bstack{GAP}(\[|as\b)")
 
 
 class StackedSamples(Rule):
-    """Requires, of `torch.stack([dataset[index][0] for i in indices])`, or with `[x for x, _ in dataset]` in it:
+    """Rewrites `torch.stack([dataset[index][0] for i in indices])`, or with `[x for x, _ in dataset]` in it, only if:
 
     - `torch-stack`: `stack` is PyTorch's, with that list, no axis but 0, and no `out`.
     - `every-sample`: the comprehension has one `for`, no `if`, no `async`, and yields the first item of each sample
@@ -38,9 +38,9 @@ class StackedSamples(Rule):
     - `indices-available`: an `index` other than `i` is computed for indices that exist before the first sample is read:
       a list, tuple or `range`, the result of a known function, or a local name for one of these.
     - `same-dataset`: neither computing the indices nor reading a sample replaces the dataset. The dataset is a local
-      variable. Or known functions compute the indices, and it is a name of the module that no function declares
-      ``global`` and no other file assigns, or an attribute that is set only by ``self.NAME = …`` in an ``__init__``, in
-      all files, and neither by ``setattr`` nor in a ``__dict__``.
+      variable. Or known functions compute the indices, and the dataset is a name of the module that no function
+      declares ``global`` and no other file assigns, or an attribute that is set only by ``self.NAME = …`` in an
+      ``__init__``, in all files, and neither by ``setattr`` nor in a ``__dict__``.
     - `no-comment`: it contains no `#`: the rewrite would lose a comment.
     """
 

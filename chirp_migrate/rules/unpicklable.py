@@ -73,6 +73,6 @@ def _message(found: UnpicklableObject) -> str:
             assert found.kind is not None
             what, happens, remedy = found.kind.value
             if found.attribute:
-                return f"`self.{found.attribute}`, {what} made in `__init__`: {happens}. With workers, {remedy}"
+                return f"`self.{found.attribute}` ({what} made in `__init__`) {happens}. With workers, {remedy}"
             return f"{what} in {found.holder} {happens}. With workers, {remedy}"
     return f"{what} in {found.holder} cannot be pickled for workers. {remedy}"

@@ -37,7 +37,7 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
         reason = " ".join(finding.message_with_gain.split())
         yield f"# {_one_line(finding.path)}:{finding.place}: {finding.rule} {finding.name}: {reason}\n"
     old, new = _quote_name(f"a/{file.path}"), _quote_name(f"b/{file.path}")
-    # Only git's header can say that an empty file is made, and once there is one every file needs it.
+    # Only git's header can describe a new empty file, and then every file needs such a header.
     yield f"diff --git {old} {new}\n"
     if file.before is None:
         yield "new file mode 100644\n"
@@ -73,7 +73,7 @@ def file_hunks(file: FilePlan) -> Sequence[str]:
     return _hunks(file.before or b"", file.after)
 
 
-@lru_cache(maxsize=256)  # what is shown is counted, too
+@lru_cache(maxsize=256)  # the displayed lines are counted, too
 def _hunks(before: bytes, after: bytes) -> tuple[str, ...]:
     return tuple(line_hunks(_lines_of_bytes(before), _lines_of_bytes(after)))
 

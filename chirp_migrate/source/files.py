@@ -11,7 +11,7 @@ from pathlib import Path
 
 __all__ = ["discard", "read_file", "replace_file", "sync_folder", "write_new"]
 
-#: What a file system answers that cannot flush a folder: nothing is lost by going on, and nothing can be gained.
+#: Errors of file systems that cannot flush a folder; flushing is then impossible, and not necessary to continue.
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 
@@ -29,7 +29,7 @@ def write_new(path: Path, content: bytes, *, like: Path | None = None, mode: int
         OSError: the file cannot be written; the incomplete file is removed.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    # Nobody may read a private file through the moment before it gets its mode.
+    # Nobody may read a private file in the moment before its mode is set.
     private = like is not None or mode is not None
     descriptor = os.open(path, flags, 0o600 if private else 0o666)
     try:
@@ -104,8 +104,7 @@ def _copy_attributes(source: Path, target: Path) -> None:
     found = source.stat()
     if hasattr(os, "chown"):
         made = target.stat()
-        # Only root gives files away; for others the new file is theirs, like any file they write, and keeps the group
-        # if they are in it.
+        # Only root can set the owner. For other users the new file is theirs, and keeps the group if they are in it.
         if made.st_uid != found.st_uid:
             with contextlib.suppress(PermissionError):
                 os.chown(target, found.st_uid, -1)
@@ -113,5 +112,5 @@ def _copy_attributes(source: Path, target: Path) -> None:
             with contextlib.suppress(PermissionError):
                 os.chown(target, -1, found.st_gid)
     shutil.copystat(source, target)
-    # The time must move on: compiled bytecode is trusted as long as time and size are those of its source.
+    # The modification time must change: Python uses compiled bytecode as long as time and size match the source.
     os.utime(target)

@@ -12,7 +12,7 @@ from chirp_migrate.errors import Refused
 
 __all__ = ["guard", "ignored_paths", "run_git", "uncommitted"]
 
-#: Paths handed to one git process, well below any limit on the length of a command line.
+#: Number of paths for one git process, well below any limit on the length of a command line.
 _PATHS_A_CALL = 200
 
 
@@ -114,7 +114,7 @@ def run_git(
         given: standard input of git.
         fetch: whether git may download objects that a partial clone lacks.
     """
-    # Variables that a git hook sets would make git look at another repository than the one around the folder.
+    # With the variables of a git hook, git would use another repository than that around the folder.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
     if not fetch:

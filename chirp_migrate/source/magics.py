@@ -113,7 +113,7 @@ def mask(source: str, tag: str, number: int) -> MaskedCell:
     lines, position, line = [1], 0, 1
     for start, end, is_statement in _ipython_parts(source):
         name = f"{tag}_{number + len(originals)}"
-        # A timed body is not the place for the imports of the notebook: a call ends the leading imports.
+        # The imports of the notebook do not belong into a timed body, so a call ends the leading imports.
         runs_here = is_statement and not source.startswith("%%timeit", start)
         placeholder = f"import {name}" if runs_here else f"{name}()"
         originals[placeholder] = source[start:end]

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 __all__ = ["Opcode", "fewest_changes", "grouped"]
 
 Opcode = tuple[str, int, int, int, int]
-"""As :mod:`difflib` gives them: ``equal``, ``replace``, ``delete`` or ``insert``, and two half-open ranges."""
+"""An operation of :mod:`difflib`: ``equal``, ``replace``, ``delete`` or ``insert``, and two half-open ranges."""
 
 _Link = tuple[int, int, "_Link | None"]
-#: More pairs of equal lines than that (a blank line here with each one there) take seconds.
+#: More pairs of equal lines than this (such as blank lines) take seconds.
 _MOST_PAIRS = 3_000_000
 
 

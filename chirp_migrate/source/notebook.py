@@ -22,7 +22,7 @@ from chirp_migrate.source.text import NEWLINE, UnreadableSource, apply_edits, de
 
 __all__ = ["NotebookSource", "has_stored_outputs"]
 
-#: In JSON a quotation mark in a text has a backslash in front, so that this is a key.
+#: JSON puts a backslash before a quotation mark in a text, so this is a key.
 _OUTPUTS = re.compile(r'(?<!\\)"outputs"\s*:\s*\[\s*[^\s\]]')
 
 
@@ -126,7 +126,7 @@ class NotebookSource:
         try:
             return apply_edits(self._raw, edits).encode("utf-8")
         except UnicodeEncodeError:
-            raise UnreadableSource("it holds half of a surrogate pair, which is no text") from None
+            raise UnreadableSource("it contains half of a surrogate pair, which is not text") from None
 
     def locate(self, line: int) -> tuple[int, int]:
         """Return the cell, and the line in that cell, of a line of ``text``.
@@ -165,9 +165,9 @@ class NotebookSource:
         head, *parts = re.split(rf"# %% {self._tag} (\d+){newline}", text.removesuffix(self._trailer))
         expected = [str(piece.cell.number) for piece in self._pieces]
         if head or parts[::2] != expected or not text.endswith(self._trailer):
-            raise UnreadableSource("a rewrite would not stay within the cells")
+            raise UnreadableSource("a rewrite would cross a cell border")
         cells = [part.removeprefix(newline).removesuffix(newline) for part in parts[1::2]]
-        # A cell that lost its first lines (imports that are not needed any more) does not open with blank ones.
+        # A cell whose first lines (unused imports) were removed does not begin with blank lines.
         return [
             new if piece.masked.text.startswith(("\r", "\n")) else new.lstrip("\r\n")
             for piece, new in zip(self._pieces, cells, strict=True)
@@ -204,7 +204,7 @@ def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[st
         try:
             tree = parse_cell(text)
         except (SyntaxError, ValueError) as error:
-            raise UnreadableSource(f"a rewrite would not stay within the cells: {error}") from None
+            raise UnreadableSource(f"a rewrite would cross a cell border: {error}") from None
         for statement in tree.body:
             place += 1
             for name in _defined_names(statement):

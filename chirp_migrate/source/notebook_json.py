@@ -18,7 +18,7 @@ _PIECE = re.compile(r"(?:[^\\]|\\[^n])*(?:\\n|\Z)")
 _DECODER = json.JSONDecoder()
 _PYTHON = ("python", "ipython", "pyspark")
 
-#: What is read member by member: the notebook, its cells, and each of them; all else as a whole.
+#: Values to read member by member: the notebook, its cells, and each cell; all others as a whole.
 _Shape = Mapping[str | int, Any]
 _EACH = -1
 _NOTEBOOK: _Shape = {"cells": {_EACH: {}}}
@@ -176,7 +176,7 @@ def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
         if closing == "}":
             key, at = _DECODER.raw_decode(raw, at)
             if not isinstance(key, str) or key in members:
-                raise json.JSONDecodeError("a key that is no string, or stands twice", raw, at)
+                raise json.JSONDecodeError("a key is not a string, or appears twice", raw, at)
             at = _offset_after(raw, _skip_white_space(raw, at), ":")
         value, end = _read_value(raw, at, shape.get(key if closing == "}" else _EACH))
         members[key] = _Value(value, at, end)

@@ -18,7 +18,7 @@ __all__ = ["FOLLOWS", "Owners", "PieceTable", "grouped", "lines_of", "sharing_li
 #: Numbers of the rewrites that an edit belongs to.
 Owners = frozenset[int]
 
-#: Of edits that belong to no rewrite but follow from all of them: imports, and what became dead.
+#: Owners of edits that follow from all rewrites: imports, and removed dead code.
 FOLLOWS: Owners = frozenset()
 
 

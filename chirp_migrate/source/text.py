@@ -92,7 +92,7 @@ def decoded(data: bytes, encoding: str = "utf-8") -> str:
     except UnicodeDecodeError as error:
         raise UnreadableSource(f"byte {error.start} is not valid {encoding}") from None
     except (LookupError, ValueError) as error:  # a codec that is not a text encoding, such as "rot13" or "hex"
-        raise UnreadableSource(f"its encoding {encoding} is not one of text: {error}") from None
+        raise UnreadableSource(f"its encoding {encoding} is not a text encoding: {error}") from None
 
 
 def edit_order(edit: Edit) -> tuple[int, int, int]:

@@ -27,11 +27,11 @@ Pair = tuple[float, float]
 
 _CLIP = 5.0
 _BORROWED = 4.0
-"""Degrees of freedom that the spread of all entry points counts for in that of each."""
+"""Degrees of freedom of the spread of all entry points in the estimate for each entry point."""
 _NORMAL = 1.4826
 """Standard deviation of a normal distribution by its median absolute deviation."""
 _FINEST = 1e-3
-"""A spread below this share of the time is not believed: clocks and schedulers are no better."""
+"""Least spread, as a share of the time: clocks and schedulers are not more precise."""
 
 
 @dataclass(frozen=True)

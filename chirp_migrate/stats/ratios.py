@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:  # NumPy takes a tenth of a second, and a document that is read needs none
+if TYPE_CHECKING:  # importing NumPy takes a tenth of a second, and reading a document does not need it
     from numpy.typing import ArrayLike
 
 __all__ = ["POWER", "Ratio", "holm", "ks_p_value", "noticed_share", "noticed_shift", "paired_ratio", "student_quantile"]
 
 CONFIDENCE = 0.95
 
-_FAR = 500.0  # of a logarithm: an interval that says nothing
+_FAR = 500.0  # for a logarithm, an interval without information
 
 POWER = 0.9
-"""How often a difference must be found to be called one that is noticed."""
+"""Probability with which a test must find a difference that counts as noticeable."""
 
 
 class Ratio(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
         ValueError: fewer than two pairs, unequal numbers, or a time that is not positive.
     """
     if len(before) != len(after) or len(before) < 2:
-        raise ValueError("a ratio with an interval needs the same number of times on both sides, at least two")
+        raise ValueError("a ratio with an interval needs the same number of times in both versions, at least two")
     if min(*before, *after) <= 0:
         raise ValueError("times must be positive")
     import numpy as np
@@ -152,8 +152,8 @@ def noticed_share(first: int, second: int, alpha: float) -> float:
 def noticed_shift(values: ArrayLike, share: float) -> float | None:
     """Return the shift by which ``share`` of the values pass a point; None if too few of them vary.
 
-    That is the length of the shortest interval with this share of the values. Values equal to the most common value,
-    such as those of skipped samples, do not move.
+    The shift is the length of the shortest interval with this share of the values. Values equal to the most common
+    value, such as those of skipped samples, do not move.
     """
     import numpy as np
 

@@ -18,21 +18,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # NumPy takes a tenth of a second, and a document that is read needs none
+if TYPE_CHECKING:  # importing NumPy takes a tenth of a second, and reading a document does not need it
     from numpy.typing import NDArray
 
 __all__ = ["ERROR", "MIN_ROUNDS", "InterimAnalysis", "conclusion_error", "planned_analyses"]
 
 ERROR = 0.025
-"""How often an end of an interval may be on the wrong side of the truth, over all looks together."""
+"""Error probability of an end of an interval, over all interim analyses together."""
 
 MIN_ROUNDS = 3
-"""Rounds at the first look: fewer have no useful spread."""
+"""Rounds at the first interim analysis: fewer rounds have no useful spread."""
 
 _GROWTH = 1.6
 _ROOM = 1.25
 _SPENDING = 2.0
-_FAR = 8.5  # standard deviations beyond which a normal distribution has nothing
+_FAR = 8.5  # standard deviations beyond which the normal distribution is negligible
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def planned_analyses(most: int) -> tuple[InterimAnalysis, ...]:
     counts = [MIN_ROUNDS]
     while counts[-1] < most:
         following = math.ceil(counts[-1] * _GROWTH)
-        # A last look soon after another would have little left to err with.
+        # A last analysis soon after another would have little error probability left.
         counts.append(most if most < _ROOM * following else following)
     spent = [0.0, *((count / most) ** _SPENDING for count in counts)]
     return tuple(

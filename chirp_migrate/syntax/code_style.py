@@ -37,7 +37,7 @@ _FLAKE8 = ((".flake8", "flake8"), ("setup.cfg", "flake8"), ("tox.ini", "flake8")
 _YAPF_LENGTHS = {"google": 80, "yapf": 80, "facebook": 80}
 _PEP8, _BLACK, _WIDEST = 79, 88, 120
 _INDENT = 4
-#: A statement with such a comment stays as it is: which of its lines the comment is on has a meaning.
+#: A statement with such a comment is not reformatted, because the line of the comment has a meaning.
 _OWN_COMMENT = "chirp:"
 
 
@@ -128,7 +128,7 @@ class CodeStyle:
             written = black.format_str(f"{around}{lines}{inside}", mode=self._mode(longest))
             if self._settings.get("trailing_commas") and (ended := _with_trailing_commas(written)) != written:
                 written = black.format_str(ended, mode=self._mode(longest))
-        except (ValueError, AssertionError):  # not for black to read: a clause of a statement, or no Python
+        except (ValueError, AssertionError):  # black cannot parse it: a clause of a statement, or not Python
             return None
         found = written.split("\n")[depth : -2 if opens else -1]
         return "".join(f"{line}{newline}" for line in found) if lines.endswith("\n") else newline.join(found)
@@ -169,7 +169,7 @@ def _closes_behind_arguments(text: str) -> bool:
         if line > (call.func.end_lineno or 0) and last[0] == last[1]:  # the last argument is on one line
             is_below = not lines[line - 1].encode()[: column - 1].strip()
             ends[given[0].lineno > (call.func.end_lineno or 0), is_below] += 1
-    hangs = bool(ends[True, True] + ends[True, False])  # else calls that are aligned with their bracket say it
+    hangs = bool(ends[True, True] + ends[True, False])  # otherwise, calls that are aligned with their bracket decide
     return ends[hangs, False] > ends[hangs, True]
 
 

@@ -97,11 +97,12 @@ class ImportStyle:
     @cached_property
     def _read(self) -> tuple[list[isort.Config], str]:
         """Return all configurations, the effective one first, and the reason why others cannot be used."""
-        import isort  # a sixth of a second, for those who rewrite something
+        import isort  # takes a sixth of a second, only for commands that rewrite
         from isort.exceptions import ISortError
 
         if self.root is None:
-            nowhere = Path(os.devnull)  # else isort would take what lies in the working directory for the project's own
+            # Otherwise isort would treat modules in the working directory as the project's own.
+            nowhere = Path(os.devnull)
             return [isort.Config(profile="black", directory=str(nowhere), src_paths=(nowhere,))], ""
         plain, found, problem = _plain(self.root), [], ""
         try:
@@ -213,7 +214,7 @@ def _ruff_options(root: Path) -> dict[str, Any]:
     options |= {f"known_{name}": modules for name, modules in custom.items()}
     options["sections"] = [_SECTIONS.get(name, name.upper()) for name in sorting.get("section-order", _SECTIONS)]
     options["no_lines_before"] = [_SECTIONS.get(name, name.upper()) for name in options.get("no_lines_before", ())]
-    # Ruff takes what is in the package of the importing module for the project's own, wherever ``src`` points.
+    # Ruff treats the package of the importing module as the project's own, wherever ``src`` points.
     packages = [file.parent.name for place in ("", "src") for file in (folder / place).glob("*/__init__.py")]
     options["known_first_party"] = [*options.get("known_first_party", ()), *packages]
     options["src_paths"] = tuple(folder / one for one in table.get("src", (".", "src")))

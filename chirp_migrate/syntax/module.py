@@ -33,20 +33,20 @@ Node = TypeVar("Node", bound=cst.CSTNode)
 _Asked = ParamSpec("_Asked")
 _T = TypeVar("_T")
 
-#: Fields of LibCST nodes that hold layout, not code.
+#: Fields of LibCST nodes with layout instead of code.
 _LAYOUT = re.compile(
     r"whitespace|leading_lines|lines_after|header|footer|[lr]par|[lr]bracket|[lr]brace|comma|equal|semicolon|indent"
 )
-#: Types of fields that hold no nodes.
+#: Types of fields without nodes.
 _TEXTS = (str, str | None, bool)
 
-#: What a name is set to where the module that provides it is missing.
+#: Values of a name if the module that provides it is missing.
 _PLACEHOLDERS = frozenset({"None", "object", "Any"})
 
 
 #: Levels of syntax below a module, as Python's ``ast`` has them, down to which every analysis can recurse.
 _DEEPEST = 600
-#: Of a tree with more levels, a recursion that ends with an error is no defect.
+#: In a tree with more levels than this, a recursion error is not a defect.
 _DEEP = 100
 
 
@@ -219,7 +219,7 @@ class Module:
     def _statement_offsets(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
         """Return, from ``ast``, where each statement begins with and without its decorators, and where it ends.
 
-        An ``elif`` part is no statement here.
+        An ``elif`` part is not a statement here.
         """
         read = zip(self._index[2], _nested_statements(syntax_tree(self.text).body), strict=True)
         return {node: self._place(same) for node, same in read if not isinstance(self.parents[node], cst.If)}

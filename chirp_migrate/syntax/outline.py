@@ -21,7 +21,7 @@ Node = TypeVar("Node", bound=ast.AST)
 _Asked = ParamSpec("_Asked")
 _T = TypeVar("_T")
 
-#: Fields with texts and numbers, or with a node of which there is one for the whole of Python, wherever it occurs.
+#: Fields with texts and numbers, or with nodes that Python shares between all trees.
 _NO_CODE = frozenset(
     {"id", "attr", "ctx", "op", "ops", "kind", "level", "module", "conversion", "simple", "type_comment"}
 )

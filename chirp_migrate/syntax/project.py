@@ -27,44 +27,44 @@ _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
 _Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
 
-#: Code points of which the trees are kept, some 300 bytes for each: files are read one after the other.
+#: Code points of source whose trees are cached, some 300 bytes each: files are read one after the other.
 _CODE_KEPT = 200_000
-#: Answers that are kept of one question about names, some 300 bytes each: files are read one after the other.
+#: Cached answers for one question about names, some 300 bytes each: files are read one after the other.
 _ANSWERS_KEPT = 20_000
-#: How many re-exports are followed before giving up (a cycle of imports ends here too).
+#: Largest number of re-exports to follow (this also ends cycles of imports).
 _REEXPORT_LIMIT = 8
-#: That of what is no module of the backend.
+#: The import table of a name that is not a module of the backend.
 _NO_TABLE = ImportTable()
-#: Libraries by whose names rules know what a class or function is.
+#: Libraries whose names identify classes and functions for the rules.
 _LIBRARIES = frozenset({"numpy", "pandas", "PIL", "sklearn", "torch", "torchaudio", "torchvision", "tqdm"})
-#: What an import means by these names, unless a script's neighbour or a module at the root has it.
+#: Names that imports resolve outside of the project, unless a file next to the script or a module at the root has them.
 _ELSEWHERE = (sys.stdlib_module_names | _LIBRARIES) - {"test"}
-#: What ``from torch.utils.data import *`` brings, as far as loading is concerned.
+#: Names about loading that ``from torch.utils.data import *`` binds.
 _TORCH_DATA = re.compile(
     r"(Chain|Concat|Iterable|Stack|Tensor)?Dataset|DataLoader|Subset|random_split|default_(collate|convert)"
     r"|(Batch|Distributed|Random|Sequential|SubsetRandom|WeightedRandom)?Sampler|get_worker_info"
 )
 _GLOBAL = re.compile(r"(?m)(?:^|[;:\r])[ \t\f]*global\b")
-#: What follows where a script says where its modules are, and the folders that may be named there.
+#: Text after ``sys.path`` in a script, and folder names in that text.
 _PATH_CHANGE = re.compile(r"\bsys\.path\b(.*)")
 _FOLDER = re.compile(r"[\w-]+")
-#: What may name an import: nothing but a comma, a bracket, a comment or the end of a statement comes after it.
+#: An alias of an import: followed only by a comma, a bracket, a comment or the end of the statement.
 _AS = re.compile(r"as\b(?<=[\s\\]as)[\s\\]+(\w+)[ \t\f]*(?=[,)#;\\\r\n]|\Z)")
 _LAST_WORD = re.compile(r"\b(\w+)[\s\\]+$")
-#: Characters in front of ``as``, or of a name that is given to another one, among which that is.
+#: Number of characters before ``as`` or an assignment in which the original name is.
 _LONGEST_NAME = 200
 _CAPITAL = re.compile(r"[A-Z]")
-#: A class, and what is said of its bases.
+#: A class and its bases.
 _CLASS = re.compile(r"class\b(?<!\wclass)[\s\\]+(\w+)[\s\\]*\(([^)]*)")
 #: Parts of these: brackets, and words that may name a base.
 _BASES = re.compile(r"[\[\]]|\w+")
-#: What may stand between the words of a statement, and behind a word in brackets or quotes.
+#: Gap between the words of a statement, or after a word in brackets or quotes.
 _GAP = r"[\s\\]*"
 _BEHIND = r"""(?:[\s\\)\]"']|\#[^\n]*\n)*"""
 _BLANK = re.compile(r"[\s\\]+")
 _FROM_DOTS = re.compile(rf"from\b(?<!\wfrom){_GAP}(\.[\s\\.]*)import\b")
 _ASSIGNED = re.compile(r"\b(\w+)\s*:?=\s*(?:\w+\.)*$")
-#: What follows ``import``: names up to the closing bracket, or to the end of the line.
+#: Text after ``import``: names up to the closing bracket, or to the end of the line.
 _IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*(?!.))*\)|(?:[^\n\\]|\\\r?\n?)*")
 
 
@@ -105,11 +105,11 @@ class Project:
         self._held: dict[str, bool] = {}
         self._captured: dict[str, frozenset[str]] = {}
         self._origins: dict[str, str] = {}  # of qualified names, until a text changes
-        self._meant: dict[tuple[str, str], set[str]] = {}  # modules by what a file calls them
+        self._meant: dict[tuple[str, str], set[str]] = {}  # modules, by their names in a file
         self._on_path: dict[str, list[list[str]]] = {}  # words of each change of `sys.path` in a file, the last first
         self._named: dict[str, set[str]] = {}  # aliases
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
-        self._taken: dict[str, frozenset[str]] = {}  # of the last modules that it was asked of
+        self._taken: dict[str, frozenset[str]] = {}  # for the last requested modules
 
     @cached_property
     def _paths(self) -> dict[str, str]:
@@ -126,7 +126,7 @@ class Project:
             around = PurePosixPath(path).parents
             if around[0] not in packages:
                 continue
-            # What lies in a folder without `__init__.py` inside of a package is named by that package, too.
+            # The names of modules in a folder without `__init__.py` inside a package include that package.
             outermost = [folder for folder in around if folder in packages and folder.name][-1:]
             for folder in (one.parent for one in outermost):
                 name = module_name(str(PurePosixPath(path).relative_to(folder)))
@@ -194,7 +194,7 @@ class Project:
         self._forget(path)
         self._tables.pop(path, None)
         self._origins.clear()
-        # What others take from a module does not depend on its own text.
+        # The names that other files import from a module do not depend on its text.
         self._taken = {path: self._taken[path]} if path in self._taken else {}
 
     def _forget(self, path: str) -> None:
@@ -310,7 +310,7 @@ class Project:
         # A module of a package is an attribute of it, once it is imported.
         if table.defines(name) or name in table.imports or f"{source}.{name}" in self._packages:
             return True
-        # Its own code may bind names that are computed, or made when they are asked for.
+        # Its own code may bind computed names, or create names on access.
         text = self._texts[path] if path is not None else ""
         if ("globals" in text or "setattr" in text or table.defines("__getattr__")) and name in words_of(text):
             return True
@@ -403,7 +403,7 @@ class Project:
         """
         folder = package_name(path)
         folders = list(accumulate(folder.split("."), "{}.{}".format)) if folder else []
-        # A package is imported from outside of it, but for scripts that lie in one.
+        # A package is imported from outside, except by scripts inside it.
         around = folders[-1:] if _is_elsewhere(name) else folders
         outside = (f"{one}.{name}" for one in reversed(around) if one not in self._paths)
         found = {next((one for one in outside if one in self._paths), ""), name if name in self._paths else ""} - {""}
@@ -422,7 +422,8 @@ class Project:
         The search uses the last names of the folders.
         """
         if path not in self._on_path:
-            changes = _PATH_CHANGE.findall(self._texts.get(path, ""))  # of a file that cannot be read nothing is known
+            # Nothing is known about a file that cannot be read.
+            changes = _PATH_CHANGE.findall(self._texts.get(path, ""))
             self._on_path[path] = [_FOLDER.findall(change)[::-1] for change in changes]
         found: set[str] = set()
         for words in self._on_path[path]:

@@ -153,7 +153,7 @@ class Mention(Enum):
     LABEL = "label"
 
 
-#: What a name is in a field of a node; in any other place it is read.
+#: Kind of mention of a name in a field of a node; in any other place the name is read.
 _MENTIONS: dict[type[cst.CSTNode], tuple[str, Mention]] = {
     **{kind: (field, Mention.BOUND) for kind, field in TARGETS.items()},
     cst.AugAssign: ("target", Mention.CHANGED),
@@ -248,7 +248,7 @@ def assigned_pairs(
 def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     """Return the scope that binds ``name``: the class for ``self.…``, else the nearest scope with a binding.
 
-    That is the module if no other scope has a binding.
+    The result is the module if no other scope has a binding.
     """
     first = name.partition(".")[0]
     if first == "self" and "." in name:

@@ -8,20 +8,20 @@ from collections.abc import Iterator
 
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 
-#: Functions that replace what the module, or the mapping of its names, in their first argument holds.
+#: Functions that replace names of the module (or of its dictionary) in their first argument.
 _SETTERS = frozenset({"setattr", "delattr", "setitem", "delitem", "__setattr__", "__setitem__"})
 _PATCHES = frozenset({"patch", "object", "multiple", "dict"})
-#: Words of which a text has to have one: the import names these functions under every alias.
+#: A text needs one of these words: the import names these functions under every alias.
 _MAY_REPLACE = re.compile(r"patch|setattr|delattr|(?:set|del)item")
 #: The last part of a module's name, and a name in it, as the end of a dotted path.
 _PATH = re.compile(r"(?:.*\.)?(\w+)\.(\w+)", re.DOTALL)
-#: A path whose module is filled in.
+#: A path with a placeholder for its module.
 _FORMAT = re.compile(r".*(?:\}|%s)\.(\w+)", re.DOTALL)
 _QUOTED = re.compile(r"""["'](?:\w+\.)*?(?:(\w+)\.)?(\w+)\\?["']""")
 _LAST = re.compile(r"\.?(\w+)")
 #: No modules.
 _OWN = frozenset({"self", "cls"})
-#: Expressions that stand for a module without naming it.
+#: Expressions that refer to a module without its name.
 _FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule|reload)\b")
 
 
@@ -65,7 +65,7 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
     for call in calls:
         modules = _modules(call, known)
         yield from ((module, name) for module in modules or {""} for name in _names(call))
-        if _takes_names(call):  # by `setattr` objects get attributes of computed names, modules hardly ever
+        if _takes_names(call):  # `setattr` sets attributes with computed names on objects, hardly ever on modules
             named = modules or (set() if _last(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""})
             yield from ((module, name) for module in named for name in written)
             yield from ((module, "") for module in named if module and _computes_name(call))
@@ -123,7 +123,7 @@ def _modules(call: ast.Call, known: dict[str, set[str]]) -> set[str]:
 
 def _modules_of(target: ast.expr | None, known: dict[str, set[str]]) -> set[str]:
     match target:
-        case ast.Name(id="__name__"):  # the module that this file becomes: it is not known by which name
+        case ast.Name(id="__name__"):  # this file's own module, whose name is unknown
             return {""}
         case ast.Name(id=name) if name in known or name in _OWN:
             return {name, *known.get(name, ())}

@@ -22,9 +22,9 @@ __all__ = ["TARGETS", "Binding", "Kind", "Scope", "Scopes", "Variable"]
 _BUILTINS = frozenset(dir(builtins))
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _SCOPES = (cst.Module, cst.FunctionDef, cst.Lambda, cst.ClassDef, *_COMPREHENSIONS)
-#: What decides in which scope a node below it is.
+#: Nodes that determine the scope of the nodes below them.
 _DECIDE = frozenset({cst.Param, cst.FunctionDef, cst.Lambda, cst.ClassDef, cst.CompFor, *_COMPREHENSIONS})
-#: Nodes that bind names to values, with the field that holds what they bind.
+#: Nodes that bind names to values, with the field for the bound names.
 TARGETS: dict[type[cst.CSTNode], str] = {
     **dict.fromkeys((cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.CompFor), "target"),
     **dict.fromkeys((cst.AsName, cst.MatchAs, cst.MatchStar), "name"),
@@ -123,14 +123,14 @@ class Scopes:
         self.module = Scope(tree, None)
         self._scopes: dict[cst.CSTNode, Scope] = {tree: self.module}
         self._of: dict[cst.CSTNode, Scope] = {}
-        #: Modules whose names come in with ``import *``, as written, with the statement.
+        #: Modules whose names ``import *`` binds, as written, with the statement.
         self.stars: list[tuple[str, cst.ImportFrom]] = []
         for statement in find(cst.Global, cst.Nonlocal):
             assert isinstance(statement, cst.Global | cst.Nonlocal)
             scope = self.scope_of(statement)
             for item in statement.names:
                 scope.elsewhere[item.name.value] = type(statement)
-        # Parameters first: what a ``nonlocal`` statement means may be one.
+        # Parameters first: a ``nonlocal`` statement may refer to a parameter.
         for parameter in find(cst.Param):
             assert isinstance(parameter, cst.Param)
             scope = self.scope_of(parameter.name)

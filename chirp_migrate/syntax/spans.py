@@ -21,9 +21,9 @@ __all__ = ["NotReproduced", "Statement", "node_spans", "statement_spans"]
 
 _BLANK = re.compile(r"\s+")
 
-#: What has an expression in front of its block.
+#: Statements with an expression before their block.
 _HEADED = (cst.FunctionDef, cst.ClassDef, cst.With, cst.For, cst.While, cst.If)
-#: Written in place of a block: what stands before it is the head of the statement.
+#: Replaces a block: the text before it is the head of the statement.
 _NO_BLOCK = cst.SimpleStatementSuite((), leading_whitespace=cst.SimpleWhitespace(""))
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.BaseSmallStatement
@@ -45,7 +45,7 @@ def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, i
     if written == text:
         return state.spans
     starts, ends = _match_offsets(written, text)
-    last = len(written)  # the newline that a module may lack is written and taken back
+    last = len(written)  # a missing newline at the end is written, and removed again
     return {node: (starts[min(start, last)], ends[min(end, last)]) for node, (start, end) in state.spans.items()}
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 __all__ = ["WordIndex", "words_of"]
 
 _WORD = re.compile(r"\w+")
-#: Makes a blank of each ASCII character that words do not have.
+#: Replaces each ASCII character outside of words with a blank.
 _BLANKS = {code: " " for code in range(128) if not _WORD.match(chr(code))}
 
 

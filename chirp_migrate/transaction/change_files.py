@@ -37,7 +37,7 @@ __all__ = [
     "remove_folders",
 ]
 
-#: In the place of a hash: something is there that is not a file of the backend.
+#: Instead of a hash: the path is not a regular file of the backend.
 NOT_A_FILE = "not a regular file"
 
 
@@ -127,7 +127,7 @@ def complete_changes(
 ) -> None:
     """Bring files that may be ``old`` or ``new`` to ``new``; harmless when repeated.
 
-    A file that is neither has edits of the user. It is not changed, unless ``force``.
+    A file that is neither has edits of the user, and is only changed with ``force``.
 
     Raises:
         OSError: a file cannot be written.
@@ -143,7 +143,7 @@ def complete_changes(
             if change.new is not None:
                 _stage(run, change, change.new)
             _move(run.root, change)
-            on_step(ProgressStep(f"settled {change.path}", done, len(ordered)))
+            on_step(ProgressStep(f"finished {change.path}", done, len(ordered)))
     _sync_folders(run.root, ordered)
 
 
@@ -163,7 +163,7 @@ def remove_folders(root: Path, folders: Sequence[str]) -> None:
         try:
             (root / path).rmdir()
         except OSError as error:
-            # Not empty, already gone, or replaced by something else: then it is not ours to remove.
+            # Not empty, already removed, or replaced: then it must not be removed.
             if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
                 raise
         else:
@@ -176,7 +176,7 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
         cache = root / path.parent / "__pycache__"
         if path.suffix != ".py" or not _in_place(root, str(path)) or cache.is_symlink() or not cache.is_dir():
             continue
-        # It is made anew whenever it is missing and ignored without its source, so a failure costs nothing.
+        # Python creates it again if it is missing, and ignores it without its source, so a failure does no harm.
         with contextlib.suppress(OSError):
             for compiled in cache.glob(f"{glob.escape(path.stem)}.*.pyc"):
                 compiled.unlink()
@@ -186,7 +186,7 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
 def _stage(run: JournalRun, change: Change, version: Version) -> None:
     place, temporary = run.root / change.path, run.root / change.temporary
     like = place if stat.S_ISREG(_mode_at(place)) else None
-    temporary.parent.mkdir(parents=True, exist_ok=True)  # gone with files that the user deleted
+    temporary.parent.mkdir(parents=True, exist_ok=True)  # removed with files that the user deleted
     discard(temporary)  # of a run whose journal the user removed by hand
     write_new(temporary, run.content(version.sha256), like=like, mode=version.mode)
 
@@ -206,7 +206,7 @@ def _importable_order(changes: Iterable[Change]) -> list[Change]:
 def _sync_folders(root: Path, changes: Iterable[Change]) -> None:
     """Flush the folders of the changes and those above them, which may be new."""
     for folder in sorted({parent for change in changes for parent in PurePosixPath(change.path).parents}):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # its files went with it
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # its files were removed with it
             sync_folder(root / folder)
 
 

@@ -148,7 +148,7 @@ def _resolve_links(root: Path, path: str) -> str:
             raise ValueError(f"the path {path!r} leads outside the tree")
         return checked_path(real.relative_to(root).as_posix())
     except ValueError as error:
-        raise Refused(f"{error}, so nothing was written: leave it out of what is migrated in {root}.") from None
+        raise Refused(f"{error}, so nothing was written: exclude it from the migration of {root}.") from None
 
 
 def _can_create_file(root: Path, path: str) -> bool:
@@ -189,7 +189,7 @@ def _apply_run(run: JournalRun, on_step: Callable[[ProgressStep], None]) -> None
 def _undo_commit(run: JournalRun, cause: BaseException) -> None:
     try:
         if journal.read_run(run.root, run.name).state is not State.PENDING:
-            # Sealed, but not known to be on disk: from now on it is to be undone, by this run or a later one.
+            # Sealed, but perhaps not on disk: from now on this run or a later run must undo it.
             journal.change_state(run, State.PENDING)
         complete_changes(run, [change.reversed for change in changes_of(run)])
         remove_folders(run.root, run.folders)

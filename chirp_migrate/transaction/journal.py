@@ -55,10 +55,10 @@ __all__ = [
 #: Document of a run: the plan that was applied (see :func:`chirp_migrate.review.plan_file.plan_document`).
 APPLIED_PLAN = "plan.json"
 
-#: Document of a run: the JSON of the last verification while it was the last run that stood.
+#: Document of a run: the JSON of the last verification while this was the last applied run.
 VERDICT = "verify.json"
 
-#: Document of a run: the JSON of the last ``doctor`` while it was the last run that stood.
+#: Document of a run: the JSON of the last ``doctor`` while this was the last applied run.
 DOCTOR = "doctor.json"
 
 _JOURNAL = "journal.json"
@@ -326,7 +326,7 @@ def remove_leftovers(root: Path) -> None:
     for name in leftovers(root):
         shutil.rmtree(home / name)
     ignore = home / ".gitignore"
-    # Killed while it was written, it may be empty.
+    # It may be empty if the process was killed while writing it.
     if not _names(root, _RUN) and ignore.is_file() and ignore.read_bytes() in (_IGNORE_ALL, b""):
         discard(ignore)
 
@@ -347,6 +347,6 @@ def _names(root: Path, pattern: re.Pattern[str]) -> list[str]:
 
 def _damage_error(folder: Path, why: str) -> JournalDamaged:
     return JournalDamaged(
-        f"the journal {folder / _JOURNAL} is damaged ({why}): put it back from a backup, or remove {folder} to go on "
-        "without a way back to before that run."
+        f"the journal {folder / _JOURNAL} is damaged ({why}): restore it from a backup, or remove {folder} to "
+        "continue without the possibility to undo earlier runs."
     )

@@ -27,7 +27,7 @@ __all__ = [
 #: Where runs are recorded, directly under the root of the project (see ``journal.journal_folder``).
 JOURNAL_FOLDER = ".chirp-migrate"
 
-#: Version of the form.
+#: Version of the schema.
 SCHEMA: Final = 1
 
 _NOT_THE_BACKENDS = frozenset({".git", JOURNAL_FOLDER})
@@ -39,7 +39,7 @@ class NewerRecord(ValueError):
     """A newer version of chirp-migrate wrote the record; ``tool`` is that version, if known."""
 
     def __init__(self, schema: int, tool: object) -> None:
-        super().__init__(f"its form is {schema}, and this version of chirp-migrate reads {SCHEMA}")
+        super().__init__(f"its schema is {schema}, and this version of chirp-migrate reads {SCHEMA}")
         self.tool = tool if isinstance(tool, str) else "unknown version"
 
 
@@ -98,9 +98,9 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         if self.action == "create" and self.sha256_before is not None:
             raise ValueError(f"{self.path} is a created file, but the journal names its earlier bytes")
         if self.action == "rewrite" and (self.sha256_before is None or self.mode is None):
-            raise ValueError(f"what {self.path} was before is missing")
+            raise ValueError(f"the earlier content of {self.path} is missing")
         if self.sha256_found is not None and self.mode_found is None:
-            raise ValueError(f"the mode that {self.path} was found with is missing")
+            raise ValueError(f"the earlier mode of {self.path} is missing")
 
     @property
     def before(self) -> Version | None:

@@ -22,18 +22,18 @@ __all__ = ["LOCK_NAME", "hold_lock"]
 
 LOCK_NAME = "lock"
 
-#: Far after the text, because Windows keeps others from reading what is locked.
+#: Far after the text, because on Windows other processes cannot read locked bytes.
 _LOCKED_BYTE = 1 << 20
 
 _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
-#: What Windows answers where an open file is to be removed.
+#: Error of Windows for the removal of an open file.
 _IN_USE = 32
 _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
-#: How often the folder may vanish or be made anew under our hands before we call it held.
+#: How often the folder may be removed or created by others before it counts as locked.
 _ATTEMPTS = 50
 
-#: Seconds between two checks of a lock that another run holds.
+#: Seconds between two checks of a lock of another run.
 _POLL_S = 0.05
 
 
@@ -75,7 +75,7 @@ class _HeldByOther(Exception):
     def __init__(self, folder: Path, holder: tuple[int, str] | None) -> None:
         who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"
         super().__init__(
-            f"another chirp-migrate{who} is at work in {folder.parent}: wait until it is done. "
+            f"another chirp-migrate{who} is running in {folder.parent}: wait until it is done. "
             f"If it is not running, remove {folder / LOCK_NAME}."
         )
 
@@ -89,16 +89,16 @@ def _acquire(folder: Path) -> int:
             if not stat.S_ISDIR(folder.lstat().st_mode):
                 raise Refused(f"{folder} is not a folder: move it away, chirp-migrate keeps its journal there.")
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-        except FileNotFoundError:  # the run that held it has just removed the folder
+        except FileNotFoundError:  # the run with the lock has just removed the folder
             continue
         except OSError:
             with contextlib.suppress(OSError):
-                folder.rmdir()  # succeeds when it is empty, as the one we have just made
+                folder.rmdir()  # succeeds if it is empty, such as a folder that we have just created
             raise
         try:
             if not _lock(descriptor):
                 raise _HeldByOther(folder, _holder(descriptor))
-            # The file may have been removed by its holder between our opening and our locking it.
+            # Its owner may have removed the file between our opening and our locking of it.
             ours = _is_at(descriptor, path)
         except BaseException:
             os.close(descriptor)
@@ -106,7 +106,7 @@ def _acquire(folder: Path) -> int:
         if ours:
             try:
                 _write_holder(descriptor)
-            except BaseException:  # a full disk: what we made must not stay
+            except BaseException:  # a full disk: remove our new files
                 _release(folder, descriptor)
                 raise
             return descriptor
@@ -121,7 +121,7 @@ def _write_holder(descriptor: int) -> None:
 
 
 def _release(folder: Path, descriptor: int) -> None:
-    # The lock goes with the descriptor. A file that cannot be removed says nothing false: the next holder rewrites it.
+    # Closing the descriptor releases the lock. A file that cannot be removed does no harm: the next owner rewrites it.
     is_in_use = False
     try:
         discard(folder / LOCK_NAME)
@@ -141,7 +141,7 @@ def _lock(descriptor: int) -> bool:
     except OSError as error:
         if error.errno in _HELD:
             return False
-        if error.errno in _UNSUPPORTED:  # some network file systems: what is written in the file must do
+        if error.errno in _UNSUPPORTED:  # some network file systems: only the text in the file counts
             return not _seems_alive(_holder(descriptor))
         raise
     return True

@@ -13,7 +13,7 @@ from chirp_migrate.source.git import run_git
 
 __all__ = ["Conflict", "three_way_merge"]
 
-#: What ``git merge-file`` ends with where it does not merge: more than it counts conflicts up to.
+#: Largest number of conflicts that ``git merge-file`` counts; a larger exit status means that it did not merge.
 _MOST_CONFLICTS = 127
 _MARKER = b"<<<<<<< "
 
@@ -48,9 +48,11 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
         raise Conflict("git cannot merge it as text")
     if ended.returncode:
         places = "1 place was" if ended.returncode == 1 else f"{ended.returncode} places were"
-        raise Conflict(f"{places} edited that the migration had changed, the first near line {_first(ended.stdout)}")
+        raise Conflict(
+            f"{places} edited where the migration had changed the code, the first near line {_first(ended.stdout)}"
+        )
     if _is_whole(path, edited) and not _is_whole(path, ended.stdout):
-        raise Conflict("the edits do not go without the migration")
+        raise Conflict("the edits need the migration")
     return ended.stdout
 
 

@@ -79,10 +79,11 @@ def _finish_interrupted(root: Path, force: bool, on_step: Callable[[ProgressStep
         edited = [] if force else changed_by_others(run, changes)
         if edited:
             raise Refused(
-                f"run {run.name} was interrupted, and edited since then: {', '.join(edited)}; nothing was changed. "
+                f"run {run.name} was interrupted, and files were edited since then: {', '.join(edited)}; "
+                "nothing was changed. "
                 f"Copy your versions elsewhere, then `chirp-migrate rollback --force {root}` restores the originals."
             )
-        for change in changes:  # what cannot be restored must be known before anything changes
+        for change in changes:  # check what cannot be restored before any change
             if change.new is not None:
                 run.content(change.new.sha256)
         complete_changes(run, changes, force=force, on_step=on_step)
@@ -101,7 +102,7 @@ def _explain_interruption() -> Iterator[None]:
         yield
     except OSError as error:
         raise CommitFailed(
-            f"an earlier run was interrupted and cannot be brought to an end ({reason(error)}): nothing is lost; make "
+            f"an earlier run was interrupted and cannot be finished ({reason(error)}): nothing is lost; make "
             "that place writable and run the command again."
         ) from error
 
@@ -110,9 +111,9 @@ def _finish_leftovers(root: Path) -> str | None:
     found = journal.leftovers(root)
     journal.remove_leftovers(root)
     if any(name.startswith("old-") for name in found):
-        return "A run had been interrupted after its files were back as before it; what was left of it was removed."
+        return "A run was interrupted after its files had been restored; its remaining files were removed."
     if found:
-        return "An apply had been interrupted before it changed any file; what was left of it was removed."
+        return "An apply was interrupted before it changed any file; its remaining files were removed."
     return None
 
 

@@ -134,7 +134,7 @@ def _index_of_run(runs: Sequence[JournalRun], number: int) -> int:
             return index
     standing = ", ".join(run.name for run in runs)
     raise UsageProblem(
-        f"no run {number:04d} is applied in {runs[0].root}: these are: {standing} (see rollback --list)."
+        f"no run {number:04d} is applied in {runs[0].root}: the applied runs are {standing} (see rollback --list)."
     )
 
 
@@ -172,7 +172,7 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
         Refused: files were edited, without ``force`` and ``merge``; or edits cannot be merged; or git is not installed.
         JournalDamaged: bytes that a run had stored are missing.
     """
-    versions: dict[str, Version | None] = {}  # what is in the place of each file once the runs before are undone
+    versions: dict[str, Version | None] = {}  # the content of each file after the later runs are undone
     bytes_of: dict[str, bytes] = {}
     edited: dict[str, None] = {}
     conflicts: dict[str, str] = {}
@@ -213,7 +213,7 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
         )
     if conflicts:
         raise Refused(
-            f"what was edited since the migration cannot be kept without it: {'; '.join(conflicts.values())}; nothing "
+            f"edits made since the migration cannot be kept without it: {'; '.join(conflicts.values())}; nothing "
             "was changed. Undo these edits, or run rollback with --force to lose them."
         )
     return planned
@@ -240,7 +240,7 @@ def _current_version(root: Path, path: str) -> tuple[Version | None, bytes]:
     now = fingerprint(root, path)
     if now == NOT_A_FILE:
         raise Refused(
-            f"{root / path} is no longer a file of its own (a link or a folder took its place): nothing was changed, "
+            f"{root / path} is no longer a regular file (a link or a folder took its place): nothing was changed, "
             "move that away first."
         )
     if now is None:

@@ -68,11 +68,13 @@ def read_config(path: Path) -> TuneConfig:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageProblem(f"{path} cannot be read ({reason}): give --config the file of your training.") from None
+        raise UsageProblem(
+            f"{path} cannot be read ({reason}): pass the configuration file of your training to --config."
+        ) from None
     suffix = path.suffix.lower()
     if suffix not in _READ:
         raise UsageProblem(
-            f"{path} is of no known kind: give --config a file that ends in .yaml, .yml, .toml or .json."
+            f"{path} has an unknown format: pass --config a file that ends in .yaml, .yml, .toml or .json."
         )
     try:
         values = _READ[suffix](text)
@@ -80,16 +82,16 @@ def read_config(path: Path) -> TuneConfig:
         raise UsageProblem(
             f"{path} needs PyYAML to be read: install it (pip install pyyaml), or write the file as TOML or JSON."
         ) from None
-    except Exception as error:  # PyYAML's errors are no ValueError, and the others' are
+    except Exception as error:  # PyYAML's errors are not subclasses of ValueError, those of the other parsers are
         problem = " ".join(str(error).split())
-        raise UsageProblem(f"{path} is no valid {suffix[1:].upper()} ({problem}): correct it.") from None
+        raise UsageProblem(f"{path} is not valid {suffix[1:].upper()} ({problem}): correct it.") from None
     if not isinstance(values, dict):
-        raise UsageProblem(f"{path} holds no sections: it needs keys such as data and training.")
+        raise UsageProblem(f"{path} has no sections: it needs keys such as data and training.")
     sections = {name: values.get(name) or {} for name in _SECTIONS}
     for name, section in sections.items():
         if not isinstance(section, dict):
             raise UsageProblem(f"{path}: {name} must be a section of keys, not {section!r}.")
-    # What goes to the other process is plain: a date of YAML's becomes its text, and as a key it fills no parameter.
+    # Only plain values go to the other process: a YAML date becomes its text, and as a key it fills no parameter.
     plain = json.loads(json.dumps(sections, default=str, skipkeys=True))
     numbers: dict[str, Any] = {key: _whole(path, plain, section, key, least) for section, key, least in _NUMBERS}
     return TuneConfig(str(path), str(path.absolute()), **plain, **numbers)

@@ -30,7 +30,7 @@ class Candidate:
     Attributes:
         num_workers: number of worker processes; 0 loads in the training's own process.
         prefetch_factor: batches that each worker loads ahead; None without workers.
-        prefetch_threads: number of prefetching threads in the process; 0 with workers.
+        prefetch_threads: number of prefetching threads in the main process; 0 with workers.
         batch_size: samples in a batch; None if a batch sampler decides.
     """
 
@@ -51,7 +51,7 @@ class Candidate:
 
     @property
     def alone(self) -> bool:
-        """Return whether batches are loaded in the process on request: the reference of all comparisons."""
+        """Return whether batches are loaded in the main process on request: the reference of all comparisons."""
         return not (self.num_workers or self.prefetch_threads)
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Candidate:
             return f"{self.num_workers} worker{'s' if self.num_workers > 1 else ''}{ahead}"
         if self.prefetch_threads:
             return f"{self.prefetch_threads} prefetch thread{'s' if self.prefetch_threads > 1 else ''}"
-        return "in the process"
+        return "in the main process"
 
 
 @dataclass
@@ -149,7 +149,7 @@ class LoaderReport:
         measured: the measurements of all candidates.
         batch_sizes: the measurements of the pick at other batch sizes.
         rounds: number of rounds.
-        cpu_share: CPU time / wall time of loading in the process; None if that failed.
+        cpu_share: CPU time / wall time of loading in the main process; None if that failed.
         with_s, without_s: seconds per batch with and without augmentation, by round; empty if not measured.
         not_augmented: why these are empty; None if they are not.
         others: median share of the CPUs that other processes used meanwhile; None if it is not known.

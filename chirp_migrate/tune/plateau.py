@@ -19,7 +19,7 @@ from chirp_migrate.tune.document import Candidate, Comparison, Measured, Outcome
 __all__ = ["TOLERANCE", "compare_with_best", "is_conclusive", "mean_rate", "mean_rates", "pick"]
 
 TOLERANCE = 0.05
-"""Share of the best throughput that a smaller configuration may be short of."""
+"""Share of the best throughput by which a smaller configuration may be slower."""
 
 _CONFIDENCE = 0.95
 

@@ -30,14 +30,14 @@ def check(target: Path) -> None:
         UsageProblem: the suffix is unknown, the folder does not exist, or matplotlib is not installed.
     """
     if target.suffix.lower() not in _SUFFIXES:
-        raise UsageProblem(f"{target} is no picture: give --plot a file that ends in {', '.join(_SUFFIXES)}.")
+        raise UsageProblem(f"{target} is not a picture file: pass --plot a file that ends in {', '.join(_SUFFIXES)}.")
     if not target.absolute().parent.is_dir():
-        raise UsageProblem(f"{target} cannot be written, its folder does not exist: give another --plot.")
+        raise UsageProblem(f"{target} cannot be written, because its folder does not exist: choose another --plot.")
     try:
         import matplotlib  # noqa: F401
     except ImportError:
         raise UsageProblem(
-            "--plot needs matplotlib: install it (pip install 'chirp-migrate[plots]'), or leave --plot out."
+            "--plot needs matplotlib: install it (pip install 'chirp-migrate[plots]'), or omit --plot."
         ) from None
 
 
@@ -64,7 +64,7 @@ def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
     try:
         figure.savefig(target, dpi=150, metadata=metadata)
     except OSError as error:
-        raise UsageProblem(f"{target} cannot be written ({error.strerror}): give another --plot.") from None
+        raise UsageProblem(f"{target} cannot be written ({error.strerror}): choose another --plot.") from None
 
 
 def _panel(axes: Any, loader: LoaderReport) -> None:
@@ -141,4 +141,4 @@ def _series(ways: Sequence[Candidate]) -> dict[str, list[Candidate]]:
             series.setdefault(f"prefetch_factor {way.prefetch_factor}", list(alone)).append(way)
         elif way.prefetch_threads:
             series.setdefault(str(way), []).append(way)
-    return series or {"in the process": alone}
+    return series or {"in the main process": alone}

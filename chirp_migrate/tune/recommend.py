@@ -50,13 +50,14 @@ def _recommend_workers(loader: LoaderReport, chosen: Measured) -> list[Recommend
     rates = {way: rate.value for way, rate in mean_rates(loader.measured).items()}
     if loader.waited_share is not None and loader.waited_share < _WAITS_LITTLE:
         why = (
-            f"the training waits {percent(loader.waited_share, 1)} of its time for batches: loading does not hold it up"
+            f"the training waits {percent(loader.waited_share, 1)} of its time for batches: loading does not "
+            "slow it down"
         )
-        return [Recommendation(_name(loader, "num_workers"), "leave it as it is", why)]
+        return [Recommendation(_name(loader, "num_workers"), "keep it", why)]
     if loader.now is not None and loader.now in rates:
         gain = rates[way] / rates[loader.now]
         if loader.now == way or (1 / _WORTH_IT < gain < _WORTH_IT and loader.now.size <= way.size):
-            return [Recommendation(_name(loader, "num_workers"), "leave it as it is", f"{way} is what you have")]
+            return [Recommendation(_name(loader, "num_workers"), "keep it", f"{way} is the current setting")]
         rate = f"{rates[way]:.0f} samples/s" + (f" with {way}" if way.prefetch_threads else "")
         now = str(loader.now) if loader.now.alone else f"with {loader.now}"
         why = f"{rate} against {rates[loader.now]:.0f} {now}"
@@ -64,7 +65,7 @@ def _recommend_workers(loader: LoaderReport, chosen: Measured) -> list[Recommend
         why = f"{rates[way]:.0f} samples/s"
         alone = next((candidate for candidate in rates if candidate.alone), None)
         if alone is not None and not way.alone:
-            why += f" against {rates[alone]:.0f} in the process"
+            why += f" against {rates[alone]:.0f} in the main process"
         with_workers = [rates[candidate] for candidate in rates if candidate.num_workers]
         if with_workers and way.alone and loader.now is None:
             why += f"; workers reach {max(with_workers):.0f} at most"
@@ -86,7 +87,7 @@ def _recommend_persistent_workers(loader: LoaderReport, chosen: Measured) -> lis
     epoch_s = loader.samples / mean_rate(chosen.rates).value
     if start_s < _START_SHARE * epoch_s:
         return []
-    why = f"workers take {start_s:.2f} s to give a first batch, and the rest of an epoch about {epoch_s:.1f} s"
+    why = f"workers take {start_s:.2f} s to deliver the first batch, and the rest of an epoch about {epoch_s:.1f} s"
     return [Recommendation("persistent_workers", "True", why)]
 
 
@@ -110,7 +111,7 @@ def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
         return []
     why = (
         f"it loads {placed[best].samples_per_s:.0f} samples/s against {own.samples_per_s:.0f} at {loader.batch_size}; "
-        "a batch size changes what training learns, so that is yours to decide"
+        "a batch size changes what training learns, so the choice is yours"
     )
     return [Recommendation(_name(loader, "batch_size"), f"{best} would load faster", why)]
 
@@ -127,11 +128,11 @@ def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
 
 def _recommend_at_limits(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
     advice = []
-    # Comparison busy processes waiting is for a CPU, and says nothing of files.
+    # If other processes are busy, loading waits for a CPU; the wait then does not show anything about files.
     quiet = loader.others is None or loader.others < BUSY_ABOVE
     if loader.cpu_share is not None and loader.cpu_share < WAITING and quiet:
         waits = 1 - loader.cpu_share
-        what = "more than there are CPUs may pay; or bring the files nearer (local disk, one memory-mapped array)"
+        what = "try more workers than CPUs, or move the files to faster storage (local disk, one memory-mapped array)"
         why = f"loading waits {percent(waits)} of its time instead of computing"
         advice.append(Recommendation(_name(loader, "num_workers"), what, why))
     per_s = mean_rate(chosen.rates).value / (loader.batch_size or 1)

@@ -89,9 +89,7 @@ def _row(measured: Measured, comparison: Comparison, rate: float, loader: Loader
 def _describe_pick(loader: LoaderReport) -> str:
     rounds = count(loader.rounds, "round")
     picked = "Picked" if loader.conclusive else "Picked for now"
-    sure = (
-        "" if loader.conclusive else "; where the share of the best has a ?, more time (--time-budget) would settle it"
-    )
+    sure = "" if loader.conclusive else "; more time (--time-budget) would decide the configurations with a ?"
     best = next(comparison.configuration for comparison in loader.comparisons if comparison.outcome is Outcome.BEST)
     if best == str(loader.picked):
         return f"{picked}: {loader.picked}, the fastest, by {rounds}{sure}."
@@ -103,7 +101,7 @@ def _loader_facts(loader: LoaderReport) -> Iterator[str]:
     """Yield further results for a loader, a sentence each."""
     if loader.cpu_share is not None:
         yield (
-            f"Loading in the process computes {percent(loader.cpu_share)} of its time and waits "
+            f"Loading in the main process computes {percent(loader.cpu_share)} of its time and waits "
             f"{percent(1 - loader.cpu_share)} (files, or other processes on the CPU)."
         )
     if loader.augmentation_share is None:
@@ -115,12 +113,12 @@ def _loader_facts(loader: LoaderReport) -> Iterator[str]:
             f"with it, {1e3 * plain:.1f} ms without ({count(len(loader.with_s), 'round')}, medians)."
         )
     if loader.waited_share is not None:
-        yield f"The training waits {percent(loader.waited_share)} of its time for these batches (start-up left out)."
+        yield f"The training waits {percent(loader.waited_share)} of its time for these batches (start-up excluded)."
     if loader.batch_sizes:
         rates = [f"{way.batch_size}: {rate.value:.0f}" for way, rate in mean_rates(loader.batch_sizes).items()]
         yield f"Samples/s by batch size: {', '.join(rates)}."
     if loader.saved is None and loader.not_saved is not None:
-        yield f"Not kept in a profile: {loader.not_saved}."
+        yield f"Not saved in a profile: {loader.not_saved}."
 
 
 def _facts_of_all(loaders: Sequence[LoaderReport]) -> Iterator[str]:
@@ -132,11 +130,11 @@ def _facts_of_all(loaders: Sequence[LoaderReport]) -> Iterator[str]:
     if any(loader.waited_share is not None for loader in loaders):
         yield "The rates are of loading alone: a training step that uses the CPUs leaves workers less of them."
     if any(not loader.setting for loader in loaders):
-        yield "What is recommended by its name alone is an argument of the call that makes the loader."
+        yield "A recommendation that names only an argument is about the call that builds the loader."
     for saved in dict.fromkeys(loader.saved for loader in loaders if loader.saved is not None):
         yield (
-            f"Kept in {saved}: a loader made with tune={saved!r} (or tune=True, where that is the usual file) is "
-            "loaded so."
+            f"Saved in {saved}: loaders built with tune={saved!r} use it (also with tune=True, if that is the "
+            "default file)."
         )
 
 
@@ -149,8 +147,8 @@ def _show_advice(loader: LoaderReport, screen: Screen) -> None:
 
 
 def _training(training: Training) -> Iterator[str]:
-    yield f"The training was entered for its loaders, for {training.seconds:.1f} s."
+    yield f"The training ran to find its loaders, for {training.seconds:.1f} s."
     if training.gpu_percent is not None:
-        yield f"It kept the GPU busy for {training.gpu_percent:.0f} % of that."
+        yield f"It kept the GPU busy for {training.gpu_percent:.0f} % of that time."
     else:
-        yield f"How busy it keeps a GPU was not measured: {training.gpu}."
+        yield f"Its GPU use was not measured: {training.gpu}."

@@ -70,7 +70,7 @@ def run(
     for number, subject in enumerate(subjects):
         if loaders and request.discovery and time.time() > ends_at:
             names = shorten_list([one.report.name for one in subjects[number:]], 4)
-            notes.append(f"not measured, as the time budget was used up: {names}")
+            notes.append(f"not measured, because the time budget was used up: {names}")
             break
         seed_everything(_SEED)
         left_s = max(_LEAST_S, ends_at - time.time())
@@ -86,7 +86,7 @@ def run(
         conclude(report, None if loaders else training)
         loaders.append(report)
     if training is None and torch.cuda.is_available():
-        notes.append("no training was run, so how busy it keeps the GPU was not measured: give a workload")
+        notes.append("no training was run, so its GPU use was not measured: pass a workload")
     here = machine.describe(usable_cpus())
     return TuneReport(
         tool=f"chirp-migrate {__version__}",
@@ -124,7 +124,7 @@ def _find_subjects(
     }
     subjects, training, notes = watched(calls, show, seconds, lambda label: begin(label, len(calls) - 1))
     check_imports(Path(request.tree), request.discovery.origin)
-    lost = [f"skipped, as it does not train: {label} {how}" for label, how in request.lost.items()]
+    lost = [f"skipped, because it does not train: {label} {how}" for label, how in request.lost.items()]
     return subjects, training, lost + notes
 
 
@@ -167,10 +167,10 @@ def _measure_augmentation(subject: Subject, seconds: float) -> tuple[list[float]
     plain = subject.unaugmented
     if plain is None:
         if not varying_places(subject.dataset, subject.collate):
-            return [], [], "it does not augment, as its samples are the same each time they are read"
+            return [], [], "it does not augment, because its samples are the same each time they are read"
         plain = unaugmented(subject.dataset, subject.collate)
     if plain is None:
-        why = "it holds no dataset with the same samples unaugmented: name one with --unaugmented MODULE:CALLABLE"
+        why = "it has no unaugmented dataset with the same samples: pass one with --unaugmented MODULE:CALLABLE"
         return [], [], why
     way = Candidate(0, batch_size=subject.report.batch_size)
 

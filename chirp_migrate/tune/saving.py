@@ -17,7 +17,7 @@ from chirpid_patch.machine.accelerator import pinning_device
 __all__ = ["factory_arguments", "save"]
 
 _WIDEST = 10.0
-"""Of the interval of a rate that is kept, the upper end over the lower."""
+"""Largest ratio of the ends of the interval of a rate that is saved."""
 
 
 def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_safe: bool) -> str | None:
@@ -32,13 +32,13 @@ def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_s
         if rate.high > _WIDEST * rate.low:
             return (
                 f"{chosen.candidate} loads somewhere between {rate.low:.0f} and {rate.high:.0f} samples/s, which is "
-                "too little to go by: give it a longer --time-budget, on a quiet machine"
+                "a range too wide to decide: use a longer --time-budget on a quiet machine"
             )
     for arguments in factory_arguments(subject, thread_safe):
         most = arguments["num_workers"] or math.inf
         choice = _choice_of([way for way in measured if way.candidate.num_workers <= most])
         if choice is None:
-            return "loading in the process could not be measured, and everything is compared with it"
+            return "loading in the main process could not be measured, and everything is compared with it"
         key = signature(subject.dataset, arguments)
         remember(profile, key, choice)
         if recall(profile, key) != choice:
@@ -59,7 +59,7 @@ def factory_arguments(subject: Subject, thread_safe: bool) -> list[dict[str, Any
 def _choice_of(measured: Sequence[Measured]) -> LoaderChoice | None:
     """Return the pick as the factory stores it.
 
-    The result is None if there is no pick, or loading in the process was not measured.
+    The result is None if there is no pick, or loading in the main process was not measured.
     """
     chosen = pick(measured)
     trials: dict[tuple[int, int], LoadingTrial] = {}

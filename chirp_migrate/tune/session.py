@@ -23,7 +23,7 @@ from chirp_migrate.verify.options import VerifyOptions, training_of
 __all__ = ["tune_tree"]
 
 _ENTERING_SHARE, _LEAST_ENTERING_S = 1 / 4, 5.0
-"""Of the time that is left, and at least so many seconds: what one of several entry points may take."""
+"""Share of the remaining time that one of several entry points may take, and the least number of seconds."""
 
 _ROLE = Role("The process that measures", "", "--time-budget and fewer --num-workers")
 
@@ -51,7 +51,7 @@ def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: floa
         else:
             request = _of_training(request, training, folder / "tree", progress)
         place = "a temporary copy" if request.discovery else str(root)
-        progress(f"tune runs your own code, in {place}, in a process of its own")
+        progress(f"tune runs your own code, in {place}, in a separate process")
         progress(ProgressStep("starting the process that measures"))
         with signals_as_one_interrupt():
             return _run_measurement(request, timeout_s, progress)
@@ -73,7 +73,7 @@ def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) ->
                 label, others = (child.found[-1].name, child.found[-1].value) if child.found else ("", 0)
                 if not (failed.ending and label and others):
                     raise
-                progress(f"skipped, as it does not train: {label} {failed.ending}")
+                progress(f"skipped, because it does not train: {label} {failed.ending}")
                 request = replace(request, lost={**request.lost, label: failed.ending})
 
 
@@ -88,13 +88,13 @@ def _of_training(request: TuneTask, options: VerifyOptions, tree: Path, progress
     root = Path(request.tree)
     if options.source is Source.COMMAND:
         raise UsageProblem(
-            "the settings for verify name a command, whose loaders cannot be seen: give tune a --workload or --dataset."
+            "the settings for verify name a command, whose loaders tune cannot see: pass --workload or --dataset."
         )
-    progress(ProgressStep("finding and copying what is trained"))
+    progress(ProgressStep("finding and copying the training"))
     discovery = training_of(root, root, options, "tune")
     too_large = copy_tree(root, tree)
     if too_large:
-        progress(f"left out of the copy for their size: {', '.join(too_large)} (--dataset reads them where they are)")
+        progress(f"too large, so not copied: {', '.join(too_large)} (--dataset reads them where they are)")
     return replace(request, tree=str(tree), discovery=discovery, sizes=options.sizes)
 
 

@@ -20,7 +20,7 @@ from chirp_migrate.tune.subject import Subject, of_dataset, of_loader
 __all__ = ["DEFAULT_BATCH_SIZE", "from_config", "from_reference"]
 
 DEFAULT_BATCH_SIZE = 32
-"""Samples in a batch where nothing says it; the one that the target of R-004 is given for."""
+"""Batch size by default; the target of R-004 is for this size."""
 
 _TRAIN_TRANSFORMS, _PLAIN_TRANSFORMS = "get_train_transforms", "get_val_transforms"
 _TRANSFORM = "transform"
@@ -43,7 +43,7 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
     elif hasattr(made, "__getitem__") or hasattr(made, "__iter__"):
         subject = of_dataset(made, size or DEFAULT_BATCH_SIZE, migrated)
     else:
-        raise NotUsable(f"{reference} gave {type(made).__name__}: it must give a dataset or a DataLoader")
+        raise NotUsable(f"{reference} returned {type(made).__name__}: it must return a dataset or a DataLoader")
     if unaugmented:
         plain = _build_dataset(unaugmented, config)
         subject.unaugmented = plain.dataset if isinstance(plain, DataLoader) else plain
@@ -109,7 +109,7 @@ def _build_dataset(reference: str, config: TuneConfig | None) -> Any:
     if problem := _misfit(value, arguments):
         raise NotUsable(
             f"{reference} cannot be called {'with the path of --config' if arguments else 'without arguments'} "
-            f"({problem}): give --dataset a function that makes the dataset"
+            f"({problem}): pass --dataset a function that builds the dataset"
         )
     with user_code(reference):
         return value(*arguments)
@@ -129,7 +129,7 @@ def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
     """Return why a function cannot be called with these arguments, by its parameters; empty if it can."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # it does not say
+    except (TypeError, ValueError):  # it has no length
         return ""
     try:
         signature.bind(*arguments)
@@ -149,7 +149,7 @@ def _fill_parameters(what: str, function: Any, config: TuneConfig, leave: str = 
             values[name] = value
         elif parameter.default is parameter.empty:
             raise NotUsable(
-                f"{what} needs {name}, and {config.file} has no data.{name}: add it, or give --dataset a function "
+                f"{what} needs {name}, and {config.file} has no data.{name}: add it, or pass --dataset a function "
                 "that makes the dataset"
             )
     return values

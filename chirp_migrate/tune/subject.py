@@ -116,12 +116,12 @@ def _check(dataset: Any) -> None:
     kind = type(dataset).__name__
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
         raise NotUsable(
-            f"{kind} gives its samples as a stream, and another number of workers would give other samples: tune needs "
+            f"{kind} is a stream, whose samples depend on the number of workers: tune needs "
             "a dataset with __getitem__ and __len__"
         )
     try:
         length = len(dataset)
     except (TypeError, NotImplementedError):
-        raise NotUsable(f"{kind} has no length: give it a __len__ that returns its number of samples") from None
+        raise NotUsable(f"{kind} has no length: add a __len__ that returns its number of samples") from None
     if length == 0:
-        raise NotUsable(f"{kind} has no samples: give tune a dataset that is not empty")
+        raise NotUsable(f"{kind} has no samples: pass a dataset that is not empty")

@@ -30,7 +30,7 @@ from chirpid_patch.machine.cpus import usable_cpus
 __all__ = ["MIN_ROUNDS", "Sweep", "expected_s", "grid", "measure"]
 
 MIN_ROUNDS = 3
-"""Rounds that every candidate takes part in."""
+"""Least number of rounds of every candidate."""
 
 _WANTED_ROUNDS = 6
 _SHORTEST_S, _LONGEST_S = 0.1, 2.0
@@ -45,7 +45,7 @@ def grid(
 ) -> list[Candidate]:
     """Return every candidate once, smallest first; without workers there is no prefetch factor (trap 4).
 
-    The candidates always include loading in the process, with which all others are compared, and the current
+    The candidates always include loading in the main process, with which all others are compared, and the current
     configuration of the training.
     """
     way = partial(Candidate, batch_size=batch_size)
@@ -81,7 +81,7 @@ def _reason_without_workers(warned: Sequence[str]) -> str:
 
 
 def expected_s(candidate: Candidate, batch_s: float, slice_s: float, start_s: float, cpus: int) -> float:
-    """Estimate the seconds of one measurement, from the seconds that a batch takes in the process."""
+    """Estimate the seconds of one measurement, from the seconds that a batch takes in the main process."""
     turn = candidate.at_once * batch_s / min(candidate.at_once, cpus)
     return (start_s if candidate.num_workers else 0.0) + batch_s + turn + max(slice_s, turn)
 
@@ -92,7 +92,7 @@ class Sweep:
 
     Attributes:
         subject: the dataset.
-        candidates: the configurations, including loading in the process.
+        candidates: the configurations, including loading in the main process.
         seconds: time limit; at least :data:`MIN_ROUNDS` rounds run unless ``is_limited``.
         show: called with the progress.
         is_limited: whether to end at the time limit, even in the first round.
@@ -109,11 +109,11 @@ class Sweep:
         self.rounds = 0
         self._cpu_shares: list[float] = []
         self._others: list[float] = []
-        self._batch_s = 0.0  # seconds that a batch takes in the process
+        self._batch_s = 0.0  # seconds that a batch takes in the main process
 
     @property
     def cpu_share(self) -> float | None:
-        """Return CPU time / wall time of loading in the process, the median of the rounds; None if that failed."""
+        """Return CPU time / wall time of loading in the main process, the median of the rounds; None if that failed."""
         return median(self._cpu_shares) if self._cpu_shares else None
 
     @property
@@ -125,7 +125,7 @@ class Sweep:
         """Measure until the pick is unlikely to change, or time is up.
 
         Raises:
-            Exception: any error of the user's code while batches are loaded in the process.
+            Exception: any error of the user's code while batches are loaded in the main process.
         """
         begun = time.monotonic()
         slice_s = min(max(self.seconds / (_WANTED_ROUNDS * len(self.measured)), _SHORTEST_S), _LONGEST_S)
@@ -135,7 +135,7 @@ class Sweep:
             for number, configuration in enumerate(order, start=self.rounds * len(order)):
                 if self.is_limited and number and time.monotonic() - begun > self.seconds:
                     return self._measured_in_time()
-                # How many rounds there will be is known of the fewest alone.
+                # Only the least number of rounds is known in advance.
                 total = MIN_ROUNDS * len(order) if self.rounds < MIN_ROUNDS else 0
                 self.show(ProgressStep(f"round {self.rounds + 1}: {configuration.candidate}", number, total))
                 self._measure(configuration, slice_s)
@@ -214,7 +214,8 @@ class Sweep:
         if beyond and self.is_limited:
             beyond = f"; as many as fit into {self.seconds:.0f} s are measured"
         self.show(
-            f"{len(self.measured)} configurations of {self.subject.report.name}, {rate:.0f} samples/s in the process: "
+            f"{len(self.measured)} configurations of {self.subject.report.name}, {rate:.0f} samples/s in the "
+            "main process: "
             f"about {max(least, self.seconds):.0f} s, less if the order is clear early{beyond}"
         )
 

@@ -27,7 +27,7 @@ from chirpid_patch.loading.batch_timer import BatchTimer
 __all__ = ["watched"]
 
 _BATCHES, _LONG_ENOUGH_S = 8, 1.0
-"""A pass over a loader is ended after so many batches, if it has taken so long: its waits are known by then."""
+"""Number of batches after which a pass over a loader ends if it took this many seconds: its waits are known by then."""
 
 _LONGEST_SHARE = 1 / 10
 """Of the time: an entry point that gives batches is left after that long, as two batches say enough. It is less than
@@ -37,7 +37,7 @@ _WAITS_LITTLE = 0.05
 """Loaders that the training waits for in a smaller share of its time than this are not measured."""
 
 _WATCHING_SHARE = 0.5
-"""Of the time, for entering the training; what is not entered by then is named."""
+"""Share of the time for starting entry points; the notes name the entry points that did not start."""
 
 _LEAST_S = 6.0
 """Seconds that measuring one loader takes, at least."""
@@ -144,7 +144,7 @@ def watched(
     with watching, monitor.watch() as usage:
         for number, (label, make) in enumerate(calls.items()):
             if number and time.perf_counter() - began > _WATCHING_SHARE * seconds:
-                notes.append(f"not entered within the time budget: {shorten_list(list(calls)[number:], 4)}")
+                notes.append(f"not started within the time budget: {shorten_list(list(calls)[number:], 4)}")
                 break
             show(ProgressStep(f"entering {label}", number, len(calls)))
             begin(label)
@@ -153,8 +153,8 @@ def watched(
                     watching.run(make())
             except Raised as raised:
                 first = first or raised
-                notes.append(f"skipped, as it does not train: {raised}")
-                show(f"skipped, as it does not train: {raised}")
+                notes.append(f"skipped, because it does not train: {raised}")
+                show(f"skipped, because it does not train: {raised}")
     taken = time.perf_counter() - began
     if first is not None and not watching.loaders:
         raise first
@@ -182,11 +182,11 @@ def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[Subje
         share = kind.waited_s / kind.whole_s if kind.whole_s > 0 else None
         subject.report.waited_share = share
         if subjects and share is not None and share < _WAITS_LITTLE:
-            notes.append(f"{name}: leave its loading as it is, as the training waits {percent(share, 1)} of its time")
+            notes.append(f"{name}: keep its loading, because the training waits {percent(share, 1)} of its time")
         elif len(subjects) < most:
             subjects.append(subject)
         else:
-            notes.append(f"{name} was not measured: give it a longer --time-budget")
+            notes.append(f"{name} was not measured: use a longer --time-budget")
     if not subjects:
         why = f" ({'; '.join(notes)})" if notes else ""
         raise NotUsable(f"the training took no batch from a loader that can be measured{why}")

@@ -77,7 +77,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
     if interrupted:
         reason = f"interrupted after {count(timed.count, 'round')}, and so far: {reason}"
     if not_timed:
-        note = f"not timed, as the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
+        note = f"not timed, because the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
         equivalence = equivalence.joined(Equivalence(notes=[note]))
     return VerifyReport(
         verdict=decision.verdict.text,
@@ -208,7 +208,7 @@ def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) ->
     if not holders:
         return ""
     held = "; ".join(f"{shorten_list(labels, 3)}: {shorten_list(names, 3)}" for names, labels in holders.items())
-    return f"Batches hold objects that verify does not look into, so what is in them was not compared ({held})."
+    return f"Batches contain objects whose contents verify does not compare ({held})."
 
 
 def _provenance() -> dict[str, Any]:
@@ -244,7 +244,7 @@ def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: R
         for side, visits in first.items()
     }
     model = (
-        "a stand-in of one small layer takes the model's place in every run"
+        "one small layer replaces the model in every run"
         if discovery.source is Source.FOUND
         else "the model stays, and its own work runs within the step"
     )

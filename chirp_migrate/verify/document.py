@@ -39,7 +39,7 @@ __all__ = [
 SCHEMA: Final = 1
 
 Seconds = dict[str, dict[str, list[float]]]
-"""Side (``before``, ``after``, ``cached``) → entry point → seconds of each round that counts and has it."""
+"""Version (``before``, ``after``, ``cached``) → entry point → seconds of each valid round with this entry point."""
 
 
 class EntryVerdict(msgspec.Struct, frozen=True):
@@ -263,7 +263,7 @@ def decode(data: bytes) -> VerifyReport:
     """
     found = read_json(data)
     if not {"verdict", "exit_code"} <= found.keys():
-        raise ValueError("it is another kind of document than verify writes")
+        raise ValueError("verify did not write it")
     if found.get("schema") != SCHEMA:
         raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
     return read_as(found, VerifyReport)

@@ -31,17 +31,17 @@ MARGIN = 0.05
 """Share of the time that separates "slower" from equal."""
 
 LEAST_SAMPLES = 48
-"""Samples below which found entry points cannot be split and trained sensibly."""
+"""Least number of samples to split and train entry points found automatically."""
 
 _VERY_BUSY = 0.6
-"""Share of the CPUs in use by others above which half as many samples are timed, so that every entry point is."""
+"""Share of the CPUs used by others above which verify times half as many samples, so that all entry points fit."""
 
 _SIZES = Sizes()
 
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """What to run, how often, and what to measure; see ``chirp-migrate verify --help``.
+    """The options of a verification; see ``chirp-migrate verify --help``.
 
     Attributes:
         sizes: numbers of samples and epochs, and the data.
@@ -125,17 +125,17 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
     """
     if "script" in said and {"workload", "command", "data", "model"} & said.keys():
         raise UsageProblem(
-            "a command after -- defines all of the training: leave --workload, --command, --data and --model out."
+            "a command after -- defines all of the training: omit --workload, --command, --data and --model."
         )
     if "workload" in said and "command" in said:
-        raise UsageProblem("a workload and a command are given, by options or settings: keep one of them.")
+        raise UsageProblem("options or settings define a workload and a command: keep only one of them.")
     if "result" in said and "command" not in said:
-        raise UsageProblem("result names what a command writes: it needs a command.")
+        raise UsageProblem("result names the file that a command writes: it needs a command.")
     entry = _entry_of_options(root, said)
     if entry is not None and "model" in said:
         raise UsageProblem(
             "model applies to entry points that are found automatically, and here a workload or a command defines the "
-            "training: leave it out."
+            "training: omit it."
         )
     own = {one.name: said[one.name] for one in fields(VerifyOptions) if one.name in said}
     if entry is not None and own.get("own_epochs"):
@@ -174,16 +174,16 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
         except ValueError as problem:
             raise UsageProblem(f"{problem}; only `chirp-migrate verify --command` runs other programs.") from None
         if script.file and not (root / script.file).is_file():
-            raise UsageProblem(f"there is no {script.file} in {root}: give its path from there.")
+            raise UsageProblem(f"there is no {script.file} in {root}: pass its path relative to that folder.")
         return EntryPoint("", Path(script.file).name or script.module, script=tuple(said["script"]))
     if "command" in said:
         program = said["command"][0]
-        # With a slash in it, it is looked for in the copy of the project.
+        # With a slash in it, the program is searched in the copy of the project.
         if "{" not in program and shutil.which(str(root / program) if os.sep in program else program) is None:
-            raise UsageProblem(f"{program} is not found: give --command a program of this system.")
+            raise UsageProblem(f"{program} is not found: pass --command a program of this system.")
         result = said.get("result", "")
         if (root / result).is_dir() and result:
-            raise UsageProblem(f"{result} is a folder of {root}: give --result the file that the command writes.")
+            raise UsageProblem(f"{result} is a folder of {root}: pass --result the file that the command writes.")
         return EntryPoint("", "command", command=said["command"], result=result)
     if "workload" in said:
         return EntryPoint("", "", hook=said["workload"])
@@ -198,13 +198,14 @@ def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Size
     if data is not None:
         data = data.absolute()
         if not data.exists():
-            raise UsageProblem(f"{data} does not exist: give --data the file or folder of your samples.")
+            raise UsageProblem(f"{data} does not exist: pass --data the file or folder of your samples.")
         if entry is not None:
             return replace(sizes, data=str(data))
         for name in ("shape", "classes"):
             if name in said:
-                raise UsageProblem(f"the samples in {data} determine {name}: leave it out.")
-        from chirp_migrate.training.workload.arrays import with_data  # NumPy, which a document that is read needs not
+                raise UsageProblem(f"the samples in {data} determine {name}: omit it.")
+        # Imports NumPy, which reading a document does not need.
+        from chirp_migrate.training.workload.arrays import with_data
 
         sizes = with_data(sizes, data)
     if entry is None and sizes.samples < LEAST_SAMPLES:

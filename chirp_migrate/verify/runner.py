@@ -60,7 +60,7 @@ def _errors_as_raised(entry: EntryPoint, stage: str) -> Iterator[None]:
         raise Raised(str(error)) from error
     except (Exception, SystemExit) as error:
         text = f"{type(error).__name__}: {error}".strip()
-        frames = error.__traceback__ and error.__traceback__.tb_next  # this function's is none of the user's concern
+        frames = error.__traceback__ and error.__traceback__.tb_next  # this function's frame does not concern users
         raise Raised(f"{entry.label or entry.hook} raised {text} ({stage})") from error.with_traceback(frames)
 
 
@@ -84,7 +84,7 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
             if entry.source is Source.FOUND:
                 with suppress(Raised):  # it fails again where that is a result
                     _prepare_call(spec, entry, data, spec.sizes.watched())
-        gc.freeze()  # what the imports made is not looked through before every training
+        gc.freeze()  # garbage collection skips the objects of the imports before every training
     if spec.job is Job.WATCH:
         _watch_entry_points(spec, parent, data)
         if spec.api_names:
@@ -189,7 +189,7 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
 def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
     """Run an entry point once for a short time, to exclude one-time costs such as imports and compilers."""
     if entry.source in (Source.COMMAND, Source.SCRIPT) or entry.label in spec.repeats:
-        return  # a script has no shorter run, and a command is a program of its own
+        return  # a script has no shorter run, and a command is a separate program
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
         return  # its first epoch counts as start-up
     with FewWorkers() as around:
@@ -250,7 +250,7 @@ def _describe_error(spec: RunSpec, raised: Raised) -> tuple[str, str]:
         raise raised from error
     printed = "".join(traceback.format_exception(error)).replace(f"{spec.tree}{os.sep}", "")
     said = f"{type(error).__name__}: {error}".replace(f"{spec.tree}{os.sep}", "").strip().splitlines()
-    text = " … ".join(dict.fromkeys([said[0], said[-1].strip()]))  # what a worker raised stands in the last line
+    text = " … ".join(dict.fromkeys([said[0], said[-1].strip()]))  # the error of a worker is in the last line
     tail = "\n".join(printed.splitlines()[-_TAIL_LINES:])
     return _ADDRESS.sub("0x…", text).rstrip(": "), tail
 
@@ -284,7 +284,7 @@ def _run_training_call(
     seed_everything(sizes.seed)
     with _errors_as_raised(entry, "training"):
         began = time.perf_counter()
-        if entry.source is Source.SCRIPT:  # nothing limits its epochs but its end
+        if entry.source is Source.SCRIPT:  # only its end limits its epochs
             with Epochs(lambda: None, most=sizes.epochs - 1) as limit:
                 limit.time(call)
             return time.perf_counter() - began, None

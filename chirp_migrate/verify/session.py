@@ -39,7 +39,7 @@ __all__ = ["measure", "verification"]
 _SIDES_MEASURED = 2  # one after the other
 
 _MEASURING_S = 8.0
-"""Seconds for clocks on the loaders of the first entry point, beside ``extra_s`` of each side."""
+"""Seconds to measure the loaders of the first entry point, in addition to ``extra_s`` of each version."""
 
 
 def verification(
@@ -66,7 +66,7 @@ def verification(
     """
     deadline = (time.monotonic() if began is None else began) + options.budget_s
     with temporary_folder("chirp-migrate-verify-") as scratch:
-        progress(ProgressStep("copying the project for both sides"))
+        progress(ProgressStep("copying the project for both versions"))
         trees, notes = make_sides(root, before, options, scratch)
         for note in notes:
             progress(note)
@@ -76,7 +76,8 @@ def verification(
         progress(f"verify runs the project's own code in separate processes: {what}")
         if options.source is Source.SCRIPT:
             progress(
-                "the script runs for real, in a copy of each side: absolute paths, network and trackers are its own"
+                "the script runs for real, in a copy of each version: it uses its real absolute paths, "
+                "network and trackers"
             )
         conditions = {"before": before.described, "copies": list(notes), "files": dict(files)}
         return measure(trees, discovery, options, progress, deadline, **conditions)
@@ -106,7 +107,7 @@ def measure(
     began = time.monotonic()
     # Two runs on a GPU may differ.
     twice = torch.cuda.is_available() and discovery.source is not Source.COMMAND
-    progress("comparing what each entry point loads and computes on both sides")
+    progress("comparing what each entry point loads and computes in both versions")
     load = Watch()
     with children.spending("watching"), load.watching():
         watched = watch(children, discovery, public_names(trees["before"]), twice)
@@ -118,7 +119,7 @@ def measure(
     )
     same = "differ" if equivalence.differences else "are the same so far"
     progress(
-        f"watched {count(len(before), 'entry point')} on both sides: they {same} ({time.monotonic() - began:.0f} s)"
+        f"watched {count(len(before), 'entry point')} in both versions: they {same} ({time.monotonic() - began:.0f} s)"
     )
     found = Findings(watched, equivalence)
     if not equivalence.differences:
@@ -129,7 +130,7 @@ def measure(
         children.make_room(others)
         if children.threads < usual:
             progress(
-                f"other processes use {percent(others)} of the CPUs: both sides train with "
+                f"other processes use {percent(others)} of the CPUs: both versions train with "
                 f"{count(children.threads, 'compute thread')} instead of {usual} (set with --threads)"
             )
         _time_versions(children, found, settings, progress, deadline)

@@ -13,7 +13,7 @@ from chirp_migrate.verify.options import VerifyOptions
 __all__ = ["REPEATED", "EntryResult", "Job", "RunResult", "RunSpec", "StepCount", "Trace", "Visit"]
 
 REPEATED = "results of watched runs that were repeated"
-"""Name of the part of what a TIME job finds that holds them: label → fingerprint."""
+"""Name of the part of a TIME result with these results: label → fingerprint."""
 
 
 class Job(str, Enum):

@@ -72,9 +72,9 @@ class Judge:
     """Analyses rounds repeatedly with one set of intervals, and keeps each conclusion.
 
     The upper end of an interval shows that the total is faster, or that an entry point is not slower. The lower end
-    shows that an entry point is slower, for which one is enough, or that the total is model-bound: each has an equal
-    part of the error probability (Bonferroni). "Faster" is a claim about the total alone; inconclusive entry points are
-    listed with it.
+    shows that an entry point is slower, or that the total is model-bound. One such claim is enough for a verdict, so
+    each has an equal part of the error probability (Bonferroni). "Faster" is a claim about the total alone;
+    inconclusive entry points are listed with it.
 
     A conclusion of an interim analysis is never changed.
 
@@ -89,7 +89,8 @@ class Judge:
         self._slower = 1 + margin
         self._strict = strict
         self._lines: dict[str | None, Timing] = {}
-        self._shown: dict[str | None, bool] = {}  # good (True) or slower (False), by the first look that showed it
+        # Good (True) or slower (False), by the first interim analysis that showed it.
+        self._shown: dict[str | None, bool] = {}
 
     @property
     def total(self) -> Timing | None:
@@ -115,7 +116,7 @@ class Judge:
         for line, timing in seen.items():
             found = timing.at(low_error, high_error)
             shows = self._shows(line, found)
-            # An earlier interval stays where the new one would take back what it has shown.
+            # An earlier interval stays if the new interval would contradict its conclusion.
             if self._shown.get(line) in (None, shows):
                 self._lines[line] = found
             if shows is not None:
@@ -153,7 +154,7 @@ class Judge:
             return Decision(Verdict.NOT_EQUIVALENT, differences[0])
         total, threshold, of = self.total, 1 - self._wanted, len(self.entries)
         if total is None:
-            return Decision(Verdict.NOT_SHOWN, "too little was timed for an interval: give it a longer --time-budget")
+            return Decision(Verdict.NOT_SHOWN, "too few rounds for an interval: use a longer --time-budget")
         who = f"{of} of {of + not_timed} entry points together" if not_timed else "all entry points together"
         if of == 1 and not not_timed:
             who = "the training"
@@ -208,7 +209,7 @@ class Judge:
     def _not_slower(self, timing: Timing) -> Verdict:
         if timing.ratio.wholly_below(self._wanted):
             return Verdict.FASTER
-        # Not even zero-cost loading would save as much as is wanted.
+        # Not even zero-cost loading would save the threshold.
         bound = timing.zero_cost_ratio is not None and timing.zero_cost_ratio.wholly_above(self._wanted)
         return Verdict.MODEL_BOUND if bound else Verdict.NOT_SHOWN
 

@@ -26,7 +26,7 @@ from chirp_migrate.verify.timing.children import Children
 __all__ = ["Watched", "watch"]
 
 _MOST_DEATHS = 3
-"""Entry points of a side that may each end their process; with one more nothing more is tried."""
+"""Number of entry points of a version that may end their process; after one more, verify stops."""
 _LOOK_S = 0.02
 
 
@@ -151,9 +151,9 @@ def watch(
     for label, lost in before.items():
         if lost.error:
             watched.difference.notes.append(
-                f"{label}: left out: before the migration, too, it {_describe_failure(lost)}"
+                f"{label}: left out, because before the migration it {_describe_failure(lost)}, too"
             )
-            # One that hangs before the migration is not waited for, so its end is not known.
+            # verify does not wait for an entry point that hangs before the migration, so its end is unknown.
             if after[label].error != lost.error and not lost.hung:
                 watched.difference.differs(
                     "error-differs", label, f"{_describe_failure(lost)} before, {_describe_failure(after[label])} after"
@@ -167,9 +167,9 @@ def _describe_failure(one: EntryResult) -> str:
 
 def _failure(side: str, label: str, found: Mapping[str, EntryResult], others: bool = False) -> WorkloadFailed:
     one = found[label]
-    also = " (so do all others)" if others else ""
+    also = " (and so do all others)" if others else ""
     how = one.error if one.lost else f"raised {one.error}"
-    return workload_failed(f"The {side} side failed: {label} {how}{also}.", one.printed, side)
+    return workload_failed(f"The version {side} failed: {label} {how}{also}.", one.printed, side)
 
 
 def _advance_versions(sides: Mapping[str, _WatchedVersion], of: int) -> ProgressStep:

@@ -88,21 +88,21 @@ class WorkerSafeArrayDataset(BatchedDataset):
         TypeError: PyTorch has no dtype for an array.
     """
 
-    in_memory = fixed_samples = gathers = True  # also a mapped file is read as memory is
+    in_memory = fixed_samples = gathers = True  # a mapped file is read like memory
 
     def __init__(self, x: Any, y: Any, *, dtype: torch.dtype | None = None, divisor: float | None = None) -> None:
         self.x = _as_tensor(x, "x")
         self.y = _as_tensor(y, "y")
         files = {"x": _MappedFile.behind(x), "y": _MappedFile.behind(y)}
-        #: The files behind attributes, each with the tensor that it holds: another may be assigned.
+        #: The files behind attributes, each with its tensor, because another tensor may be assigned.
         self._mapped = {name: (file, getattr(self, name)) for name, file in files.items() if file is not None}
         self.dtype = dtype
         self.divisor = divisor
         if self.x.ndim == 0 or self.y.ndim == 0 or len(self.x) != len(self.y):
             shapes = f"{tuple(self.x.shape)} and {tuple(self.y.shape)}"
-            raise ValueError(f"x and y must hold one row for each sample; they have the shapes {shapes}")
+            raise ValueError(f"x and y must have one row for each sample; they have the shapes {shapes}")
         if divisor is not None and not self._stored_as().is_floating_point:
-            raise ValueError(f"divisor needs floating-point samples, not {self._stored_as()}: give a dtype as well")
+            raise ValueError(f"divisor needs floating-point samples, not {self._stored_as()}: pass a dtype as well")
 
     def _stored_as(self) -> torch.dtype:
         return self.x.dtype if self.dtype is None else self.dtype

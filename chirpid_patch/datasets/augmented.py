@@ -108,7 +108,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         elif augment_params is None and use_spec_augment is None and use_gaussian_noise is None:
             self.transforms = [*transforms]
         else:
-            raise TypeError("give either transforms or augment_params with its switches, not both")
+            raise TypeError("pass either transforms or augment_params with its switches, not both")
 
     @property
     def in_memory(self) -> bool:
@@ -152,7 +152,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return [part for place, one in on for part in transform_parts(one, (place,))]
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
-        # None while training, which draws from ``random`` for every sample it gives.
+        # None while training, because the dataset then uses ``random`` for every sample.
         return None if self.training else [Part(self.base_dataset, list(indices))]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
@@ -181,7 +181,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         if pairs is None or not self.training:
             return None if pairs is None else list(pairs)
         if not self._supports_batches(pairs[0]):
-            return None  # single samples raise what they raise
+            return None  # single samples raise their own errors
         return [self._augment_batch(pairs[0], self._sample_keys(key, len(indices))), pairs[1]]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:

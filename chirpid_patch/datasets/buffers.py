@@ -20,9 +20,9 @@ from torch import Tensor
 
 #: Smaller batches come from the C library's free lists as fast.
 _SMALLEST_BYTES = 1 << 18
-#: What is kept for later, in all.
+#: Total bytes of stored blocks.
 _MOST_KEPT_BYTES = 1 << 28
-#: A block may be this many times as large as what it is lent for (short last batches).
+#: A block may be this many times as large as the batch in it (short last batches).
 _MOST_WASTED = 8
 
 _Block = NDArray[np.uint8]
@@ -48,7 +48,7 @@ class Buffers:
         return sum(block.nbytes for block in list(self._kept.values()))
 
     def _take(self, size: int) -> _Block:
-        for number, block in reversed(list(self._kept.items())):  # what came back last is still in the CPU's caches
+        for number, block in reversed(list(self._kept.items())):  # the last returned block is still in the CPU's caches
             if size <= block.nbytes <= _MOST_WASTED * size and self._kept.pop(number, None) is not None:
                 return block
         return torch.empty(

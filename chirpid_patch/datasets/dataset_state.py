@@ -9,9 +9,9 @@ from torch.utils.data import Dataset
 
 from chirpid_patch.torch_private import version
 
-#: Attributes of datasets so named hold what was computed from the others.
+#: Prefix of attributes of datasets with values computed from other attributes.
 _DERIVED = "_cached_"
-#: Longer sequences (of indices, of samples) count as one thing, unless they are of tensors or datasets.
+#: Longer sequences (of indices, of samples) count as one object, unless they contain tensors or datasets.
 _MOST_ITEMS = 16
 _PLAIN = frozenset({type(None), bool, int, float, str})
 

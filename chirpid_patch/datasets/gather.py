@@ -30,7 +30,7 @@ from chirpid_patch.transforms.off_cpu import sent
 Batch = list[Any]
 RowKinds = list[tuple[torch.dtype, torch.Size]]
 
-#: Iterables of indices that are all there before the first sample is read.
+#: Iterables whose indices all exist before the first sample is read.
 WRITTEN_DOWN = SEQUENCES | {set, frozenset}
 
 
@@ -184,15 +184,15 @@ def _is_list(value: Any) -> bool:
     return type(value) in (list, tuple)
 
 
-#: What samples of PyTorch's datasets are read from: attributes, with what they must hold.
+#: Attributes from which samples of PyTorch's datasets are read, with a test of their values.
 _READ_FROM: dict[type, dict[str, Callable[[Any], bool]]] = {
     TensorDataset: {"tensors": _is_list},
     Subset: {"indices": is_table, "dataset": lambda _: True},
     ConcatDataset: {"datasets": _is_list, "cumulative_sizes": _is_list},
 }
-#: The methods that reading a sample asks for; of a ``ConcatDataset`` also its length, by negative indices.
+#: The methods that reading a sample calls; for negative indices of a ``ConcatDataset`` also its length.
 _READ_WITH = ("__getitem__", "__getitems__", "__getattribute__", "__getattr__")
-#: These methods as PyTorch wrote them: other code may put its own in their place.
+#: PyTorch's versions of these methods: other code may replace them.
 _WRITTEN = {
     kind: {name: getattr(kind, name, None) for name in (*_READ_WITH, *(("__len__",) if kind is ConcatDataset else ()))}
     for kind in _READ_FROM
@@ -335,7 +335,7 @@ class _ConcatNode(_JointNode):
 
     @property
     def keyed(self) -> bool:
-        # No random draws in rows of tensors: their nodes take longer to make than a small batch to read.
+        # Rows of tensors need no random numbers: creating their nodes takes longer than reading a small batch.
         return any(node_of(child).keyed for child in self.children if type(child) is not TensorDataset)
 
     @property

@@ -64,7 +64,7 @@ def iterate_labels(
         samples = iter(dataset) if isinstance(indices, EllipsisType) else (dataset[index] for index in indices)
         yield from (_label(sample, pairs) for sample in samples)
     elif not isinstance(indices, EllipsisType):
-        # Any other iterable may be without end, or compute each index when it is asked for.
+        # Any other iterable may be endless, or compute each index on request.
         parts = [_as_ints(indices)] if type(indices) in WRITTEN_DOWN else ([index] for index in indices)
         for part in parts:
             labels = _labels(dataset, part, pairs)
@@ -99,7 +99,7 @@ def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
     if is_exactly(dataset, TensorDataset):
         tensors = dataset.tensors
         plain = all(type(one) is Tensor and one.layout is torch.strided and not one.is_nested for one in tensors)
-        # Else indexing x could do or raise something that indexing y does not.
+        # Otherwise indexing x could have effects or errors that indexing y does not have.
         fits = plain and all(tensor.ndim and len(tensor) == len(tensors[0]) for tensor in tensors)
         return fits and (len(tensors) == 2 or (len(tensors) > 2 and not pairs))
     joint = joint_of(dataset)
@@ -147,7 +147,7 @@ def _of_list(samples: Sequence[Any], indices: Sequence[Any], pairs: bool) -> lis
     labels = []
     for index in indices:
         sample = samples[index] if -len(samples) <= index < len(samples) else None
-        # Anything but a plain pair with a tensor may be an object of the user's, whose code runs when it is used.
+        # Any value other than a plain pair with a tensor may be a user's object, whose code runs when it is used.
         if type(sample) is not tuple or type(sample[0]) is not Tensor or len(sample) < 2 or (pairs and len(sample) > 2):
             return None
         labels.append(sample[1])

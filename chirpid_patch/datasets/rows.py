@@ -18,7 +18,7 @@ from chirpid_patch.transforms import off_cpu
 
 #: Integer types of a 0-dim tensor that is an index. An unsigned byte is not one: PyTorch reads it as a mask.
 _INDEX_DTYPES = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
-#: Sequences that are read without running any other code.
+#: Sequences that can be read without running other code.
 SEQUENCES = frozenset({list, tuple, range, array, np.ndarray, Tensor})
 _INT = {int}
 
@@ -126,7 +126,7 @@ def gather(tensor: Tensor, rows: Tensor) -> Tensor:
     if off_cpu.is_away(tensor):
         return torch.index_select(tensor, 0, off_cpu.sent(rows, tensor.device))
     if get_worker_info() is None and not is_large(tensor.nbytes * rows.shape[0] // max(tensor.shape[0], 1)):
-        return torch.index_select(tensor, 0, rows)  # too few bytes for memory that is worth keeping
+        return torch.index_select(tensor, 0, rows)  # too few bytes to reuse the memory
     return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))
 
 

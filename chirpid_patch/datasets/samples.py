@@ -110,7 +110,7 @@ def read_listed(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
     return [default_collate(xs) if out is None else torch.stack(xs, out=out), default_collate(ys)]
 
 
-#: What PyTorch makes one tensor of, or leaves as it is, in a worker as in this process.
+#: Types that PyTorch collates in the same way in workers and in this process.
 _SCALARS = (int, float, str, bytes, np.generic)
 
 

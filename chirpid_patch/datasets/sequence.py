@@ -82,7 +82,7 @@ class WorkerSafeSequenceDataset(BatchedDataset):
     def gains(self, count: int) -> bool:
         if not self._has_list:
             return super().gains(count)
-        # PyTorch collates what is listed as fast, unless the batch comes in memory that is worth keeping.
+        # PyTorch collates listed samples as fast, unless the batch is large enough to reuse its memory.
         first = self.data_list[0] if self.data_list else None
         x = first[0] if type(first) in (list, tuple) and first else None
         return is_large(bytes_of(x) * count)

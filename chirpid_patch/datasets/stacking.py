@@ -14,7 +14,7 @@ from torch.utils.data import Subset, TensorDataset
 from chirpid_patch.datasets.declared import standardized
 from chirpid_patch.datasets.gather import WRITTEN_DOWN, fetch_batch, node_of, tensors_behind
 
-#: Samples that are made from rows in memory (standardised, say) are read so many at a time.
+#: Number of samples to compute at once from rows in memory (for example standardised samples).
 _AT_ONCE = 64
 _INTEGERS = frozenset({int, np.int64, np.int32})
 
@@ -48,8 +48,8 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
             stacked = None
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
     if type(indices) is GeneratorType and _has_fixed_rows(dataset):
-        indices = list(indices)  # reading rows does nothing that it could see
-    # Others may compute each index when it is asked for: between two samples, and seeing what reading one does.
+        indices = list(indices)  # reading rows has no effect that it could observe
+    # Other iterables may compute each index on request, between two samples, and depend on effects of reading.
     stacked = _gather_column(dataset, list(indices)) if type(indices) in WRITTEN_DOWN else None
     return torch.stack([dataset[index][0] for index in indices]) if stacked is None else stacked
 

@@ -64,7 +64,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         eps: number that is added to ``std``.
     """
 
-    #: Operands, and the numbers for each kind of tensor; one attribute, so that threads never see parts of two states.
+    #: Operands, and the numbers for each kind of tensor; one attribute, so that threads never see a mix of two states.
     _cached: tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]] | None
 
     def __init__(self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8) -> None:

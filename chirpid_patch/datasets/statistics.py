@@ -76,7 +76,7 @@ def streaming_standardization_stats(
                 memory = torch.empty(size, dtype=torch.float64)
             values = memory[:size].copy_(x.detach().reshape(-1))
             if pivot is None:
-                # Deviations from a value near the mean lose no digits to a mean that is large against them.
+                # Deviations from a value near the mean keep their digits even if the mean is large.
                 first = values.mean().item()
                 pivot = first if math.isfinite(first) else 0.0
             center = values.sub_(pivot).mean().item()
@@ -104,5 +104,5 @@ def _values(dataset: Any, chunk: Sequence[Any]) -> Iterator[Tensor]:
 
 def _real(x: Tensor) -> Tensor:
     if x.is_complex():
-        raise TypeError("x is complex; its mean and standard deviation are no numbers to standardise with")
+        raise TypeError("x is complex; its mean and standard deviation cannot standardise it")
     return x

@@ -53,7 +53,7 @@ class DevicePrefetcher:
         if self.device.type != "cuda":
             return map(partial(move_batch, device=self.device), batches)
         lookahead = self.lookahead
-        if lookahead is None:  # a rank's loader counts its epochs by what it is asked for
+        if lookahead is None:  # a rank's loader counts its epochs by its requests
             lookahead = can_prefetch_without_rng_drift(self.loader) and getattr(self.loader, "epochs", None) is None
         return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _passes_on(self.loader))
 
@@ -100,7 +100,7 @@ class DeviceIterator(Iterator[Any]):
         coming, self._next = self._request_batch() if self._next is None else self._next, None
         if isinstance(coming, Exception):
             raise coming
-        batch = coming.hand_over()  # what is moved in order is read now, before the loader is asked again
+        batch = coming.hand_over()  # the moved batch is read now, before the next request to the loader
         if self._lookahead:
             self._next = self._request_batch()
         return batch
@@ -125,7 +125,7 @@ def _passes_on(loader: Any) -> bool:
 def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> bool:
     """Return whether requesting a batch of ``loader`` early changes no random number.
 
-    That holds if workers draw the random numbers and the sampler draws none during the epoch. It also holds for
+    The result is True if workers draw the random numbers and the sampler draws none during the epoch. It also holds for
     datasets in memory (``in_memory``), whose samples use keys. For these, a change of the dataset within an epoch takes
     effect later.
     """

@@ -76,8 +76,8 @@ def place_batches(
         held = ResidentOn(there, 0.5 if share is None else share)
         held.hold(dataset, batches=batches, collate=batching.get("collate_fn"))
     except NotResidentError as reason:
-        return MovedToDevice(there), f"batches are moved to {there}, where they are not made because {reason}"
-    why = f"{readable_size(held.bytes)} of samples are held there, and batches made from them"
+        return MovedToDevice(there), f"batches are moved to {there}, and not built there, because {reason}"
+    why = f"{readable_size(held.bytes)} of samples are stored there, and batches are built from them"
     if there.type != "cpu" and _draws_exact_noise(dataset):
         why += "; noise of mode 'exact' has the same distribution as on the CPU, and other values"
     return held, why

@@ -20,8 +20,8 @@ _FP16_CAPABILITY = 7  # Volta: the first with matrix units for float16
 def amp_dtype_for(device: str | torch.device) -> torch.dtype | None:
     """Return the dtype in which mixed precision is faster on ``device``; None if there is none.
 
-    That is bfloat16 on CUDA devices that compute it in hardware, float16 on those from Volta to Turing, and None on
-    older ones and without a CUDA device: on a CPU, mixed precision is slower unless the CPU has instructions for it.
+    The dtype is bfloat16 on CUDA devices that compute it in hardware, float16 on those from Volta to Turing, and None
+    on older ones and without a CUDA device: on a CPU, mixed precision is slower unless the CPU has instructions for it.
     """
     chosen = torch.device(device)
     if chosen.type != "cuda" or not torch.cuda.is_available():
@@ -147,6 +147,6 @@ def _compute_in_tf32() -> None:
         on_cpu.fp32_precision = before
     backends.cudnn.allow_tf32 = True
     for kind in (backends.cuda.matmul, *(getattr(backends.cudnn, name, None) for name in ("conv", "rnn"))):
-        # Of a program that uses the newer settings itself: one that is set alone makes PyTorch refuse the older ones.
+        # A program may use the newer settings itself: if only one of them is set, PyTorch refuses the older settings.
         if getattr(kind, "fp32_precision", "tf32") != "tf32":
             kind.fp32_precision = "tf32"

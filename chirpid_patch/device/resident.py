@@ -24,7 +24,7 @@ from chirpid_patch.loading.placement import Placement
 logger = logging.getLogger("chirpid_patch")
 
 _HOLDING = ("cuda", "cpu")
-#: Every upload there is, by the identity of its source, which the upload keeps alive, and device.
+#: All uploads, by device and by the identity of the source, which the upload keeps alive.
 _uploads: WeakValueDictionary[tuple[int, torch.device], Upload] = WeakValueDictionary()
 
 
@@ -72,7 +72,7 @@ class ResidentOn(Placement):
         if not 0 < share <= 1:
             raise ValueError(f"resident_share must be above 0 and at most 1, not {share}")
         if self.device.type not in _HOLDING:
-            raise NotResidentError(f"samples are held on CUDA devices, not on {self.device.type}")
+            raise NotResidentError(f"samples can be stored on CUDA devices, not on {self.device.type}")
         self._share = share
         #: The uploads by the identity of their sources, and which of them were read in this epoch.
         self._held: dict[int, Upload] = {}
@@ -86,7 +86,7 @@ class ResidentOn(Placement):
     def attach(self, loader: Any) -> None:
         if loader.worker_processes or loader.prefetch_threads != 0 or loader.pin_memory:
             raise ValueError(
-                "samples on a device are read in this process: leave num_workers out, and give pin_memory=False and "
+                "samples on a device are read in this process: omit num_workers, and pass pin_memory=False and "
                 "prefetch_threads=0"
             )
         self.hold(loader.dataset, batches=loader.batch_sampler is not None, collate=loader.collate_fn)
@@ -97,7 +97,7 @@ class ResidentOn(Placement):
         ``batches`` is whether the loader builds batches, instead of yielding single samples.
         """
         if isinstance(dataset, IterableDataset):
-            raise NotResidentError("an iterable dataset has no rows to hold")
+            raise NotResidentError("an iterable dataset has no rows to store")
         if not batches:
             raise NotResidentError("automatic batching is off (batch_size=None)")
         if not stacks_samples(collate):
@@ -107,7 +107,7 @@ class ResidentOn(Placement):
     def _hold(self, tensors: Iterable[Tensor]) -> None:
         wanted = {id(tensor): tensor for tensor in tensors if id(tensor) not in self._held}
         if any(not is_plain(tensor) or tensor.is_inference() for tensor in wanted.values()):
-            raise NotResidentError("a tensor of the dataset is no plain one in the CPU's memory")
+            raise NotResidentError("a tensor of the dataset is not a plain tensor in the CPU's memory")
         needed = sum(one.nbytes for place, one in wanted.items() if (place, self.device) not in _uploads)
         free = free_memory(self.device) if needed else 0
         if needed > self._share * free:
@@ -124,7 +124,7 @@ class ResidentOn(Placement):
                 self._held[place] = upload
         except torch.cuda.OutOfMemoryError:
             self._held = before
-            raise NotResidentError(f"{self.device} has no {readable_size(needed)} in one piece") from None
+            raise NotResidentError(f"{self.device} has no free block of {readable_size(needed)}") from None
 
     def copy(self, tensor: Tensor) -> Tensor:
         """Return the copy of ``tensor`` on the device, and upload it if necessary."""
@@ -171,7 +171,7 @@ class _ResidentReader(BatchReader):
             base_tensors(self.dataset)
             view = resident_view(self.dataset, self._resident.copy)
         except NotResidentError:
-            view = None  # as the dataset is now, only the CPU can read it
+            view = None  # in its current state, only the CPU can read the dataset
         batch = None if view is None else fetch_batch(view, request.indices, request.key)
         if not isinstance(batch, list) or (self._as_tuple and len(batch) != 2):
             return move_batch(super().read(request), self._resident.device)

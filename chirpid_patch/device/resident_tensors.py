@@ -9,9 +9,9 @@ from chirpid_patch.machine.process_memory import process_memory
 from chirpid_patch.machine.usable_memory import usable_memory
 from chirpid_patch.torch_private import version
 
-#: Bytes that are copied at a time, so that what is converted on the way stays small.
+#: Bytes to copy at a time, so that temporary conversions stay small.
 _COPIED_AT_A_TIME = 64 << 20
-#: Sources are looked at in every so many bytes, and in every sample.
+#: Sources are checked once per this number of bytes, and in every sample.
 _LOOKED_AT_EVERY = 4096
 
 
@@ -28,7 +28,7 @@ class Upload:
 
     def __init__(self, source: Tensor, device: torch.device) -> None:
         self.source = source
-        with torch.inference_mode(False):  # what is made in it could not be written to outside
+        with torch.inference_mode(False):  # tensors created in it could not be written to outside
             self._values = torch.empty(source.shape, dtype=source.dtype, device=device)
         self._write()
 
@@ -62,7 +62,7 @@ def free_memory(device: torch.device) -> int:
     """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        # What PyTorch has taken from the device and not given out.
+        # Memory that PyTorch reserved from the device and does not use.
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     try:
         return max(usable_memory() - process_memory().bytes, 0)
@@ -85,7 +85,7 @@ def _row_bytes(tensor: Tensor) -> int:
 def _looks(source: Tensor) -> Tensor:
     """Return the values at regularly spaced places of ``source``, as bytes."""
     step = max(1, min(_LOOKED_AT_EVERY, _row_bytes(source)) // source.element_size())
-    # As they lie in memory: of a dense tensor nothing has to be copied for that.
+    # In memory order: a dense tensor needs no copy for that.
     strides = source.stride()
     order = sorted(range(source.ndim), key=lambda axis: -strides[axis])
     flat = source.detach().permute(order).reshape(-1)

@@ -19,14 +19,14 @@ from chirpid_patch.device.resident_tensors import NotResidentError
 from chirpid_patch.transforms.spectrograms import GaussianNoise, SpecAugment, Standardize, is_batchable
 from chirpid_patch.transforms.symmetries import FlipsAndTurns
 
-#: What works on batches on any device.
+#: Transforms that work on batches on any device.
 _TRANSFORMS = (SpecAugment, GaussianNoise, Standardize, FlipsAndTurns)
 #: The datasets that read others.
 _OVER_OTHERS = (WorkerSafeStandardizedDataset, WorkerSafeAugmentedDataset, WorkerSafeSequenceDataset)
-#: What a subclass may not replace.
+#: Methods that a subclass may not replace.
 _READING = ("read_sample", "read_batch", "_stages", "operands", "transform_rows_", "transform_batch", "mask_places")
 
-#: Gives the copy of a tensor.
+#: Returns the copy of a tensor.
 Copy = Callable[[Tensor], Tensor]
 
 
@@ -54,7 +54,7 @@ def base_tensors(dataset: Any) -> list[Tensor]:
         return [node.x, node.y]
     if joint is None and not any(_reads_as(node, kind) for kind in _OVER_OTHERS):
         what = "samples are a list" if isinstance(node, list | tuple) else f"{_name(node)} reads its samples itself"
-        raise NotResidentError(f"{what}: only rows of tensors and arrays can be held")
+        raise NotResidentError(f"{what}: only rows of tensors and arrays can be stored there")
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     for _, one in stages:
         if not (is_batchable(one) and any(_behaves_as(one, kind) for kind in _TRANSFORMS)):

@@ -46,7 +46,8 @@ class CudaCopies:
         training = torch.cuda.current_stream(self.device)
         training.wait_event(copied)
         for tensor in copies:
-            tensor.record_stream(training)  # its memory comes from the side stream, and is not given out before both
+            # Its memory comes from the side stream, and is not reused before both streams are done.
+            tensor.record_stream(training)
 
 
 class BatchCopy:

@@ -41,7 +41,7 @@ class RankEpochs:
     def begin(self, loader: Any) -> int:
         """Return the number of the new epoch, and seed the generator of ``loader`` for it."""
         epoch = int(loader.sampler.epoch)
-        # Kept workers have one base seed in their life; the keys alone distinguish the epochs.
+        # Persistent workers have a single base seed; only the keys distinguish the epochs.
         words = (self.seed, self.rank) if loader.persistent_workers else (self.seed, self.rank, epoch)
         loader.generator.manual_seed(int(fold_in(np.zeros(1, dtype=np.uint64), *words)[0]))
         return epoch
@@ -73,7 +73,7 @@ class _CountedEpoch(Iterator[Any]):
 
     def __next__(self) -> Any:
         self._asked += 1
-        # By now the order of this epoch is drawn. Another number in the sampler is one that the caller set.
+        # The order of this epoch is drawn already. Another number in the sampler was set by the caller.
         if self._asked == 2 and self._sampler.epoch == self._epoch:
             self._sampler.set_epoch(self._epoch + 1)
         return next(self._batches)

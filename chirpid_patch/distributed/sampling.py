@@ -48,8 +48,8 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
     if count == known:
         if rank is not None and rank != here:
             warnings.warn(
-                f"rank={rank} was given to rank {here} of {known}; it loads the samples of rank {here}: leave rank "
-                "and world_size out, they are taken from torch.distributed or torchrun.",
+                f"rank={rank} was passed to rank {here} of {known}; it loads the samples of rank {here}: omit rank "
+                "and world_size, which torch.distributed or torchrun defines.",
                 UserWarning,
                 stacklevel=5,
             )
@@ -57,13 +57,13 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
     if count == 1:
         return 0, 1
     if rank is None:
-        raise ValueError(f"world_size={count} was given where {known} ranks run: give rank as well, or leave both out")
+        raise ValueError(f"world_size={count} was passed where {known} ranks run: pass rank as well, or omit both")
     if not 0 <= rank < count:
-        raise ValueError(f"rank={rank} is none of {count} ranks: give one from 0 to {count - 1}")
+        raise ValueError(f"rank={rank} is none of {count} ranks: pass one from 0 to {count - 1}")
     if known == 1:
         warnings.warn(
             f"neither torch.distributed nor torchrun reports {count} ranks; this loader has the samples of rank "
-            f"{rank} only: call torch.distributed.init_process_group before, or leave rank and world_size out.",
+            f"{rank} only: call torch.distributed.init_process_group before, or omit rank and world_size.",
             UserWarning,
             stacklevel=5,
         )
@@ -120,7 +120,7 @@ def take_share(dataset: Any, shuffle: bool | None, options: dict[str, Any], *, t
     given = {name: options.pop(name) for name in _ABOUT_RANKS if name in options}
     if not distributed:
         if given:
-            raise TypeError(f"{' and '.join(given)} without distributed=True has no meaning: give that, too")
+            raise TypeError(f"{' and '.join(given)} without distributed=True has no meaning: pass that, too")
         return None
     _check_order_is_ours(dataset, options)
     rank, world_size = find_rank(given.get("rank"), given.get("world_size"))
@@ -143,12 +143,12 @@ def take_share(dataset: Any, shuffle: bool | None, options: dict[str, Any], *, t
 
 def _check_order_is_ours(dataset: Any, options: dict[str, Any]) -> None:
     if isinstance(dataset, IterableDataset):
-        raise TypeError("an IterableDataset shares its samples among ranks itself: leave distributed out")
+        raise TypeError("an IterableDataset shares its samples among ranks itself: omit distributed")
     sampler = options.get("sampler")
     if options.get("batch_sampler") is not None or not (sampler is None or isinstance(sampler, DistributedSampler)):
         raise ValueError(
-            "distributed=True gives each rank its samples by a DistributedSampler: leave sampler and batch_sampler "
-            "out, or give a torch.utils.data.DistributedSampler"
+            "distributed=True gives each rank its samples by a DistributedSampler: omit sampler and batch_sampler, "
+            "or pass a torch.utils.data.DistributedSampler"
         )
     if options.get("generator") is not None:
-        raise ValueError("distributed=True seeds each rank and epoch itself: give seed instead of generator")
+        raise ValueError("distributed=True seeds each rank and epoch itself: pass seed instead of generator")

@@ -19,7 +19,7 @@ from chirpid_patch.multi.multi_loader import LoaderBatch
 
 logger = logging.getLogger("chirpid_patch")
 
-#: So many slow batches of an epoch are named; the others are only counted.
+#: Number of slow batches to name per epoch; the others are only counted.
 _MOST_NAMED = 10
 
 
@@ -73,7 +73,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._uses_cuda: bool | None = None
         self._step: TrainingStep | None = None
         self._loose: list[tuple[Any, Any]] = []  # transfers before the step that comes
-        self._unread: deque[TrainingStep] = deque()  # steps that have ended, and were not taken down
+        self._unread: deque[TrainingStep] = deque()  # steps that have ended and are not recorded yet
         self._epoch, self._stretch = StepTally(), StepTally()
         self.slow_batches: list[SlowBatch] = []
 
@@ -154,7 +154,7 @@ class DataLoaderProfilingHook(TrainerHooks):
                 yield batch
                 self.on_train_batch_end(None, batch, number, index, name)
         finally:
-            # Also where the loop was left early: its last step may not have come to its end, and does not count.
+            # Also after a `break`: the last step may be incomplete, and does not count.
             self.on_epoch_end(None, epoch)
 
     @contextmanager

@@ -9,7 +9,7 @@ from statistics import median, quantiles
 from typing import Any
 
 _RECENT = 100
-#: The median is taken anew after so many batches: often enough to follow a run, too seldom to cost anything.
+#: Number of batches between two computations of the median: it follows a run, and costs next to nothing.
 _RENEWED_AFTER = 10
 #: Batches that took less than this above the usual are not slow at any factor: clocks and schedulers jitter.
 _LEAST_SECONDS = 1e-3
@@ -74,7 +74,7 @@ class UsualTime:
         self._factor = factor
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._seen = 0
-        #: Seconds of a usual batch, by which the last one was judged; None until some were seen.
+        #: Seconds of a usual batch when the last batch was judged; None before enough batches.
         self.seconds: float | None = None
 
     def is_exceeded(self, seconds: float) -> bool:

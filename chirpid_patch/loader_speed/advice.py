@@ -14,7 +14,7 @@ from chirpid_patch.loading.limits import worker_processes
 
 logger = logging.getLogger("chirpid_patch")
 
-#: The part of an epoch's loading that is worth saving.
+#: Least share of an epoch's loading that is worth saving.
 _WORTH = 0.05
 
 
@@ -69,7 +69,7 @@ def handle_oom_errors(
         "batch_size": (batch_size, smaller, "activations take memory for each sample of the batch"),
         "gradient_accumulation_steps": (gradient_accumulation_steps, steps, f"the optimiser sees {smaller * steps}"
                                         f" samples a step, before {batch_size * gradient_accumulation_steps}"),
-        "num_workers": (num_workers, num_workers // 2, "each worker process holds batches, and its copy of objects"),
+        "num_workers": (num_workers, num_workers // 2, "each worker process stores batches, and its copy of objects"),
     }  # fmt: skip
     for name, (current, suggested, why) in changes.items():
         if suggested != current:
@@ -85,7 +85,7 @@ def handle_oom_errors(
 def _batch_size(loader: Any) -> int:
     size = loader.batch_size if loader.batch_size is not None else getattr(loader.batch_sampler, "batch_size", None)
     if not isinstance(size, int):
-        raise ValueError("the loader has no batch_size: give batch_size=")
+        raise ValueError("the loader has no batch_size: pass batch_size=")
     return size
 
 
@@ -131,5 +131,5 @@ def pinning_finding(pin_memory: bool, device: str | None) -> Finding | None:
         )
         return Finding("pin_memory", False, True, why)
     if device is None and pin_memory:
-        return Finding("pin_memory", True, False, "there is no device here that it speeds copies to")
+        return Finding("pin_memory", True, False, "no device here gains from pinned memory")
     return None

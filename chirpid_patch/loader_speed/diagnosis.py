@@ -17,16 +17,16 @@ from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.machine.accelerator import pinning_device
 
-#: A change is worth naming from so many times the samples a second, twice in turns; fewer processes from as many.
+#: Least ratio of samples per second, twice in turns, to report a change; fewer processes need only the same rate.
 _FASTER = 1.2
 _AS_FAST = 0.95
-#: Waiting for less than this part of the training's time is left as it is.
+#: A training that waits for less than this share of its time needs no change.
 _WORTH = 0.05
 _FEWEST_BATCHES = 3
 _MOST_BATCHES = 500
-#: So many changes are tried at most, each in two turns with how the loader is now.
+#: Largest number of changes to try, each in two turns with the current loader.
 _CHANGES = 5
-#: A loader without workers that is shorter than what is timed is iterated over again, so often at most.
+#: Most passes over a loader without workers that is shorter than the timed number of batches.
 _EPOCHS = 8
 
 
@@ -93,7 +93,9 @@ def diagnose_dataloader_speed(
         diagnosis = _Diagnosis(loader, num_batches, seconds, step_seconds).result()
     else:
         times, _ = measure(loader, num_batches)
-        note = f"a {type(loader).__name__} is no DataLoader: it was iterated itself, and nothing else was tried"
+        note = (
+            f"a {type(loader).__name__} is not a DataLoader: the measurement iterated it, and tried no other settings"
+        )
         diagnosis = LoaderDiagnosis(times, (), (note,))
     if verbose:
         print(diagnosis)
@@ -139,7 +141,9 @@ class _Diagnosis:
 
     def _can_try(self) -> bool:
         if isinstance(self._loader.dataset, IterableDataset):
-            self._notes.append("an iterable dataset gives other data to other numbers of workers: none was tried")
+            self._notes.append(
+                "the samples of an iterable dataset depend on the number of workers: no other number was tried"
+            )
             return False
         return self._limits_training()
 
@@ -193,7 +197,7 @@ class _Diagnosis:
         batches = min(int(seconds / max(mean, 1e-9)), _MOST_BATCHES)
         if batches < _FEWEST_BATCHES:
             wanted = math.ceil(_FEWEST_BATCHES * 4 * _CHANGES * mean)
-            self._notes.append(f"{self._seconds:g} s are too short to try other settings: give seconds={wanted}")
+            self._notes.append(f"{self._seconds:g} s are too short to try other settings: pass seconds={wanted}")
             return None
         ratios = []
         for _ in range(2):

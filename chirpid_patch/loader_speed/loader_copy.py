@@ -20,7 +20,7 @@ def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> Data
     ``restored_generators``.
     """
     duplicate = copy.copy(loader)
-    # Whether more workers than CPUs help is what is tried.
+    # The measurement itself shows whether more workers than CPUs help.
     changed: dict[str, Any] = {"_iterator": None, "check_worker_number_rationality": _no_warning, **_samplers(loader)}
     if isinstance(duplicate, BatchedDataLoader):
         changed |= {"_controller": copy.deepcopy(duplicate.overlap), "_threads": KeptThreads()}
@@ -34,7 +34,7 @@ def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> Data
         }
         if not num_workers:
             changed["persistent_workers"] = False
-    vars(duplicate).update(changed)  # past DataLoader's own guard of its attributes
+    vars(duplicate).update(changed)  # bypasses DataLoader's check of attribute assignments
     return duplicate
 
 

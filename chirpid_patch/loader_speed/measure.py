@@ -27,7 +27,7 @@ Times = Mapping[str, float | int | bool]
 class _Wait:
     seconds: float
     samples: int
-    starting: bool  # the loader was being started: its first batch, or the first of workers started anew
+    starting: bool  # the loader was starting: its first batch, or the first batch of new workers
 
 
 def measure(
@@ -151,7 +151,7 @@ def measure_rate(
         batches = iter(loader)
         use(next(batches))
         first = time.perf_counter() - begun
-        # The batches begun together with the first one arrive together: they are over before measuring begins.
+        # The batches that began with the first batch arrive together, before measuring begins.
         for _ in range(at_once - 1):
             use(next(batches))
         wall, cpu, count = time.perf_counter(), time.thread_time(), 0

@@ -25,7 +25,7 @@ from chirpid_patch.machine.cpus import usable_cpus
 logger = logging.getLogger("chirpid_patch")
 
 _VERSION = 1
-#: The oldest choices beyond so many are forgotten.
+#: Largest number of stored choices; the oldest are removed.
 _MOST_KEPT = 200
 _DEEPEST = 6
 
@@ -125,7 +125,7 @@ def remember(path: Path, key: str, choice: LoaderChoice) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        logger.warning("the measured choice of loader is not kept: %s", error)
+        logger.warning("the measured choice of loader is not saved: %s", error)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -138,6 +138,6 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     choices = content.get("choices") if isinstance(content, dict) and content.get("version") == _VERSION else None
     if not isinstance(choices, dict):
-        logger.warning("%s is no loader profile of version %d", path, _VERSION)
+        logger.warning("%s is not a loader profile of version %d", path, _VERSION)
         return {}
     return dict(choices)

@@ -20,7 +20,7 @@ from chirpid_patch.loading.worker_start import default_start_method, why_no_proc
 from chirpid_patch.machine.cpus import rank_cpus
 from chirpid_patch.randomness.random_states import restored_generators
 
-#: What is chosen must be at least so many times as fast as loading in the process, and as a simpler choice.
+#: Least speed of a choice, as a multiple of loading in the process and of every simpler choice.
 _WORTH = 1.05
 #: The arguments that decide which samples make a batch.
 _SAMPLING = ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator")
@@ -53,7 +53,7 @@ class LoaderChoice:
     prefetch_threads: int
     trials: tuple[LoadingTrial, ...]
     notes: tuple[str, ...] = field(default=())
-    #: Batches that each worker loads ahead, where that was measured; None for what the call says.
+    #: Measured number of batches that each worker prefetches; None for the value of the call.
     prefetch_factor: int | None = None
 
     @property
@@ -104,7 +104,7 @@ def choose_loading(
             raise measuring.errors[0]
         draws_freely = _draws_freely(dataset, options)
         if not draws_freely and not most_workers:
-            notes.append("the sampler may draw random numbers as it goes: nothing is loaded ahead of it")
+            notes.append("the sampler may draw random numbers during the epoch: nothing is prefetched")
         else:
             cpus = max(rank_cpus(), 1)
             if threads_allowed:
@@ -118,7 +118,7 @@ def choose_loading(
                 notes.append(refused)
             elif draws_freely:
                 _try_increasing(trials, measuring, seconds / 6, "num_workers", most)
-            else:  # another number of workers would have indices drawn at another time
+            else:  # another number of workers would change the time at which indices are drawn
                 trials.append(measuring.trial(most, 0, seconds / 6))
     best = alone
     for trial in trials[1:]:
@@ -130,7 +130,7 @@ def choose_loading(
 def _try_increasing(trials: list[LoadingTrial], measuring: _Measuring, seconds: float, what: str, most: int) -> None:
     """Try increasing numbers of threads or workers, as long as loading gets faster and time is left."""
     before = trials[0].samples_per_second or 0.0
-    # Where loading waits, many at a time are what helps, and there may be no time for a slow approach.
+    # If loading waits, many workers at once help, and there may be no time to try few workers first.
     count = min(most, 8 if measuring.waits else 2)
     while 0 < count <= most and measuring.left() >= seconds:
         trial = measuring.trial(**{"num_workers": 0, "prefetch_threads": 0, what: count}, seconds=seconds)
@@ -187,7 +187,7 @@ class _Measuring:
 
         try:
             rate = measure_rate(make, at_once, seconds, until=self._until, step=self._step)
-        except Exception as error:  # what one way of loading breaks on is its result
+        except Exception as error:  # an error of a loading mode is its result
             self.errors.append(error)
             return LoadingTrial(num_workers, prefetch_threads, error=f"{type(error).__name__}: {error}")
         if rate.lost_workers:
@@ -217,7 +217,7 @@ class EndlessIndices(Sampler[Any]):
             given = copy_sampler(sampler)
             if self._batch_size is not None:
                 given = BatchSampler(given, self._batch_size, drop_last=False)
-        #: Read again and again. It may leave out what cannot be read, or give other keys than numbers.
+        #: Samples to read repeatedly. Unreadable samples may be missing, and keys may be other values than numbers.
         self._given = list(itertools.islice(given, _MOST_GIVEN))
         #: Samples in one draw, on average.
         self.per_draw: float = self._batch_size or 1

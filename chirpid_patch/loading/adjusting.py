@@ -23,12 +23,12 @@ _IGNORED = 2
 _WATCHED = 4
 #: Number of batches after which a decision is checked: do the loop's steps still take the same time?
 _LOOKED_AT = 16
-#: Batches measured of either way before they are compared, twice in turns.
+#: Number of batches to measure with and without threads before the comparison, twice in turns.
 _BLOCK = 5
 _BLOCKS = 4
 #: Threads must shorten the time from batch to batch at least to this part of it.
 _WORTH = 0.9
-#: Loading that takes less than this, in seconds or as a part of the time from batch to batch, is left as it is.
+#: Loading that takes less than this (seconds, or share of the time from batch to batch) is not adjusted.
 _LEAST_SECONDS = 2e-4
 _LEAST_PART = 0.03
 #: Seconds a thread waits before it loads, where there is time: the loop goes on in Python with the batch it has just
@@ -78,27 +78,27 @@ class LoadController:
     """
 
     def __init__(self, threads: int | None, *, may_wait: bool = False) -> None:
-        #: How many threads load ahead in this process, and why.
+        #: The number of threads that load ahead in this process, and the reason.
         self.threads, self.why = (0, "no batches seen yet") if threads is None else (threads, "given")
-        #: Seconds for a thread to wait before it loads the batch it was just asked for.
+        #: Seconds that a thread waits before it loads a requested batch.
         self.pause = 0.0
         #: Decides on worker processes; None where their number is fixed.
         self.worker_count: WorkerCount | None = None
         self._is_fixed = threads is not None
         self._may_wait = may_wait
         self._timer = BatchTimer(Clocks.now)
-        self._step: Clocks | None = None  # what the loop took for the batch before
+        self._step: Clocks | None = None  # the time of the loop for the previous batch
         self._is_first = True  # the next batch is the first of an epoch
         self._settled = False
         self._away = 0.0
         self._candidate = 0
-        self._unwatched = _IGNORED  # so many batches to come are not looked at
+        self._unwatched = _IGNORED  # number of coming batches that are not measured
         self._watch_after = _WATCHED
         self._watched: list[_LoopStep] = []
         self._trial: dict[int, list[float]] = {}
         self._to_skip = 0
         self._running: list[weakref.ref[TimedBatches]] = []
-        self._load: EpochLoad | None = None  # what the epoch that ended last showed
+        self._load: EpochLoad | None = None  # the load of the last epoch
 
     # -- within an epoch
 
@@ -151,7 +151,7 @@ class LoadController:
         most = MOST_THREADS if waiting else min(cpus, MOST_THREADS)
         wanted = math.ceil(load / max(away, load / most))
         if most < 2 and away < load / 2:
-            self._postpone_trial("there is one CPU, and the training does not leave it")
+            self._postpone_trial("there is one CPU, and the training uses it")
             return
         self._candidate = max(1, min(most, wanted))
         self.pause = _PAUSE if self._candidate == 1 and away > load + 4 * _PAUSE else 0.0
@@ -178,7 +178,7 @@ class LoadController:
 
     def _switch(self, threads: int) -> None:
         self.threads = threads
-        self._to_skip = self._candidate + 2  # until the threads have caught up, or what they hold is used up
+        self._to_skip = self._candidate + 2  # until the threads have caught up, or their batches are used up
 
     def _try(self, step: _LoopStep, threads: int) -> None:
         if self._to_skip or threads != self.threads:
@@ -281,7 +281,7 @@ class WorkerCount:
     def __init__(self, workers: int, most: int) -> None:
         self.most = most
         self.workers = min(workers, most)
-        #: Why the number is what it is, in words.
+        #: The reason for the current number, in words.
         self.why = "nothing seen yet"
         self._refused: set[int] = set()
         self._trial: tuple[int, float] | None = None  # the number before, and its seconds from batch to batch

@@ -21,7 +21,7 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes
 from chirpid_patch.loading.worker_start import start_method
 
-#: The attributes of a loader that every worker process is sent.
+#: The attributes of a loader that every worker process receives.
 _SENT = ("dataset", "collate_fn", "worker_init_fn")
 
 
@@ -36,7 +36,7 @@ def send_by_value(parts: LoaderParts) -> LoaderParts:
     so that objects which they share stay shared.
     """
     method = start_method({"multiprocessing_context": parts.multiprocessing_context})
-    # PyTorch prepares its data pipes in the main process, and pickles them in a way of their own.
+    # PyTorch prepares its data pipes in the main process, and they have their own pickling.
     if method == "fork" or not main_is_interactive() or isinstance(parts.dataset, IterDataPipe | MapDataPipe):
         return parts
     together = _JointPickle([getattr(parts, name) for name in _SENT])

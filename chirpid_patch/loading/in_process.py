@@ -16,7 +16,7 @@ from chirpid_patch.loading.prefetch_threads import KeptThreads, PrefetchQueue
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.torch_private import SingleProcessIterator, profiler_enabled
 
-#: Called with the base seed of an epoch: its requests, and what gives its ``EpochReading`` once a batch is read.
+#: Called with the base seed of an epoch; returns its requests, and a function that returns its ``EpochReading``.
 BeginEpoch = Callable[[int], "tuple[EpochRequests, Callable[[], EpochReading]]"]
 
 
@@ -77,7 +77,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
 
     def _begin(self, epoch: BeginEpoch, *, ask_again: bool) -> None:
         kept_drawn = range(self._ahead)  # refuses a part of a worker, as starting it would
-        if ask_again:  # an iterator with workers asks its sampler twice, and once more for each epoch it is kept
+        if ask_again:  # an iterator with workers iterates its sampler twice, and once more for each further epoch
             self._sampler_iter = iter(self._index_sampler)
         self._requests, self._find_reading = epoch(self._base_seed)
         if self._reading is not None and self._reading.controller is not None:
@@ -89,7 +89,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             if not self._draw():
                 break
         if kept_drawn and self._reading is None:
-            self._reading = self._find_reading()  # of the dataset as it is when workers would be sent it
+            self._reading = self._find_reading()  # of the dataset at the time when workers would receive it
 
     @property
     def taken(self) -> int:
@@ -147,7 +147,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             batch, threads = (
                 reader.read(self._next_request()),
                 0,
-            )  # also the first of an epoch: no thread could have it sooner
+            )  # also the first batch of an epoch: no thread could load it earlier
         else:
             self._next_request()
             batch, threads = queue.take(), queue.threads
@@ -164,7 +164,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     def _is_drawn(self, position: int) -> bool:
         """Return whether the request ``position`` places after the next one is drawn; draw it if that is permitted."""
         while len(self._undelivered) <= position:
-            # Short of the epoch's end: what a sampler does there happens when the loop gets there.
+            # Stop before the epoch's end: the sampler reaches it when the loop does.
             if self._free is None:
                 self._free = tasks_drawn_freely(self._parts)
             if self._requests.drawn >= self._free or not self._draw():

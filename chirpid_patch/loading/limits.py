@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-#: Batches that each worker of PyTorch's loader loads ahead where nothing is given.
+#: Default number of batches that each worker of PyTorch's loader prefetches.
 TORCH_PREFETCH = 2
-#: Threads at most, of one loader.
+#: Largest number of threads of a loader.
 MOST_THREADS = 16
-#: Worker processes at most, where nobody said how many there may be.
+#: Largest number of worker processes if the call sets no limit.
 MOST_WORKERS = 8
 #: Loading that keeps its CPU busy for less than this part of its time waits for a disk, a network, or a device.
 WAITING = 0.5

@@ -150,7 +150,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         epochs: RankEpochs | None = None,
         pins_own_batches: bool = False,
     ) -> None:
-        # Frameworks make a loader anew from its public attributes, as DataLoader's are: each is a parameter.
+        # Frameworks rebuild a loader from its public attributes. As in DataLoader, each attribute is a parameter.
         self.in_process = in_process
         self.keep_workers = keep_workers
         self.most_workers = most_workers
@@ -180,7 +180,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self.prefetch_threads = prefetch_threads
         self.thread_safe = thread_safe
         self.pins_own_batches = pins_own_batches
-        self.benchmark = self._benchmark = benchmark  # who sets one of these has an attribute, and changes nothing
+        self.benchmark = self._benchmark = benchmark  # assigning to these has no effect after construction
         self.placement = self._placement = placement
         self.epochs = self._epochs = epochs
         self._controller = LoadController(prefetch_threads, may_wait=thread_safe)
@@ -349,7 +349,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _reading(self, is_sent: bool, nodes: list[Node]) -> EpochReading:
         """Return how batches are read in this process; ``is_sent``: the call that this loader replaces had workers."""
         node = nodes[0] if nodes else node_of(self.dataset)
-        # Batches so small that reading them at once gains nothing are left to PyTorch's code. One sample may be large.
+        # PyTorch's code reads batches that are too small for batched reading to gain. One sample may be large.
         size = self.batch_size
         is_plain = not (is_sent or node.keyed or self.thread_safe or self._placement is not None)
         is_small = is_plain and size is not None and size > 1 and not node.gains(size)
@@ -420,7 +420,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if isinstance(self.dataset, IterableDataset):
             return "each worker of an iterable dataset has samples of its own"
         if not tasks_drawn_freely(self):
-            return "the sampler may draw random numbers as it goes"
+            return "the sampler may draw random numbers during the epoch"
         if is_in_memory(self.dataset) and stacks_samples(self.collate_fn):
             return "the samples are in memory, workers would only cost time"
         return None
@@ -438,7 +438,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         counters = self._counters()
         self.shutdown()
         self.in_process = not workers
-        if workers:  # without, it goes on drawing from the global generators as it did
+        if workers:  # without it, the loader continues to use the global generators
             self.num_workers, self.prefetch_factor = workers, self.prefetch_factor or TORCH_PREFETCH
         self.load_state_dict(counters)
         logger.info("worker processes: %s", self._why_so_many())
@@ -504,7 +504,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _random_states(self) -> _EpochStart:
         """Return the random states from which an epoch begins that starts now."""
         generator: Any = self.generator
-        own = generator.get_state() if isinstance(generator, torch.Generator) else None  # others PyTorch refuses
+        own = generator.get_state() if isinstance(generator, torch.Generator) else None  # PyTorch refuses other values
         states = GlobalStates.of_torch() if uses_only_torch_generator(self) else GlobalStates.now()
         return _EpochStart(states, own, self._seed_in_use())
 

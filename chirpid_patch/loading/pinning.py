@@ -32,7 +32,7 @@ def _pin_tensor(tensor: Tensor) -> Tensor:
         return tensor
     try:
         return tensor.pin_memory()
-    except RuntimeError:  # no pinned memory is left: the copy to the device is slower, and the same
+    except RuntimeError:  # no pinned memory is left: the copy to the device is slower, with the same result
         return tensor
 
 

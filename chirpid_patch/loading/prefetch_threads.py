@@ -21,7 +21,7 @@ from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest
 
-#: The samples of a request are read in so many parts for each thread, so that none is idle for long at its end.
+#: Number of parts of a request for each thread, so that no thread is idle for long at the end.
 _PARTS_PER_THREAD = 2
 
 
@@ -48,7 +48,7 @@ class PrefetchThreads:
             self.close(wait=True)
         else:
             all_there.wait()
-        # The number of compute threads is each thread's own, but threads still to come inherit the last one set.
+        # Each thread has its own number of compute threads, but new threads inherit the last number set.
         torch.set_num_threads(here)
 
     @property
@@ -85,7 +85,7 @@ class PrefetchThreads:
 
 
 def _begin_thread(all_there: threading.Barrier) -> None:
-    torch.get_num_threads()  # a thread's first use of its number takes over the common one: let that be now
+    torch.get_num_threads()  # the first use copies the common number to this thread: do it now
     torch.set_num_threads(1)
     with suppress(threading.BrokenBarrierError):  # others could not be started
         all_there.wait()
@@ -110,7 +110,7 @@ class KeptThreads:
         return threads
 
     def close(self, *, wait: bool) -> None:
-        """End the threads (see ``PrefetchThreads.close``); the next ``get`` starts new ones."""
+        """End the threads (see ``PrefetchThreads.close``); the next ``get`` starts new threads."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.close(wait=wait)
@@ -168,7 +168,7 @@ class PrefetchQueue:
         modes = _current_modes()
         ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
         parts = [self._submit(modes, 0.0, partial(self._reader.samples, request, part)) for part in ranges]
-        # Threads take what was ordered first: all parts have been begun when their batch is.
+        # Threads take the oldest request first: all parts of a batch have begun when the batch itself begins.
         load = partial(self._collate_parts, parts) if parts else partial(self._reader.read, request)
         self._ordered.append(_QueuedRequest(request, parts, self._submit(modes, pause, load)))
 
@@ -200,12 +200,13 @@ class PrefetchQueue:
             return self._reader.read(order.request)
         try:
             loaded_from, batch = order.batch.result()
-        except CancelledError:  # the threads were closed before they came to it, or took no more orders
+        except CancelledError:  # the threads were closed before this request, or accept no more requests
             return self._reader.read(order.request)
         except Exception:
             if not is_in_memory(self._reader.dataset):
                 raise
-            return self._reader.read(order.request)  # raises that, too, unless the dataset was being changed just then
+            # Raises the same error, unless the dataset was changed at that moment.
+            return self._reader.read(order.request)
         now = _current_modes(), self._state()
         if loaded_from != now or any(part.result()[0] != now for part in order.parts):
             return self._reader.read(order.request)

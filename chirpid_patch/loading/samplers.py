@@ -30,7 +30,7 @@ def tasks_drawn_freely(loader: Any) -> int:
     sampler: Any = loader.sampler if batches is None else batches.sampler
     count = len(sampler if batches is None else batches)
     if type(sampler) is RandomSampler and sampler.generator is not None:
-        # It draws from the caller's generator at the start and, as a short last batch shows it, at the end.
+        # It draws from the caller's generator at the start, and also at the end, which a short last batch shows.
         draws_between = sampler.replacement or sampler.num_samples > len(sampler.data_source)
         return 0 if draws_between else max(count - 1, 0)
     return count
@@ -44,7 +44,7 @@ def uses_only_torch_generator(loader: Any) -> bool:
     return type(batches) is BatchSampler and type(batches.sampler) in _DRAWING_AT_ONCE
 
 
-#: These draw all they need when asked for the first index, or from a generator of their own.
+#: These samplers draw all random numbers at their first index, or from their own generator.
 _DRAWING_AT_ONCE = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
 
 

@@ -32,18 +32,18 @@ from chirpid_patch.torch_private import MultiProcessingIterator, raise_for_dead_
 
 logger = logging.getLogger("chirpid_patch")
 
-#: A process whose connection broke is given so many seconds to be seen dead.
+#: Seconds to wait for the end of a process whose connection broke.
 _SECONDS_TO_DIE = 10.0
 #: Seconds to wait for a request that was sent to a worker and that the worker may not have taken.
 _SECONDS_TO_ARRIVE = 0.1
-#: What the operating system reports where it cannot create a process, or the pipes and semaphores that it needs.
+#: Errors of the operating system if it cannot create a process, or its pipes and semaphores.
 _NO_PROCESS = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOSYS, errno.EPERM, errno.EACCES}
 )
 #: Packages whose code reads what a worker sent. An error that is raised by other code while a batch is awaited was
 #: raised by a signal handler, or by a class of the user that is being unpickled.
 _READING = frozenset({"chirpid_patch", "multiprocessing", "queue", "socket", "torch"})
-#: So many indices of a batch are shown in the message about a dead worker.
+#: Number of indices of a batch in the message about a dead worker.
 _MOST_SHOWN = 64
 
 
@@ -52,7 +52,7 @@ _MOST_SHOWN = 64
 #: close the same descriptor again, which may be another file by then. A queue that is listed here is part of no cycle.
 _queues_in_use: dict[int, list[Any]] = {}
 
-#: What PyTorch's iterator knows of the epoch under way, and fresh workers go on with.
+#: Attributes of PyTorch's iterator about the running epoch, with which new workers continue.
 _OF_THE_EPOCH = (
     "_base_seed", "_index_sampler", "_num_yielded", "_rcvd_idx", "_sampler_iter", "_send_idx", "_task_info",
 )  # fmt: skip
@@ -91,7 +91,7 @@ class _WorkerStart:
         info = get_worker_info()
         assert info is not None
         seen: Any = info.dataset
-        object.__setattr__(info, "dataset", seen.dataset)  # PyTorch's object refuses to be assigned to
+        object.__setattr__(info, "dataset", seen.dataset)  # PyTorch's object refuses assignments
         if self._start is not None:
             self._start(worker_id)
 
@@ -107,7 +107,8 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
     if keep:
         changed["persistent_workers"] = True
     if reads_batches:
-        # A user's function may know the dataset otherwise than by the worker's information: then it has to be that one.
+        # A user's function may refer to the dataset by another way than the worker's information: then it must be that
+        # object.
         known = loader.worker_init_fn is None or loader.worker_init_fn is worker_init_fn
         dataset = sent_copy(loader.dataset) if known else loader.dataset
         changed |= {
@@ -141,7 +142,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         Exception: otherwise, the errors of PyTorch's iterator.
     """
 
-    #: Of PyTorch: no worker to shut down, and none whose death would be reported, until they start.
+    #: Attribute of PyTorch: before the start there is no worker to shut down, or whose death is reported.
     _shutdown = True
     _worker_pids_set = False
     #: The process whose children the workers are.
@@ -155,9 +156,9 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._parts = _parts(loader, reads_batches, keep)
         self._seed = seed
         self._is_started = False
-        #: What was sent for each batch that is not delivered yet, and for some that are.
+        #: The request that was sent for each batch that is not delivered yet, and for some delivered batches.
         self._sent: dict[int, Any] = {}
-        #: After a death: batches of the dead worker, to be read alone, and all that is to be sent once more.
+        #: After a death: batches of the dead worker, to read alone, and all requests to send again.
         self._suspects: set[int] = set()
         self._resend: deque[int] = deque()
         self._is_behind = False
@@ -176,7 +177,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._end_partial_start()
             raise WorkersNotStartedError(str(error), self._base_seed if seed is None else seed) from error
         except OSError as error:
-            # Between PyTorch's own checks of arguments and the first batch, only processes are made.
+            # Between PyTorch's own checks of arguments and the first batch, only processes are started.
             starting = "_worker_init_fn" in vars(self) and not self._is_started
             if not may_do_without or not starting or error.errno not in _NO_PROCESS:
                 raise
@@ -212,7 +213,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._resend.clear()
         try:
             super()._reset(loader, first_iter)
-        except _WorkerDiedError as death:  # kept workers, between two epochs
+        except _WorkerDiedError as death:  # persistent workers, between two epochs
             self._recover(death)
 
     def start_over(self) -> None:
@@ -223,7 +224,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._reset(self._parts)
 
     def end_workers(self) -> None:
-        """End the processes now; an epoch that is running starts new ones at its next request."""
+        """End the processes now; an epoch that is running starts new processes at its next request."""
         self._is_broken = not self._shutdown
         self._shutdown_workers()
 
@@ -244,7 +245,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             ValueError: the batches have no order.
         """
         if not self._in_order:
-            raise ValueError("batches come in no order (in_order=False)")
+            raise ValueError("batches may arrive in any order (in_order=False)")
         return self._requests.drawn - len(self._task_info)
 
     @property
@@ -279,11 +280,11 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
                 got, data = super()._try_get_data(*timeout)
             finally:
                 self._unwatch()
-        except Exception as error:  # from PyTorch's SIGCHLD handler, its own look, or a message cut short
+        except Exception as error:  # from PyTorch's SIGCHLD handler, its own check, or an incomplete message
             self._unwatch()
             if not _was_raised_by_reading(error.__cause__ or error):
                 raise
-            if isinstance(error, OSError | EOFError):  # the other end may be just about to be no more
+            if isinstance(error, OSError | EOFError):  # the other end may be closing at this moment
                 _wait_for_a_death(self._workers)
             if all(worker.is_alive() for worker in self._workers):
                 raise
@@ -305,10 +306,11 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             try:
                 unwatch_workers(id(self))
                 self._worker_pids_set = False
-            except RuntimeError as error:  # the handler's news of a dead worker: the caller looks for itself
+            # The handler's error about a dead worker: the caller checks the workers itself.
+            except RuntimeError as error:
                 if not _was_raised_by_reading(error):
                     raise
-            except ValueError:  # unknown by now: the news came between the two lines above
+            except ValueError:  # unknown by now: the error came between the two lines above
                 self._worker_pids_set = False
 
     def _recover(self, death: _WorkerDiedError) -> None:
@@ -328,7 +330,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         if self._suspects:
             raise self._batch_error(min(sent), dead) from death.__cause__
         self._suspects = {number for number, worker in sent.items() if worker in dead} or set(sent)
-        logger.warning("%s Fresh workers go on.", _describe_exit(self._workers[min(dead)]))
+        logger.warning("%s New workers continue.", _describe_exit(self._workers[min(dead)]))
         owner = self._loader()
         if owner is not None:
             owner._lost_workers = True
@@ -397,7 +399,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._try_put_index()
 
     def _try_put_index(self) -> None:
-        """Send the indices of one more batch; after a death, of all missed batches, suspected ones one at a time."""
+        """Send the indices of one more batch; after a death, of all missed batches, suspected batches one at a time."""
         if self._suspects and self._tasks_outstanding:
             return
         self._put_next()
@@ -423,7 +425,7 @@ def _wait_for_a_death(workers: list[Any]) -> None:
     closed = wait([worker.sentinel for worker in workers], _SECONDS_TO_DIE)
     for worker in workers:
         if worker.sentinel in closed:
-            worker.join(_SECONDS_TO_DIE)  # its files are closed a moment before it can be waited for
+            worker.join(_SECONDS_TO_DIE)  # its files are closed a moment before a wait for it succeeds
 
 
 def _describe_exit(worker: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-#: The fields of a reading that NVML is asked for.
+#: The fields of a reading that NVML provides.
 FIELDS = ("utilization_percent", "memory_used_bytes", "memory_total_bytes")
 
 
@@ -142,7 +142,7 @@ def _visible_gpus(nvml: Any) -> list[Any]:
     handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip().startswith("MIG-"):
-        return []  # some drivers say the whole GPU's, whose memory others use, too
+        return []  # some drivers report the whole GPU, whose memory other processes use, too
     uuids = [_as_text(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         shown = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
@@ -170,7 +170,7 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
         """Return the result of ``function``; if it fails, return None and record ``fields`` as unreadable."""
         try:
             return function(handle)
-        except nvml.NVMLError as error:  # of this value only: the other is asked for all the same
+        except nvml.NVMLError as error:  # for this value only: the other value is still read
             unreadable.update(dict.fromkeys(fields, f"NVML reports: {error}"))
             return None
 

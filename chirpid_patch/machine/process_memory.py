@@ -18,7 +18,7 @@ try:
 except ImportError:  # optional: the runtime needs torch and numpy only
     psutil = None
 
-#: Where Linux states the peak of a process, with its unit.
+#: File with the peak memory of a process on Linux, with its unit.
 _STATUS = Path("/proc/self/status")
 
 
@@ -59,13 +59,13 @@ def process_memory(pid: int | None = None, *, include_children: bool = False) ->
         process = psutil.Process(pid)
         children = process.children(recursive=True) if include_children else []
     except psutil.NoSuchProcess:
-        raise ProcessLookupError(f"no process {pid}, or its memory may not be read") from None
+        raise ProcessLookupError(f"process {pid} does not exist, or its memory cannot be read") from None
     for kind in ("pss", "uss", "rss") if include_children else ("pss", "rss"):
         own = _read(process, kind)
         if own is not None:
             others = [value for child in children if (value := _read(child, kind)) is not None]
             return MemoryReading(own + sum(others), kind, 1 + len(others))
-    raise ProcessLookupError(f"no process {process.pid}, or its memory may not be read")
+    raise ProcessLookupError(f"process {process.pid} does not exist, or its memory cannot be read")
 
 
 def _read(process: Any, kind: str) -> int | None:

@@ -24,7 +24,7 @@ def machine_memory() -> int:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError):
-        raise NotImplementedError("install psutil to learn this machine's memory") from None
+        raise NotImplementedError("install psutil to read this machine's memory") from None
 
 
 def cgroup_memory_limit(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int | None:

@@ -21,7 +21,7 @@ logger = logging.getLogger("chirpid_patch")
 
 #: Two samples to begin with: batch normalisation cannot train on one.
 _FIRST = 2
-#: Only the second step has all a training holds: gradients and the optimiser's state come into being in the first.
+#: Only the second step has all memory of a training: the first step creates gradients and the optimiser's state.
 _STEPS = 2
 
 
@@ -156,8 +156,9 @@ def calculate_optimal_batch_size(
             elif isinstance(output, Tensor):
                 loss = output.float().mean()
             else:
-                raise ValueError(f"the model's output is a {type(output).__name__}, not a tensor: give criterion")
-        chosen.zero_grad()  # here and not before, as in many loops: the last gradients lie beside the activations
+                raise ValueError(f"the model's output is a {type(output).__name__}, not a tensor: pass criterion")
+        # Here and not before, as in many loops: the last gradients are in memory with the activations.
+        chosen.zero_grad()
         scaler.scale(loss).backward()
         scaler.step(chosen)
         scaler.update()

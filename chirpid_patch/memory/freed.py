@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-#: Just below the largest block from whose end glibc learns, with room for its own bookkeeping.
+#: Just below the largest block that adjusts glibc's thresholds when freed, with room for its bookkeeping.
 _LARGEST_LEARNT_BYTES = (32 << 20) - (64 << 10)
 
 

@@ -22,7 +22,7 @@ def kept_state(*owners: Any) -> Iterator[None]:
     same objects. Their values are stored in main memory meanwhile.
 
     Raises:
-        TypeError: an owner is no module, no optimiser, and has no ``state_dict`` and ``load_state_dict``.
+        TypeError: an owner is neither a module nor an optimiser, and has no ``state_dict`` and ``load_state_dict``.
         ValueError: a module has parameters without a shape yet (lazy modules).
     """
     with ExitStack() as stack:
@@ -39,7 +39,7 @@ def _restore_function(owner: Any) -> Callable[[], None]:
         return _keep_optimizer(owner)
     if not (hasattr(owner, "state_dict") and hasattr(owner, "load_state_dict")):
         raise TypeError(
-            f"the state of a {type(owner).__name__} cannot be kept: it has no state_dict and load_state_dict"
+            f"the state of a {type(owner).__name__} cannot be saved: it has no state_dict and load_state_dict"
         )
     saved = copy.deepcopy(owner.state_dict())
     return lambda: owner.load_state_dict(saved)

@@ -53,7 +53,7 @@ class MemoryTrials(ABC):
             if not is_out_of_memory(error):
                 raise
             peak = None
-        self.clear()  # by now nothing refers to the error, whose frames held the step's tensors
+        self.clear()  # now nothing refers to the error, whose frames referred to the step's tensors
         said = "out of memory" if peak is None else f"{peak / 2**20:.0f} MiB at most"
         logger.info("batch size %d: %s, %.0f MiB allowed", size, said, self.allowed_bytes / 2**20)
         return peak is not None and peak <= self.allowed_bytes
@@ -93,7 +93,7 @@ def memory_trials(device: torch.device, memory_limit: int | None, safety_margin:
 
 
 class CudaTrials(MemoryTrials):
-    """Trials that may run out of memory. A tensor occupies the memory that may not be used, including the margin.
+    """Trials that may run out of memory. A tensor occupies the forbidden part of the memory, including the margin.
 
     ``cuda`` is ``torch.cuda``, or a stand-in for tests.
     """
@@ -136,7 +136,7 @@ class CpuTrials(MemoryTrials):
         resident = resident_memory()
         limit = resident + available_memory() if memory_limit is None else memory_limit
         self.allowed_bytes = int(limit * (1 - margin))
-        #: The peak of each size that fitted, in bytes; for no sample at all, what the process held before.
+        #: The peak of each size that fitted, in bytes; for 0 samples, the memory of the process before.
         self._peaks = {0: resident}
 
     def promising(self, shown: int, size: int) -> int:

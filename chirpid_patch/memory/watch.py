@@ -72,7 +72,7 @@ class MemoryAlert:
         """Return the settings to change."""
         if self.use.source != "process":
             return (
-                "lower batch_size (handle_oom_errors describes how) or the largest scale, or give MultiScaleStep a "
+                "lower batch_size (handle_oom_errors describes how) or the largest scale, or pass MultiScaleStep a "
                 "memory_budget"
             )
         workers = self.use.processes - 1
@@ -183,8 +183,8 @@ class MemoryWatch:
         if self.on_alert is not None:
             try:
                 self.on_alert(alert)
-            except Exception:  # the caller's code must not end the watching
-                logger.exception("on_alert failed; watching goes on")
+            except Exception:  # an error of the caller's code must not end the watch
+                logger.exception("on_alert failed; the watch continues")
 
 
 def memory_in_use(probe: GpuProbe) -> list[MemoryUse]:

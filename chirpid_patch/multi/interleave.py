@@ -57,7 +57,7 @@ class Interleaving:
         is_weighted = self.strategy is SamplingStrategy.WEIGHTED
         read = [length for length, weight in zip(lengths, self.weights, strict=True) if weight > 0 or not is_weighted]
         if self.cycle and 0 in read:
-            raise ValueError("a loader without batches cannot be cycled: leave it out, or do not cycle short loaders")
+            raise ValueError("a loader without batches cannot be cycled: omit it, or do not cycle short loaders")
         if self.cycle and self.steps is not None and self.strategy is not SamplingStrategy.SEQUENTIAL:
             return self.steps
         known = [length for length in read if length is not None]

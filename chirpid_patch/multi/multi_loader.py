@@ -49,7 +49,7 @@ class MultiDataLoaderConfig:
             return [f"loader_{index}" for index in range(count)]
         names = list(self.dataloader_names)
         if len(names) != count:
-            raise ValueError(f"dataloader_names has {len(names)} names for {count} loaders: give one for each")
+            raise ValueError(f"dataloader_names has {len(names)} names for {count} loaders: pass one for each")
         if len(set(names)) < count:
             raise ValueError(f"dataloader_names has a name twice: {', '.join(names)}")
         return names
@@ -64,7 +64,7 @@ class MultiDataLoaderConfig:
         given = [1.0] * count if self.dataloader_weights is None else self.dataloader_weights
         weights = tuple(float(weight) for weight in given)
         if len(weights) != count:
-            raise ValueError(f"dataloader_weights has {len(weights)} weights for {count} loaders: give one for each")
+            raise ValueError(f"dataloader_weights has {len(weights)} weights for {count} loaders: pass one for each")
         if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
             raise ValueError(f"dataloader_weights must be 0 or more, and one of them above 0, not {list(weights)}")
         if self.steps_per_epoch is not None and self.steps_per_epoch < 1:
@@ -94,13 +94,13 @@ class MultiDataLoader:
 
     def __init__(self, loaders: Sequence[Any], config: MultiDataLoaderConfig | None = None) -> None:
         if not loaders:
-            raise ValueError("give at least one loader")
+            raise ValueError("pass at least one loader")
         self.loaders = list(loaders)
         self.config = config or MultiDataLoaderConfig()
         self.names = self.config.names(len(self.loaders))
-        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # that samplers were set to
+        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # the epoch that samplers were set to
         self._epochs_begun = 0
-        len(self)  # says what is wrong with the configuration
+        len(self)  # raises an error for a wrong configuration
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch.
@@ -136,13 +136,14 @@ class MultiDataLoader:
             for batch in batches:
                 taken += 1
                 if taken == length:
-                    # Asked once more, as a loop of its own would: it ends its workers, and the epoch for its sampler.
+                    # One more request, as at the end of a loop: it ends the loader's workers, and the epoch of its
+                    # sampler.
                     next(batches, None)
                 yield batch
                 if taken == length:
                     break
             if begins and not taken:
-                raise RuntimeError(f"the loader {self.names[index]!r} gave no batches to cycle")
+                raise RuntimeError(f"the loader {self.names[index]!r} yielded no batches to cycle")
 
     def _advance_samplers(self, index: int) -> None:
         """Advance samplers with ``set_epoch`` that are still at the epoch that was read last."""

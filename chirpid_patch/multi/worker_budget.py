@@ -87,7 +87,7 @@ def create_multi_dataloaders(
         ValueError: there are no datasets, or one has no batch size, or ``num_workers`` is negative.
     """
     if not datasets_dict:
-        raise ValueError("datasets_dict is empty: give at least one dataset")
+        raise ValueError("datasets_dict is empty: pass at least one dataset")
     names = list(datasets_dict)
     datasets = {name: value[0] if _is_sized_pair(value) else value for name, value in datasets_dict.items()}
     sizes = {name: _batch_size(name, names, datasets_dict[name], batch_sizes) for name in names}
@@ -141,7 +141,7 @@ def _batch_size(
         return int(batch_sizes[name])
     if isinstance(batch_sizes, Sequence) and len(batch_sizes) == len(names):
         return int(batch_sizes[names.index(name)])
-    raise ValueError(f"the dataset {name!r} has no batch size: give (dataset, batch size), or batch_sizes")
+    raise ValueError(f"the dataset {name!r} has no batch size: pass (dataset, batch size), or batch_sizes")
 
 
 def _seed_of(seed: int, number: int) -> int:

@@ -15,7 +15,7 @@ import torch
 
 GENERATORS = (torch.Generator, np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random)
 
-#: Objects of these packages are data, and may remember what was read from them.
+#: Objects of these packages are data, and may cache their reads.
 _DATA = ("pandas", "polars", "pyarrow", "PIL")
 _DEEPEST = 8
 #: Longer sequences hold samples or indices, not objects with a state.
@@ -31,7 +31,7 @@ def held_objects(owners: Iterable[Any]) -> Iterator[Any]:
     only the globals that are random generators.
     """
     waiting = deque((owner, _DEEPEST) for owner in owners)
-    seen: dict[int, Any] = {}  # keeps what it has seen, so that no other object gets its id
+    seen: dict[int, Any] = {}  # keeps visited objects alive, so that no other object gets their id
     while waiting and len(seen) < _MOST_VISITED:
         owner, depth = waiting.popleft()
         if id(owner) in seen or type(owner).__module__.partition(".")[0] in _DATA:

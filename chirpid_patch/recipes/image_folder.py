@@ -55,7 +55,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
             raise ValueError(f"channels must be 1 or 3, not {channels}")
         self.root = Path(root)
         if not self.root.is_dir():
-            raise FileNotFoundError(f"there is no folder {self.root}: data_root must hold a folder for each class")
+            raise FileNotFoundError(f"there is no folder {self.root}: data_root must have a folder for each class")
         self.img_size = img_size
         self.channels = channels
         self.transform = transform
@@ -65,12 +65,12 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
         self.class_to_idx: Mapping[str, int] = {name: number for number, name in enumerate(self.classes)}
         unknown = [folder.name for folder in folders if folder.name not in self.class_to_idx]
         if unknown:
-            raise ValueError(f"{self.root / unknown[0]} is none of the classes {', '.join(self.classes)}")
+            raise ValueError(f"{self.root / unknown[0]} is not one of the classes {', '.join(self.classes)}")
         #: Path and class number of every sample.
         self.samples = [(path, self.class_to_idx[folder.name]) for folder in folders for path in _pictures(folder)]
         if not self.samples:
             raise FileNotFoundError(
-                f"no images in {self.root}: it must hold a folder of pictures (.png, .jpg, …) for each class"
+                f"no images in {self.root}: it must have a folder of pictures (.png, .jpg, …) for each class"
             )
         #: Class number of every sample.
         self.targets = [target for _, target in self.samples]

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.randomness.seeding import worker_init_fn
 
-#: What ``set_reproducible_training`` returns for ``worker_init_fn=``; it can be pickled, for every start method.
+#: The result of ``set_reproducible_training`` for ``worker_init_fn=``; pickle accepts it, for every start method.
 seed_worker = worker_init_fn
 
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"

@@ -101,14 +101,14 @@ def _of_folder(
 ) -> tuple[Subset[Any], Subset[Any], Subset[Any]]:
     """Return the splits that ``root`` contains as folders, or that are drawn from its images."""
     if not root.is_dir():
-        raise FileNotFoundError(f"there is no folder {root}: data_root must hold train/CLASS/… and test/CLASS/…")
+        raise FileNotFoundError(f"there is no folder {root}: data_root must have train/CLASS/… and test/CLASS/…")
     train_folder, test_folder = root / "train", root / "test"
     if not train_folder.is_dir() and not test_folder.is_dir():
         train, validation, test = _split_randomly(read(root), (val_split, test_split), seed)
         return train, validation, test
     for folder in (train_folder, test_folder):
         if not folder.is_dir():
-            raise FileNotFoundError(f"there is no folder {folder}: data_root must hold both train and test")
+            raise FileNotFoundError(f"there is no folder {folder}: data_root must have both train and test")
     base = read(train_folder)
     own = next((root / name for name in _VALIDATION_FOLDERS if (root / name).is_dir()), None)
     if own is None:
@@ -131,7 +131,7 @@ def _split_randomly(dataset: Any, shares: tuple[float, ...], seed: int) -> list[
     left = count - sum(sizes)
     if left < 1:
         raise ValueError(
-            f"of {count} samples none are left to train on, next to {' and '.join(map(str, sizes))} held out: "
+            f"no samples are left to train on: {' and '.join(map(str, sizes))} of {count} are held out: "
             "lower val_split or test_split"
         )
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 _MOST_WEIGHTS = 2**24  # of torch.multinomial, which a weighted sampler draws with
 
-#: What loaders of that kind kept to themselves and this one has no more, with what to use instead.
+#: Private attributes of such loaders that this class lacks, with their replacements.
 REMOVED = {
     "_use_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
     "_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
-    "_stream_assignments": "each batch is copied whole, to `device`",
+    "_stream_assignments": "each batch is copied to `device` at once",
     "_worker_executor": "use `_num_workers`; `_pytorch_loader` is the loader that has the workers",
-    "_init_workers": "give `num_workers`: the workers start with the first batch",
+    "_init_workers": "pass `num_workers`: the workers start with the first batch",
     "_cleanup_workers": "call `shutdown()`",
     "_calculate_batch_memory_mb": "measure it: `DataLoaderPerformanceMonitor().memory_status()`",
 }
-#: Arguments that a loader cannot change once it is made, as in ``torch.utils.data.DataLoader``.
+#: Arguments that cannot change after the loader is built, as in ``torch.utils.data.DataLoader``.
 _FIXED = frozenset(
     {"batch_sampler", "batch_size", "dataset", "drop_last", "num_workers", "persistent_workers", "sampler"}
 )
@@ -230,7 +230,7 @@ class WrappedDataLoader:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and "_pytorch_loader" in self.__dict__:
-            raise ValueError(f"{name} cannot be set once the loader is made: make a new one with it")
+            raise ValueError(f"{name} cannot be set after the loader is built: build a new loader with it")
         super().__setattr__(name, value)
 
 
@@ -243,7 +243,7 @@ class ResampledSampler(Sampler[Any]):
 
     def __init__(self, draw: Callable[[], Any]) -> None:
         self._draw = draw
-        #: What is sampled from.
+        #: The indices to sample from.
         self.current = draw()
 
     def refresh(self) -> None:
@@ -272,7 +272,7 @@ def _sampler(
     asked = {"sampler": sampler is not None, "weighted_sampler": by_weight, "indices": indices is not None}
     given = [name for name, is_asked in asked.items() if is_asked]
     if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} exclude each other: give one of them")
+        raise ValueError(f"{' and '.join(given)} exclude each other: pass only one of them")
     if iterations is not None and iterations < 1:
         raise ValueError(f"iterations_per_epoch must be a number of batches, 1 or more, not {iterations}")
     wanted = None if iterations is None else iterations * batch_size
@@ -302,7 +302,7 @@ def _by_weight(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sampler[A
         if weighted is None:
             raise TypeError(
                 f"weighted_sampler=True: {type(dataset).__name__} has no get_weighted_sampler and no sample_weights; "
-                "give the weights, weighted_sampler=weights"
+                "pass the weights, weighted_sampler=weights"
             )
     weights = torch.as_tensor(weighted, dtype=torch.double)
     if weights.shape != (len(dataset),):
@@ -311,7 +311,7 @@ def _by_weight(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sampler[A
         )
     if len(weights) > _MOST_WEIGHTS:
         raise ValueError(
-            f"PyTorch draws from at most {_MOST_WEIGHTS} weights, not {len(weights)}: give a sampler function that "
+            f"PyTorch draws from at most {_MOST_WEIGHTS} weights, not {len(weights)}: pass a sampler function that "
             "draws the samples of one epoch"
         )
     return WeightedRandomSampler(weights, offers["num_samples"], generator=offers["rng"])  # type: ignore[arg-type]

@@ -65,7 +65,7 @@ class MultiScaleDataset(WrappingDataset):
         self.memory_efficient = memory_efficient
         self.memory_budget = memory_budget
         self.batch_size = batch_size
-        #: For each scale the transform of one image, or of a batch of images, to it.
+        #: For each scale, the transform of an image or a batch of images to that scale.
         self.transforms = {scale: ScaleTo(scale) for scale in self.scales}
         stages = ([FlipsAndTurns()] if augment else []) if isinstance(augment, bool) else list(augment)
         self._images = _ImagePairs(base_dataset)
@@ -178,6 +178,7 @@ def _split_sample(sample: Any) -> tuple[Any, dict[str, Any]]:
     if isinstance(sample, tuple | list) and len(sample) in (1, 2):
         return sample[0], dict(zip(("label",), sample[1:], strict=False))
     raise TypeError(
-        f"the base dataset gives {type(sample).__name__} as a sample: give (image, label), (image,), or a dictionary "
+        f"the base dataset returns {type(sample).__name__} as a sample: return (image, label), (image,), or "
+        "a dictionary "
         'with "image"'
     )

@@ -28,7 +28,8 @@ def image_tensor(image: Any) -> Tensor:
         return image
     if not hasattr(image, "__array__") and not hasattr(image, "__array_interface__"):
         raise TypeError(
-            f"the base dataset gives {type(image).__name__} as an image: give a tensor (C, H, W), an array (H, W, C) "
+            f"the base dataset returns {type(image).__name__} as an image: return a tensor (C, H, W), an "
+            "array (H, W, C) "
             "or a Pillow image"
         )
     values = np.array(image)  # a copy: Pillow's memory cannot be written to

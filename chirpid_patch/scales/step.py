@@ -167,7 +167,7 @@ class MultiScaleStep:
             self._warn("the model normalises by the batch (batch norm): use group norm, or freeze it with eval()")
             return whole
         if not self._loss.divisible:
-            self._warn("the criterion may be no mean or sum over samples: set reduction=")
+            self._warn("the criterion may not be a mean or sum over samples: set reduction=")
             return whole
         need = self._bytes_per_sample(scale, images)
         if need > self.memory_budget:
@@ -189,7 +189,7 @@ class MultiScaleStep:
     def _warn(self, why: str, but: str = "each scale is run for the whole batch at once") -> None:
         if why not in self._warned:
             self._warned.add(why)
-            warnings.warn(f"memory_budget is not kept, {but}: {why}.", UserWarning, stacklevel=6)
+            warnings.warn(f"memory_budget cannot be respected, {but}: {why}.", UserWarning, stacklevel=6)
 
 
 def _detach(output: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import nn
 from chirpid_patch.declaration import batched_object_for
 from chirpid_patch.transforms.spectrograms import Transform
 
-#: Where a part stands: its position in each composition around it, outermost first.
+#: Place of a part: its position in each composition around it, outermost first.
 Position = tuple[int, ...]
 
 

@@ -24,7 +24,7 @@ from chirpid_patch.transforms.off_cpu import sent
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9 - (1 << 64)), (27, 0x94D049BB133111EB - (1 << 64)))
 _LAST_SHIFT = 31
-#: Values that get noise at a time: what is computed on the way takes about 20 bytes for each.
+#: Number of values that get noise at once: temporary values take about 20 bytes for each.
 _NOISE_AT_A_TIME = 1 << 23
 
 

@@ -40,14 +40,14 @@ class ImageMasks(BatchTransform):
     def _minimum_and_range(self, samples: Tensor) -> tuple[Floats, Floats]:
         """Return the least value and the divisor of each sample, both of shape (B, 1, 1, 1)."""
         if not self.takes(samples.dtype, samples.shape[1:]):
-            raise ValueError(f"images are made of float32 samples (1, F, T), not {samples.dtype} {samples.shape[1:]}")
+            raise ValueError(f"images need float32 samples (1, F, T), not {samples.dtype} {samples.shape[1:]}")
         values: Floats = samples.numpy()
         low, high = (end(values, axis=(1, 2, 3), keepdims=True) for end in (np.min, np.max))
         with np.errstate(over="ignore", invalid="ignore"):
             spans = high - low
         if not np.isfinite(spans).all() or not spans.all():
-            raise ValueError("images are made of finite samples whose values differ")
-        if self.eps:  # of numbers, not of an array: NumPy before 2.0 adds them in another precision
+            raise ValueError("images need samples with finite values that differ")
+        if self.eps:  # with numbers instead of an array: NumPy before 2.0 adds arrays in another precision
             spans = np.array([span + self.eps for span in spans.ravel()], dtype=np.float32).reshape(spans.shape)
         return low, spans
 
@@ -56,7 +56,7 @@ class ImageMasks(BatchTransform):
             batch[row] = self.transform_batch(batch[row : row + 1], keys[row : row + 1])[0]
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
-        """Transform one sample with its key (1,); the result is that of the image even if no mask applies."""
+        """Transform one sample with its key (1,); the result is the value after the image even if no mask applies."""
         return self.transform_batch(sample.unsqueeze(0), keys)[0]
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:

@@ -46,7 +46,7 @@ def scaled_quantiles(std: float) -> npt.NDArray[np.float32]:
 
 Values = npt.NDArray[np.float32]
 
-#: Words of random bits made at a time, at most.
+#: Largest number of words of random bits to create at once.
 _BLOCK = 1 << 16
 
 
@@ -108,7 +108,7 @@ def _exact_noise(key: int, std: float, values: Values) -> Values:
     return values
 
 
-#: A pool holds at least so many values, and so many times the values of one sample.
+#: Least number of values of a pool, and its least size as a multiple of a sample.
 _SMALLEST_POOL = 1 << 21
 _POOL_PER_SAMPLE = 8
 

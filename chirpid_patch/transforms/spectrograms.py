@@ -26,7 +26,7 @@ class BatchTransform(nn.Module):
     """
 
     p: float
-    #: What declares that it does the same, where this stands for something else: see ``may_differ``.
+    #: The declared object that this transform replaces, if any: see ``may_differ``.
     declared: Callable[[Any], Any] | None = None
 
     def may_differ(self, samples: Tensor) -> bool:
@@ -123,7 +123,7 @@ class SpecAugment(BatchTransform):
 
     def check(self, samples: Tensor) -> None:
         if self.may_differ(samples):
-            raise ValueError(f"masks of {samples.dtype} {tuple(samples.shape[1:])} are left to what declares them")
+            raise ValueError(f"masks of {samples.dtype} {tuple(samples.shape[1:])} need the code of the declared class")
         if samples.ndim < 3:
             shape = tuple(samples.shape[1:])
             raise ValueError(f"SpecAugment needs samples of shape (C, F, T) or (F, T), not {shape}")
@@ -170,7 +170,7 @@ class SpecAugment(BatchTransform):
         n_freq, n_time = batch.shape[-2:]
         if not starts.size:
             return
-        # Both axes as one: the frequencies after the times. What is not masked has a mask that is empty.
+        # Both axes as one: the frequencies after the times. An axis without masks has an empty mask.
         places = np.zeros((2, len(batch), starts.shape[1], 1), dtype=np.int64)
         places[0, rows, :, 0], places[1, rows, :, 0] = starts, stops
         places[:, :, max(self.num_time_masks, 0) :] += n_time
@@ -222,7 +222,7 @@ class GaussianNoise(BatchTransform):
 
     def check(self, samples: Tensor) -> None:
         if self.may_differ(samples):
-            raise ValueError(f"noise in {samples.dtype} is left to what declares it")
+            raise ValueError(f"noise in {samples.dtype} needs the code of the declared class")
         if not samples.is_floating_point():
             raise TypeError(f"GaussianNoise needs floating-point samples, not {samples.dtype}")
         self._check_mode()

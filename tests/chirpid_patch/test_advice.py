@@ -184,7 +184,7 @@ def test_loading_too_slow_for_the_time_given_says_what_it_needs(speeds: Any) -> 
     tried = speeds({0: 1.0})
     found = diagnose_dataloader_speed(DataLoader(PairDataset(40), 4), seconds=5, verbose=False)
     assert (found.findings, tried) == ((), [0])
-    assert found.notes == ("5 s are too short to try other settings: give seconds=240",)
+    assert found.notes == ("5 s are too short to try other settings: pass seconds=240",)
 
 
 # --- the loader afterwards ----------------------------------------------------------------------------------

@@ -308,13 +308,13 @@ class TestOneRank:
 class TestWhichRank:
     def test_the_launchers_rank_corrects_the_guides_rank_0(self, become: BecomeRank) -> None:
         become(1, 2)
-        with pytest.warns(UserWarning, match="rank=0 was given to rank 1 of 2"):
+        with pytest.warns(UserWarning, match="rank=0 was passed to rank 1 of 2"):
             loader = create_optimized_dataloader(numbered(8), 2, is_training=False, world_size=2, rank=0)
         assert numbers(loader) == [1, 3, 5, 7]
 
     @pytest.mark.parametrize("rank", [1, -1])
     def test_a_rank_that_one_process_does_not_have_is_pointed_out(self, rank: int) -> None:
-        with pytest.warns(UserWarning, match=f"rank={rank} was given to rank 0 of 1"):
+        with pytest.warns(UserWarning, match=f"rank={rank} was passed to rank 0 of 1"):
             loader = Factory.create_validation_loader(numbered(4), 2, distributed=True, rank=rank)
         assert numbers(loader) == [0, 1, 2, 3]
 
@@ -332,7 +332,7 @@ class TestWhichRank:
 
     @pytest.mark.parametrize(
         ("options", "message"),
-        [({"world_size": 4}, "give rank as well"), ({"world_size": 4, "rank": 4}, "none of 4 ranks")],
+        [({"world_size": 4}, "pass rank as well"), ({"world_size": 4, "rank": 4}, "none of 4 ranks")],
     )
     def test_ranks_that_cannot_be_are_refused(self, options: dict[str, int], message: str) -> None:
         with pytest.raises(ValueError, match=message):
@@ -353,9 +353,9 @@ class Endless(IterableDataset[int]):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"sampler": [1, 2]}, ValueError, "leave sampler and batch_sampler out"),
-        ({"batch_sampler": BatchSampler(range(4), 2, False)}, ValueError, "leave sampler and batch_sampler out"),
-        ({"generator": torch.Generator()}, ValueError, "give seed instead of generator"),
+        ({"sampler": [1, 2]}, ValueError, "omit sampler and batch_sampler"),
+        ({"batch_sampler": BatchSampler(range(4), 2, False)}, ValueError, "omit sampler and batch_sampler"),
+        ({"generator": torch.Generator()}, ValueError, "pass seed instead of generator"),
         ({"dataset": Endless()}, TypeError, "IterableDataset"),
         ({"distributed": False, "seed": 1, "rank": 0}, TypeError, "rank and seed without distributed=True"),
     ],

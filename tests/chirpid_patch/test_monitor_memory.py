@@ -88,7 +88,7 @@ def test_where_there_is_no_pss_pages_that_are_shared_still_count_once(monkeypatc
 
 def test_memory_that_may_not_be_read_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "pss", "uss", "rss")
-    with pytest.raises(ProcessLookupError, match="may not be read"):
+    with pytest.raises(ProcessLookupError, match="its memory cannot be read"):
         process_memory()
 
 

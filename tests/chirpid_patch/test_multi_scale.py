@@ -168,7 +168,7 @@ def test_what_cannot_be_is_refused(arguments: dict[str, Any], error: type[Except
 
 
 def test_samples_of_another_form_are_named() -> None:
-    with pytest.raises(TypeError, match="give \\(image, label\\)"):
+    with pytest.raises(TypeError, match="return \\(image, label\\)"):
         MultiScaleDataset([torch.zeros(3, 8, 8)], SCALES)[0]
     with pytest.raises(TypeError, match="str as an image"):
         MultiScaleDataset([("lens.png", 0)], SCALES)[0]

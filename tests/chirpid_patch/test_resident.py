@@ -261,7 +261,7 @@ def test_what_does_not_fit_is_loaded_as_ever_and_moved(
     free(200_000)
     with caplog.at_level(logging.DEBUG, logger="chirpid_patch"):
         loader: Any = Factory.create_training_loader(data, 4, device="cpu", resident_share=0.1)
-    reason = "not made because the samples take 101.6 KiB, more than 10% of the 195.3 KiB free on cpu"
+    reason = "and not built there, because the samples take 101.6 KiB, more than 10% of the 195.3 KiB free on cpu"
     assert reason in loader.decision
     assert reason in caplog.text
     assert not is_held(loader)
@@ -276,7 +276,7 @@ def test_what_turns_out_not_to_fit_is_moved_too(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(resident_loading, "Upload", upload)
     data = tensor_data(10)
     loader: Any = Factory.create_training_loader(data, 4, **HELD)
-    assert "not made because" in loader.decision and "1.0 KiB" in loader.decision
+    assert "and not built there, because" in loader.decision and "1.0 KiB" in loader.decision
     assert same(run(loader), run(ordinary(data)))
 
 
@@ -413,7 +413,7 @@ def doubled(samples: Any) -> Any:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
-    "iterable": (Numbers, {"shuffle": None}, "an iterable dataset has no rows to hold"),
+    "iterable": (Numbers, {"shuffle": None}, "an iterable dataset has no rows to store"),
     "single samples": (lambda: tensor_data(5), {"batch_size": None}, "automatic batching is off"),
     "own collation": (lambda: tensor_data(5), {"collate_fn": doubled}, "a collate_fn of your own"),
     "own dataset": (lambda: PairDataset(5), {}, "PairDataset reads its samples itself"),
@@ -421,7 +421,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "list": (lambda: WorkerSafeSequenceDataset([(torch.ones(1), 1)] * 5), {}, "samples are a list"),
     "own transform": (lambda: augmented(tensor_data(5), torch.sin), {}, "sin is augmentation that only works on"),
     "changed transform": (lambda: augmented(tensor_data(5), Louder()), {}, "Louder is augmentation that only works"),
-    "gradients": (lambda: TensorDataset(torch.ones(5, 2, requires_grad=True)), {}, "is no plain one in the CPU's"),
+    "gradients": (lambda: TensorDataset(torch.ones(5, 2, requires_grad=True)), {}, "is not a plain tensor in"),
 }
 
 

@@ -514,7 +514,7 @@ def test_another_number_of_workers_than_before_is_not_tried_with_such_a_sampler(
     for most, tried in ((None, {0}), (3, {0, 3})):
         choice = choose_loading(Waiting(30, 0.001), options, threads_allowed=False, most_workers=most, seconds=0.5)
         assert {workers for workers, _ in ways(choice)} == tried or no_time(choice)
-        assert ("nothing is loaded ahead" in " ".join(choice.notes)) == (most is None)
+        assert ("nothing is prefetched" in " ".join(choice.notes)) == (most is None)
 
 
 # --- where processes may be started -----------------------------------------------------------------------------
@@ -862,7 +862,7 @@ def test_a_profile_that_cannot_be_written_is_told_of(
     path = tmp_path / "file" / "profile.json" if obstacle == "a file for a folder" else tmp_path / "folder"
     for times in (1, 2):
         assert len(list(measured(tensor_data(12), tune=path))) == 3
-        assert len(measurings) == times and "is not kept" in warned(caplog)
+        assert len(measurings) == times and "is not saved" in warned(caplog)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "folder"]  # nothing half-written
 
 

@@ -141,7 +141,7 @@ def test_what_can_be_read_from_a_dataloader_can_be_read_from_it() -> None:
     assert "this process" in loader.decision
     assert isinstance(loader._pytorch_loader, DataLoader) and not isinstance(loader, DataLoader)
     for name in ("batch_size", "sampler", "dataset", "num_workers"):
-        with pytest.raises(ValueError, match=f"{name} cannot be set once the loader is made"):
+        with pytest.raises(ValueError, match=f"{name} cannot be set after the loader is built"):
             setattr(loader, name, None)
     with pytest.raises(AttributeError, match="'WrappedDataLoader' object has no attribute '_pool'"):
         _ = loader._pool

@@ -129,7 +129,7 @@ def test_a_report_that_cannot_be_written_stops_the_run(tmp_path: Path, option: s
 
 def test_two_documents_do_not_go_to_one_place(tmp_path: Path) -> None:
     done = check("--json", "-", "--format", "github", tree(tmp_path, a=LOADER))
-    assert done.exit_code == 2 and "same place" in sentence(done)
+    assert done.exit_code == 2 and "the same file" in sentence(done)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs processes that are killed")
@@ -199,7 +199,7 @@ def hooks() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.slow
 def test_the_commit_hooks_run_as_they_are_written(tmp_path: Path) -> None:
-    """Each in a process of its own, by the command that installing the package gives; what one of them says is left
+    """Each in a separate process, by the command that installing the package gives; what one of them says is left
     is what the other one does."""
     tree(tmp_path, a=LOADER)
     environment = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}

@@ -128,9 +128,9 @@ def test_help_back_and_odd_answers(backend: Path) -> None:
     [
         (["review", "plan.json"], 2, "chirp-migrate review PROJECT --plan plan.json"),
         (["apply", "back end", "--plan", "missing.json"], 2, "missing.json cannot be read"),
-        (["apply", "back end", "--plan", "plan.json", "--unsafe"], 2, "--plan already chooses rules and files"),
+        (["apply", "back end", "--plan", "plan.json", "--unsafe"], 2, "--plan already fixes rules and files"),
         (["review", "back end", "--plan", "nowhere/plan.json"], 2, "nowhere/plan.json cannot be written"),
-        (["apply", "back end", "--diff", "--check-with", "true"], 2, "leave one of them out"),
+        (["apply", "back end", "--diff", "--check-with", "true"], 2, "use only one of them"),
     ],
 )
 def test_what_cannot_work_is_said_in_one_sentence(
@@ -254,7 +254,7 @@ def test_ctrl_c_keeps_what_was_decided_and_says_where(backend: Path, monkeypatch
 
     monkeypatch.setattr("chirp_migrate.cli.review._ask", stop)
     done = run("review", backend, "--plan", "plan.json", cwd=backend.parent)
-    assert done.exit_code == 130 and "Kept in plan.json. Go on with: chirp-migrate review" in done.stdout
+    assert done.exit_code == 130 and "Saved in plan.json. Continue with: chirp-migrate review" in done.stdout
 
 
 def test_a_loader_and_its_copies_in_other_files_are_decided_together(tmp_path: Path) -> None:

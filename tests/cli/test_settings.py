@@ -50,7 +50,7 @@ def test_what_the_page_shows_is_read(tmp_path: Path) -> None:
     done = run("tune", "--workload", "nowhere.py:train", tmp_path)
     assert done.exit_code == 2 and "there is no nowhere.py" in sentence(done), "which puts the dataset aside"
     done = run("tune", "--dataset", "nowhere.py:train", tmp_path)
-    assert "there is no file nowhere.py in PATH" in done.stderr and done.exit_code == 2
+    assert "PATH has no file nowhere.py" in done.stderr and done.exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_what_the_page_shows_is_read(tmp_path: Path) -> None:
             "tune",
             "prefetch = [0]",
             "tune",
-            "prefetch: give numbers of at least 1, with commas",
+            "prefetch: pass numbers of at least 1, separated by commas",
         ),
         ("tune", 'loader = "fast"', "tune", "loader: 'fast' is not one of 'auto', 'torch', 'factory'."),
         ("tune", "save = false", "tune", "save is unknown; the keys are dataset,"),
         ("tune", "time-budget = 0", "tune", "time-budget: 0.0 is not in the range 1<=x<=86400."),
-        ("verify", "num-workers = [99]", "verify", "num-workers: give numbers from 0 to 64"),
-        ("verify", 'baseline = ""', "verify", "baseline: it is empty: give a git revision or a folder."),
+        ("verify", "num-workers = [99]", "verify", "num-workers: pass numbers from 0 to 64"),
+        ("verify", 'baseline = ""', "verify", "baseline: it is empty: pass a git revision or a folder."),
         ("verify", "simulate-step-ms = 3", "verify", "simulate-step-ms is unknown; the keys are workload,"),
         ("", "vendor = 1", "plan", "vendor must be true or false."),
     ],

@@ -42,14 +42,14 @@ def project(tmp_path: Path) -> Path:
         (["verify", "--workload", "nowhere.py:workload"], "there is no nowhere.py in "),
         (
             ["verify", "-k", "xyz"],
-            "-k 'xyz' fits none of 1 entry point: training_utils.train (see `chirp-migrate verify --list`).",
+            "-k 'xyz' matches none of 1 entry point: training_utils.train (see `chirp-migrate verify --list`).",
         ),
-        (["verify", "--command", "./nowhere.sh"], "./nowhere.sh is not found: give --command a program"),
-        (["verify", "--command", "./utils"], "./utils is not found: give --command a program"),
+        (["verify", "--command", "./nowhere.sh"], "./nowhere.sh is not found: pass --command a program"),
+        (["verify", "--command", "./utils"], "./utils is not found: pass --command a program"),
         (["verify", "--command", "{python} -V", "--result", "utils"], "utils is a folder of "),
-        (["verify", "--data", "notes.txt"], "notes.txt cannot be read as NumPy arrays (it is no .npz file)"),
-        (["verify", "--baseline", "notes.txt"], "--baseline notes.txt is a file: give the folder"),
-        (["verify", "--baseline", "elsewhere"], "no training is found in the folder "),
+        (["verify", "--data", "notes.txt"], "notes.txt cannot be read as NumPy arrays (it is not an .npz file)"),
+        (["verify", "--baseline", "notes.txt"], "--baseline notes.txt is a file: pass the folder"),
+        (["verify", "--baseline", "elsewhere"], "found no training in the folder "),
         (["tune", "--dataset", "not a name"], "must name a function or class as"),
         (["tune", "--config", "utils"], "utils cannot be read (Is a directory)"),
     ],
@@ -63,7 +63,7 @@ def test_it_is_said_before_anything_runs(project: Path, arguments: list[str], sa
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["verify", "--model", "utils.model:Bird"], "there is no module utils.model to be imported"),
+        (["verify", "--model", "utils.model:Bird"], "PATH has no module utils.model"),
         pytest.param(
             ["verify", "--model", "utils.models:Brid"],
             "utils.models has no class Brid; did you mean Bird?",
@@ -77,7 +77,7 @@ def test_it_is_said_before_anything_runs(project: Path, arguments: list[str], sa
         (["verify", "--workload", "work.py:xyz"], "work.py has no function xyz; it has workload, Samples."),
         pytest.param(
             ["verify", "--workload", "nowhere:workload"],
-            "there is no module nowhere to be imported from PATH; its mod",
+            "PATH has no module nowhere; its mod",
             marks=pytest.mark.exhaustive,
         ),
         pytest.param(
@@ -87,7 +87,7 @@ def test_it_is_said_before_anything_runs(project: Path, arguments: list[str], sa
         ),
         pytest.param(
             ["tune", "--workload", "utils.nowhere:workload"],
-            "there is no module utils.nowhere to be imported",
+            "PATH has no module utils.nowhere",
             marks=pytest.mark.exhaustive,
         ),
         (["tune", "--dataset", "work:Sampels"], "work has no function or class Sampels; did you mean Samples?"),

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from docs_pages import Page, pages
 from support import ROOT
 
+from qa.sample_texts import messages, modules
+
 GLOSSARY = ROOT / "docs" / "glossary.md"
-#: Files that `apply --scaffold` adds to projects, byte for byte.
-TEMPLATES = ROOT / "chirp_migrate" / "additions" / "scaffold" / "templates"
 _ROW = re.compile(r"^\| (`.*) \| .* \|$", re.MULTILINE)
-_INLINE = re.compile(r"`[^`]*`")
+_CODE = re.compile(r"`[^`]*`|\{[^{}]*\}")
 
 
 def forbidden() -> re.Pattern[str]:
@@ -26,23 +24,6 @@ def forbidden() -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(spaced)})\b", re.IGNORECASE)
 
 
-def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and text of all strings of a module that hold a blank, without its docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    documented = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and node not in documented and " " in str(node.value).strip():
-            yield node.lineno, str(node.value)
-
-
-def modules() -> list[Path]:
-    """Return the modules whose texts users read."""
-    found = [path for package in ("chirp_migrate", "chirpid_patch") for path in (ROOT / package).rglob("*.py")]
-    return sorted(
-        path for path in found if TEMPLATES not in path.parents and ROOT / "chirpid_patch/build" not in path.parents
-    )
-
-
 def test_the_list_of_words_is_read_from_the_glossary() -> None:
     for text in ("The report tells you", "what is left\nalone", "Undecided hunks"):
         assert forbidden().search(text) is not None
@@ -51,7 +32,7 @@ def test_the_list_of_words_is_read_from_the_glossary() -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_pages(page: Page) -> None:
-    prose = _INLINE.sub("", page.prose)
+    prose = _CODE.sub("", page.prose)
     assert [found[0] for found in forbidden().finditer(prose)] == [], "docs/glossary.md has the words to use"
 
 
@@ -60,7 +41,7 @@ def test_texts_of_the_program() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {word[0]}"
         for path in modules()
-        for line, text in texts(path)
-        for word in pattern.finditer(_INLINE.sub("", text))
+        for line, text in messages(ast.parse(path.read_text(encoding="utf-8")))
+        for word in pattern.finditer(_CODE.sub("", text))
     ]
     assert found == [], "docs/glossary.md has the words to use"

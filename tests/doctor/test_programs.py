@@ -13,7 +13,7 @@ from support import FIXTURES, ROOT, run
 
 PROGRAMS = FIXTURES / "doctor"
 
-pytestmark = pytest.mark.slow  # each program runs in a process of its own
+pytestmark = pytest.mark.slow  # each program runs in a separate process
 
 #: What functions of a dataset return below its random transforms is seen from Python 3.12 on.
 SEES_RESULTS = sys.version_info >= (3, 12)
@@ -233,7 +233,7 @@ def test_an_overlap_that_may_be_a_measure_of_the_fit_has_two_readings(
     message = problem(report, program)["message"]
     assert message.startswith("Validation samples are also training samples")
     assert ("so validation results are too good." in message) is is_certain
-    assert ("or the loader measures how well training fits" in message) is not is_certain
+    assert ("or the loader measures how well the training fits" in message) is not is_certain
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_an_overlap_that_may_be_a_measure_of_the_fit_has_two_readings(
         ("stream_not_divided", "2 workers delivered 24 samples in one epoch, and only 12 of them are different"),
         ("stream_shuffled_not_divided", "2 workers delivered 20 samples in one epoch, and only 10"),
         ("noise_from_held_generator", "both epochs begin with the same state of the generator dataset.rng"),
-        ("order_sorted_by_class", "8 of 8 batches held one class, of 2 classes"),
+        ("order_sorted_by_class", "8 of 8 batches had only one class, of 2 classes"),
         ("batch_of_one_raises", "which raised an error"),
         ("validation_dropped", "8 of 10 samples were read"),
         ("validation_augmented_by_shared_dataset", "8 of 8 samples"),

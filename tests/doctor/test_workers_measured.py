@@ -106,7 +106,7 @@ def test_if_no_other_number_can_be_measured_there_is_no_result() -> None:
 
 
 def test_a_stream_is_not_measured() -> None:
-    with pytest.raises(NotUsable, match="as a stream"):
+    with pytest.raises(NotUsable, match="is a stream"):
         measure_workers(DataLoader(Stream()), epoch(), 0.01, 60, no_progress)
 
 

@@ -63,7 +63,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def outcomes(
     trees: Sequence[Path], commands: Callable[[Path], list[list[str]]], needed: Sequence[str] = ()
 ) -> list[list[Outcome]]:
-    """What the ranks tell in each tree, each command in a process of its own and all at once.
+    """What the ranks tell in each tree, each command in a separate process and all at once.
 
     Where a module that is ``needed`` cannot be imported, the test is skipped.
     """

@@ -247,12 +247,12 @@ def test_a_result_of_doctor_that_cannot_be_kept_is_one_sentence(tmp_path: Path) 
     root = applied(tmp_path / "mine")
     (root / ".chirp-migrate" / "0001" / "journal.json").write_text("{}")
     said = keep_problems(root, doctor_document.decode(json.dumps(doctor_json()).encode()))
-    assert said is not None and said.startswith("The result could not be kept for `chirp-migrate report`")
+    assert said is not None and said.startswith("The result could not be stored for `chirp-migrate report`")
 
 
 def test_a_verdict_in_place_of_a_result_of_doctor_is_refused(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    with pytest.raises(UsageProblem, match="no result of doctor"):
+    with pytest.raises(UsageProblem, match="not a result of doctor"):
         read_story(root, doctor_file=verdict_file(tmp_path))
 
 

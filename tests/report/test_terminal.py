@@ -225,7 +225,7 @@ def test_without_a_verdict_it_says_how_to_get_one() -> None:
 
 def test_the_words_are_explained_those_of_the_figures_included() -> None:
     shown = text()
-    explained = shown[shown.index("WORDS USED HERE") :]
+    explained = shown[shown.index("TERMS") :]
     for word in ("hunk", "loader", "entry point", "interval", "zero-cost loading", "samples per second"):
         assert f" {word}: " in explained
 

@@ -274,7 +274,7 @@ def test_pytorch_draws_the_same_in_every_epoch_with_a_seed_from_the_state(
 )
 def test_what_workers_cannot_have(init: str, what: str) -> None:
     (message,) = advice("CHP018", dataset(init))
-    assert f"`self.f`, {what} made in `__init__`: " in message and "With workers, " in message
+    assert f"`self.f` ({what} made in `__init__`) " in message and "With workers, " in message
 
 
 @pytest.mark.parametrize(

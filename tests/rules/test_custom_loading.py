@@ -63,7 +63,7 @@ def test_a_pool_that_reads_samples_is_recognised_by_what_it_is(pool: str) -> Non
                     yield torch.stack(list(pool.map(dataset.__getitem__, indices)))
     """
     (found,) = findings(text)
-    assert found.why == "workers" and "`batches` loads by hand, with a worker pool (" in found.message
+    assert found.why == "workers" and "`batches` implements loading with a worker pool (" in found.message
     assert found.line == IMPORTS.count("\n") + 2
 
 
@@ -368,7 +368,7 @@ class Ahead:
 )
 def test_a_prefetcher_of_anything_is_one_of_the_loader_it_is_given(text: str) -> None:
     (found,) = findings(text)
-    assert found.why == "threads" and "the loader underneath can do that itself" in found.message
+    assert found.why == "threads" and "its `DataLoader` can do that" in found.message
 
 
 @pytest.mark.parametrize(
@@ -444,8 +444,8 @@ def test_a_loader_class_is_told_what_it_can_be_derived_from() -> None:
     _, (found,) = rewrite("segmentation/loading.py", source, Project(texts), rules=[CustomLoadingCode()])
     assert found.why == "streams+workers"
     assert re.fullmatch(
-        r"`CropLoader` loads by hand, with CUDA streams \(line \d+\) and a worker pool \(line \d+\): derive it from "
-        r"`chirpid_patch\.WrappedDataLoader`, which has `pin_memory`, `device` and `num_workers` for that "
+        r"`CropLoader` implements loading with CUDA streams \(line \d+\) and a worker pool \(line \d+\): derive it "
+        r"from `chirpid_patch\.WrappedDataLoader`, which has `pin_memory`, `device` and `num_workers` for that "
         r"\(docs/migration-notes\.md\)",
         found.message,
     )
@@ -460,7 +460,7 @@ def test_a_script_is_spoken_of_at_its_pool() -> None:
             samples = list(pool.map(lambda i: dataset[i], range(4)))
     """
     (found,) = findings(text)
-    assert found.message.startswith("this script loads by hand, with a worker pool (line ")
+    assert found.message.startswith("this script implements loading with a worker pool (line ")
 
 
 @pytest.mark.parametrize(

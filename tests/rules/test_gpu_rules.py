@@ -123,13 +123,13 @@ def test_on_the_cpu_nothing_waits() -> None:
         ("if loss.item() > 3:\n    break", "decide on the device"),
         (
             "sink.update(loss.item(), len(y))",
-            "give it the detached tensor, and call `.item()` where the number is shown",
+            "pass the detached tensor, and call `.item()` where the number is shown",
         ),
         ("sink.set_postfix(loss=float(loss))", "show it every N steps"),
         ("print(f'{loss.item():.3f}')", "show it every N steps"),
         (
             "parts = []\nfor _ in sink:\n    parts.append(loss)\nsink.update(sum(parts).item())",
-            "give it the detached tensor",
+            "pass the detached tensor",
         ),
     ],
 )
@@ -200,8 +200,8 @@ def f(loader, model, sink):
         ("if torch.cuda.is_available():\n    torch.cuda.empty_cache()", ["after each batch"]),
         ("gc.collect()\ntorch.cuda.empty_cache()", ["`torch.cuda.empty_cache()` and `gc.collect()` after each batch"]),
         ("for part in batch:\n    torch.cuda.empty_cache()", ["after each batch"]),
-        ("torch.cuda.synchronize()", ["forces a sync that nothing here needs"]),
-        ("torch.cuda.synchronize()\ntorch.cuda.empty_cache()", ["forces a sync", "`torch.cuda.empty_cache()`"]),
+        ("torch.cuda.synchronize()", ["forces a GPU sync that this loop does not need"]),
+        ("torch.cuda.synchronize()\ntorch.cuda.empty_cache()", ["forces a GPU sync", "`torch.cuda.empty_cache()`"]),
     ],
 )
 def test_a_cache_emptied_after_each_batch_is_listed(body: str, shown: list[str]) -> None:

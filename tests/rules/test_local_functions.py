@@ -355,7 +355,7 @@ def values(result: Any) -> Any:
         ("def collate(b, a=[], /):\n    return b", "a positional-only parameter"),
         ("def collate(b, a=[]):\n    return b\ncollate(ds, 3)", "a caller may pass `a` by position"),
         ("def collate(b):\n    return b\ncollate.pad = 3", "the code uses attributes of it"),
-        ("def collate(b):\n    return b\nuse(inspect.signature(collate))", "`inspect` reads it"),
+        ("def collate(b):\n    return b\nuse(inspect.signature(collate))", "the project reads it with `inspect`"),
         ("def collate(b):\n    return ds, b\nPlain.transform = collate", "it is an attribute of a class"),
         ("def collate(b):\n    return ds, b\nclass A:\n    f = collate", "it is an attribute of a class"),
         (

@@ -232,9 +232,9 @@ def test_what_is_no_notebook_of_python_is_refused_with_the_reason(data: bytes, s
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("# %% _chirp_cell 2\n", "", "within the cells"),
-        ("# %% _chirp_cell 2\n", "# %% _chirp_cell 1\n", "within the cells"),
-        ("x = 1", "x = [", "within the cells"),
+        ("# %% _chirp_cell 2\n", "", "cross a cell border"),
+        ("# %% _chirp_cell 2\n", "# %% _chirp_cell 1\n", "cross a cell border"),
+        ("x = 1", "x = [", "cross a cell border"),
         ("import _chirp_cell_1\n", "", "magic"),
         ("import _chirp_cell_1", "import _chirp_cell_1, os", "magic"),
         ("import _chirp_cell_1", "import _chirp_cell_1\nimport _chirp_cell_1", "magic"),

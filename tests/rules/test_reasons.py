@@ -119,7 +119,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "`inspect` reads it",
+        "the project reads it with `inspect`",
         (
             "def build(data, pad):\n"
             "    def collate(batch):\n"

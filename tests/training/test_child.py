@@ -166,14 +166,22 @@ def test_parts_of_what_it_found_come_as_they_are_known(stub: Start) -> None:
 @pytest.mark.parametrize(
     ("act", "sentence", "tail"),
     [
-        ("print('last words', flush=True); os._exit(7)", "The stub ended with exit code 7 and gave no result.", "last"),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", "The stub ended with signal SIGSEGV and gave no result.", ""),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "where memory runs out) and gave no result.", ""),
-        ("os.kill(os.getpid(), 40)", "The stub ended with signal 40 and gave no result.", ""),
-        ("return asked", "gave no result.", ""),
-        ("parent._connection.send_bytes(b'{' * 10**5)\nos._exit(0)", "exit code 0 and gave no result.", ""),
-        ("parent._connection.send_bytes(b'[' * 10**5)\nos._exit(0)", "exit code 0 and gave no result.", ""),
-        ("raise MemoryError('16 GiB')", "The stub ended with exit code 1 and gave no result.", "MemoryError: 16 GiB"),
+        (
+            "print('last words', flush=True); os._exit(7)",
+            "The stub ended with exit code 7 and returned no result.",
+            "last",
+        ),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "The stub ended with signal SIGSEGV and returned no result.", ""),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "when memory runs out) and returned no result.", ""),
+        ("os.kill(os.getpid(), 40)", "The stub ended with signal 40 and returned no result.", ""),
+        ("return asked", "returned no result.", ""),
+        ("parent._connection.send_bytes(b'{' * 10**5)\nos._exit(0)", "exit code 0 and returned no result.", ""),
+        ("parent._connection.send_bytes(b'[' * 10**5)\nos._exit(0)", "exit code 0 and returned no result.", ""),
+        (
+            "raise MemoryError('16 GiB')",
+            "The stub ended with exit code 1 and returned no result.",
+            "MemoryError: 16 GiB",
+        ),
         (
             "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise Raised('train raised') from error",
             "The stub failed: train raised.",
@@ -193,7 +201,7 @@ def test_whatever_ends_it_is_told_in_one_sentence(stub: Start, act: str, sentenc
 
 def test_what_cannot_be_run_as_asked_is_the_user_s_to_change(stub: Start) -> None:
     with (
-        pytest.raises(UsageProblem, match=r"^on the before side, there is no dataset\.$"),
+        pytest.raises(UsageProblem, match=r"^in the version before, there is no dataset\.$"),
         stub("raise NotUsable('there is no dataset')") as child,
     ):
         child.result()

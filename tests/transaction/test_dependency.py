@@ -165,7 +165,7 @@ def test_a_package_that_lists_no_torch_gets_no_line(tmp_path: Path, files: dict[
     write_files(tmp_path, files)
     plan, note = dependency_plan(tmp_path, "0.1.0")
     assert plan is None and note is not None
-    assert "No list of dependencies here names torch" in note and WANTED in note and "--vendor" in note
+    assert "No dependency list of the project names torch" in note and WANTED in note and "--vendor" in note
 
 
 @pytest.mark.parametrize("text", ["numpy\n", ""])

@@ -127,7 +127,7 @@ def test_a_link_never_leads_outside_nor_to_a_second_rewrite(tmp_path: Path) -> N
     assert discover(root).files == ("a.py", "other_name.py")
     assert reasons(root) == {
         "again.py": "a link to a.py",
-        "far.py": "a link that leaves the folder",
+        "far.py": "a link to a place outside the folder",
         "folder": "a link to a folder",
         "loop.py": "a link that leads nowhere",
         "nowhere.py": "a link that leads nowhere",

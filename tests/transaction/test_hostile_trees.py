@@ -71,7 +71,7 @@ UNREADABLE: dict[str, tuple[Callable[[Path], object], str]] = {
     "calls.py": (lambda path: path.write_text(f"{LOADER}x = a{'()' * 20_000}\n"), "nested too deeply"),
     "nul.py": (lambda path: path.write_bytes(LOADER.encode() + b"\0\n"), "NUL bytes"),
     "cookie.py": (lambda path: path.write_text("# coding: nonsense\n" + LOADER), "unknown encoding: nonsense"),
-    "rot13.py": (lambda path: path.write_text("# coding: rot13\n" + LOADER), "not one of text"),
+    "rot13.py": (lambda path: path.write_text("# coding: rot13\n" + LOADER), "not a text encoding"),
     "latin.py": (lambda path: path.write_bytes(b"# coding: utf-8\n# \xe4\n" + LOADER.encode()), "not valid utf-8"),
     "private.py": (private, "Permission denied"),
 }

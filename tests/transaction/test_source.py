@@ -46,7 +46,7 @@ def test_newlines_and_the_end_of_the_file_stay(tmp_path: Path, data: bytes) -> N
     [
         (b"x = '\xff'\n", "encoding"),
         (b"# coding: no-such-codec\n", "encoding"),
-        (b"# coding: rot13\n", "not one of text"),
+        (b"# coding: rot13\n", "not a text encoding"),
         (b"x\0y", "NUL"),
         (codecs.BOM_UTF8 + b"# coding: latin-1\n", "encoding"),
         (b"# coding: utf-7\nx = '+AGE-'\n", "same bytes"),

@@ -47,11 +47,11 @@ def test_three_forms_say_the_same(tmp_path: Path, name: str, text: str) -> None:
     ("name", "text", "problem"),
     [
         ("c.ini", "", "ends in .yaml"),
-        ("c.json", "{", "is no valid JSON"),
-        ("c.toml", "a = = 1", "is no valid TOML"),
-        ("c.yaml", "a: [", "is no valid YAML"),
-        ("c.yaml", "a: !!python/object/apply:os.getcwd []", "is no valid YAML"),
-        ("c.json", "[1]", "holds no sections"),
+        ("c.json", "{", "is not valid JSON"),
+        ("c.toml", "a = = 1", "is not valid TOML"),
+        ("c.yaml", "a: [", "is not valid YAML"),
+        ("c.yaml", "a: !!python/object/apply:os.getcwd []", "is not valid YAML"),
+        ("c.json", "[1]", "has no sections"),
         ("c.json", '{"data": 3}', "data must be a section"),
     ],
 )

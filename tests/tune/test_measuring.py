@@ -216,7 +216,10 @@ def test_a_training_that_is_broken_is_skipped_and_named() -> None:
     reported: list[str | ProgressStep] = []
     subjects, _, notes = watched({"first": lambda: broken, "second": lambda: train}, reported.append)
     assert len(subjects) == 1
-    assert notes[0] == "skipped, as it does not train: first raised KeyError: 'no such bird'" and notes[0] in reported
+    assert (
+        notes[0] == ("skipped, because it does not train: first raised KeyError: 'no such bird'")
+        and notes[0] in reported
+    )
     with pytest.raises(Raised, match="first raised KeyError"):
         watched({"first": lambda: broken, "other": lambda: broken}, no_words)
 
@@ -231,7 +234,7 @@ def test_what_is_not_entered_in_time_is_named(monkeypatch: pytest.MonkeyPatch) -
             pass
 
     _, _, notes = watched(dict.fromkeys(("one", "two", "three"), lambda: train), no_words, 60.0)
-    assert notes == ["not entered within the time budget: two, three"]
+    assert notes == ["not started within the time budget: two, three"]
 
 
 def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +324,7 @@ def test_a_rate_that_is_hardly_known_is_not_kept(tmp_path: Path, measured: Calla
     subject = of_dataset(Waiting(seconds=0), 32, migrated=True)
     profile = tmp_path / "profile.json"
     problem = save(subject, [measured(0, [10.0, 4000.0, 90.0])], profile, False)
-    assert problem is not None and "too little to go by" in problem and not profile.exists()
+    assert problem is not None and "a range too wide to decide" in problem and not profile.exists()
 
 
 def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:

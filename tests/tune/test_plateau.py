@@ -101,7 +101,7 @@ def test_the_interval_of_a_rate_holds_the_true_one_as_often_as_it_says() -> None
 def test_the_grid_has_no_prefetching_without_workers_and_holds_what_there_is_now() -> None:
     found = grid((0, 4), (2, 4), (1,), 32, Candidate(3, 2, batch_size=32))
     assert [str(one) for one in found] == [
-        "in the process",
+        "in the main process",
         "1 prefetch thread",
         "3 workers, prefetch 2",
         "4 workers, prefetch 2",

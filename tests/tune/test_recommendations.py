@@ -71,12 +71,12 @@ def test_a_configuration_s_own_keys_are_named(sweep: list[Measured]) -> None:
 
 def test_what_is_as_good_as_the_pick_is_left_alone(sweep: list[Measured]) -> None:
     advice = by_setting(advice_on(found(*sweep, now=Candidate(2, 2, 0, 32))))
-    assert advice["num_workers"].value == "leave it as it is" and "prefetch_factor" not in advice
+    assert advice["num_workers"].value == "keep it" and "prefetch_factor" not in advice
 
 
 def test_loading_that_the_training_does_not_wait_for_is_left_alone(sweep: list[Measured]) -> None:
     advice = by_setting(advice_on(found(*sweep, waited_share=0.02)))
-    assert advice["num_workers"].value == "leave it as it is" and "2.0 %" in advice["num_workers"].why
+    assert advice["num_workers"].value == "keep it" and "2.0 %" in advice["num_workers"].why
 
 
 @pytest.mark.parametrize(("without_s", "warning"), [(0.085, None), (0.075, False), (0.065, True)])
@@ -126,11 +126,11 @@ def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Me
     for piece in (
         "4 workers, prefetch 2 (now)",
         "Recommendations for RetinalDataset, training:",
-        "an argument of the call",
+        "names only an argument",
         "computes 90 % of its time",
         "no GPU",
         "used 30 % of the CPUs",
-        "Kept in",
+        "Saved in",
     ):
         assert piece in " ".join(text.split())
     assert "batches/s" not in render_to_text(lambda screen: show(report, screen), quiet=True)
@@ -154,7 +154,7 @@ def test_the_plot_is_drawn_and_marks_the_pick(sweep: list[Measured], tmp_path: P
 
 
 def test_a_plot_that_cannot_be_drawn_is_said_before_anything_is_measured(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="is no picture"):
+    with pytest.raises(UsageProblem, match="is not a picture"):
         plot.check(tmp_path / "plot.txt")
     with pytest.raises(UsageProblem, match="nowhere"):
         plot.check(tmp_path / "nowhere" / "plot.svg")

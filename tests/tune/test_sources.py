@@ -116,17 +116,17 @@ def test_of_a_loader_everything_about_batches_is_kept(tree: Callable[..., Path])
 @pytest.mark.parametrize(
     ("reference", "problem"),
     [
-        ("no_such_module:x", "there is no module no_such_module .*; its modules are tune_sets"),
-        ("tune_stes.py:x", r"there is no file tune_stes.py in PATH; did you mean tune_sets.py\?"),
+        ("no_such_module:x", "PATH has no module no_such_module; its modules are tune_sets"),
+        ("tune_stes.py:x", r"PATH has no file tune_stes.py; did you mean tune_sets.py\?"),
         ("tune_sets:Missing", "tune_sets has no function or class Missing; it has Numbers, "),
         (
             "tune_sets:given_the_configuration",
             "cannot be called without arguments .*'path'",
         ),
         ("tune_sets:empty", "Numbers has no samples"),
-        ("tune_sets:Stream", "Stream gives its samples as a stream"),
+        ("tune_sets:Stream", "Stream is a stream"),
         ("tune_sets:Endless", "Endless has no length"),
-        ("tune_sets:nothing", "gave NoneType: it must give a dataset or a DataLoader"),
+        ("tune_sets:nothing", "returned NoneType: it must return a dataset or a DataLoader"),
     ],
 )
 def test_no_dataset_is_said_in_one_sentence(tree: Callable[..., Path], reference: str, problem: str) -> None:

@@ -55,7 +55,7 @@ def test_a_dataset_is_measured_shown_drawn_and_written(tree: Path, tmp_path: Pat
     )  # fmt: skip
     assert result.exit_code == ExitCode.OK, result.output
     text = " ".join(result.output.split())
-    assert f"tune runs your own code, in {tree}, in a process of its own" in text
+    assert f"tune runs your own code, in {tree}, in a separate process" in text
     assert "2 configurations of Slow" in text and "less if the order is clear early" in text
     assert b"<svg" in plot.read_bytes()
     loader = json.loads(report.read_text())["loaders"][0]
@@ -73,7 +73,7 @@ def test_a_dataset_is_measured_shown_drawn_and_written(tree: Path, tmp_path: Pat
     ("script", "sentence", "exit_code"),
     [
         ("raise ValueError('no such bird')", "Importing sets raised ValueError: no such bird.", 14),
-        ("Slow = 3", "sets:Slow gave int: it must give a dataset or a DataLoader.", 2),
+        ("Slow = 3", "sets:Slow returned int: it must return a dataset or a DataLoader.", 2),
     ],
 )
 def test_what_goes_wrong_in_the_process_that_measures_is_told(
@@ -88,13 +88,13 @@ def test_what_goes_wrong_in_the_process_that_measures_is_told(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--unaugmented", "a:b"], "--unaugmented belongs to a --dataset"),
-        (["--workload", "chirp_verify.py:workload", "--dataset", "a:b"], "give one of them"),
+        (["--unaugmented", "a:b"], "--unaugmented needs --dataset"),
+        (["--workload", "chirp_verify.py:workload", "--dataset", "a:b"], "pass only one of them"),
         (["--workload", "nowhere.py:workload"], "there is no nowhere.py"),
-        (["--", "python", "-m", "nowhere"], "there is no module nowhere to be imported from PATH"),
+        (["--", "python", "-m", "nowhere"], "PATH has no module nowhere"),
         ([], "has no utils/ folder"),
         (["--config", "nowhere.yaml"], "cannot be read"),
-        (["--plot", "picture.txt"], "is no picture"),
+        (["--plot", "picture.txt"], "is not a picture"),
         (["--prefetch", ""], "--prefetch is empty"),
         (["--no-save", "--profile", "p.json"], "contradict each other"),
     ],
@@ -111,7 +111,7 @@ def test_what_cannot_be_worked_with_is_said_before_anything_runs(
 @pytest.mark.parametrize(("option", "text"), [("--num-workers", "0,-2"), ("--num-workers", "65"), ("--prefetch", "0")])
 def test_numbers_are_checked(tree: Path, option: str, text: str) -> None:
     result = invoke(tree, option, text)
-    assert result.exit_code == ExitCode.USAGE and "give numbers" in result.output
+    assert result.exit_code == ExitCode.USAGE and "pass numbers" in result.output
 
 
 def test_a_path_that_is_no_folder(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_result_that_is_not_json_is_compared_as_bytes(tmp_path: Path) -> None:
     [
         (("{python}", "-c", "raise SystemExit(3)"), "", "the command ended with exit code 3"),
         (("no-such-program-anywhere",), "", "no-such-program-anywhere cannot be run"),
-        (("{python}", "-c", "pass"), "out.json", "left no out.json to compare"),
+        (("{python}", "-c", "pass"), "out.json", "did not write out.json"),
     ],
 )
 def test_what_goes_wrong_is_said(tmp_path: Path, words: tuple[str, ...], result: str, sentence: str) -> None:

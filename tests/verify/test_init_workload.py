@@ -108,7 +108,7 @@ def test_a_folder_without_code_is_not_the_one_that_is_meant(tmp_path: Path) -> N
     empty = tmp_path / "empty"
     empty.mkdir()
     (empty / "notes.txt").write_text("")
-    with pytest.raises(UsageProblem, match="empty holds no Python file to work on: give the folder of your project"):
+    with pytest.raises(UsageProblem, match="empty has no Python file to migrate: pass the folder of your project"):
         run(str(empty))
     assert [path.name for path in empty.iterdir()] == ["notes.txt"]
 

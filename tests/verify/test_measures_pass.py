@@ -209,7 +209,7 @@ def test_augmentation_is_timed_against_the_same_samples_without_it() -> None:
     added, share = added_s(cost), share_of_loading(cost.with_s, cost.without_s)
     assert added is not None and share is not None and share < 1
     within = augmentation_cost(Numbers(random=True), default_collate, 4, batched=False, until=LONG)
-    assert within.reason == "Numbers holds no dataset with the same samples unaugmented"
+    assert within.reason == "Numbers has no unaugmented dataset with the same samples"
     assert added_s(within) is None and share_of_loading(within.with_s, within.without_s) is None
 
 
@@ -224,7 +224,8 @@ def test_sound_datasets_pass_at_every_number_of_workers(random: bool) -> None:
 
 @linux
 @pytest.mark.parametrize(
-    ("trouble", "said"), [("dies", "exited unexpectedly"), ("confuses", "is not what the dataset gives here")]
+    ("trouble", "said"),
+    [("dies", "exited unexpectedly"), ("confuses", "differs from the dataset's sample in this process")],
 )
 def test_trouble_in_workers_is_told(trouble: str, said: str) -> None:
     here, there = check_workers(Numbers(8, trouble=trouble), default_collate, (0, 2), LONG)

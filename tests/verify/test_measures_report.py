@@ -50,7 +50,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
 
     text = " ".join(render_to_text(lambda screen: show_verify(report, screen), 100, verbose=True).split())
     assert text.startswith(f"Verdict: {report.verdict}. With SIMULATED device steps of 3 ms:")
-    assert "stand-in of one small layer takes the model's place" in text and "device busy" in text
+    assert "one small layer replaces the model" in text and "device busy" in text
     assert "Required figures, after the migration" in text and "every sample once and no worker lost" in text
     assert decode(encode(report)) == report
     assert report.simulated is not None and report.simulated.step_ms == STEP_MS and "SIMULATED" in report.reason

@@ -85,7 +85,7 @@ def test_a_revision_without_the_folder(backend: Path) -> None:
 
 
 def test_outside_any_repository(tmp_path: Path) -> None:
-    with pytest.raises(InvalidTree, match="in no git work tree"):
+    with pytest.raises(InvalidTree, match="not in a git work tree"):
         before_side(tmp_path, "main")
 
 
@@ -101,5 +101,5 @@ def test_a_folder(tmp_path: Path) -> None:
 
 
 def test_neither_applied_nor_compared(tmp_path: Path) -> None:
-    with pytest.raises(NotMigrated, match="give --baseline"):
+    with pytest.raises(NotMigrated, match="pass --baseline"):
         before_side(tmp_path, None)

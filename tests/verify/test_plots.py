@@ -68,14 +68,14 @@ def test_what_is_simulated_is_said_on_every_plot(tmp_path: Path) -> None:
 
 def test_plots_without_anything_measured_are_left_out(tmp_path: Path) -> None:
     nothing = VerifyReport(verdict="not equivalent", exit_code=13, reason="")
-    assert drawn(tmp_path, nothing) == f"Plots in {tmp_path}: none, as nothing was measured."
+    assert drawn(tmp_path, nothing) == f"Plots in {tmp_path}: none, because nothing was measured."
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_is_the_users_to_change(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageProblem, match="give another --plot"):
+    with pytest.raises(UsageProblem, match="choose another --plot"):
         prepare(tmp_path / "file" / "plots")
     (tmp_path / FILES[0]).mkdir()
-    with pytest.raises(UsageProblem, match="give another --plot"):
+    with pytest.raises(UsageProblem, match="choose another --plot"):
         drawn(tmp_path, report())

@@ -156,7 +156,7 @@ def test_a_cheat_is_named_and_nothing_is_timed(write_backend: Callable[..., Path
         pytest.param("raise SystemExit(0)", "raised SystemExit", "", marks=pytest.mark.exhaustive),
         pytest.param(
             "import os; print('last words', flush=True); os._exit(7)",
-            "exit code 7 and gave no result",
+            "exit code 7 and returned no result",
             "last words",
             marks=pytest.mark.exhaustive,  # test_failing_trees.py has last words, and such an end
         ),

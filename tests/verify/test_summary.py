@@ -102,7 +102,7 @@ def test_the_saving_of_the_largest_own_run_is_never_cut() -> None:
 def test_inconclusive_and_left_out_entry_points_are_named() -> None:
     one = measured({"core.sure": 0.4, "core.doubtful": 1.0}, {"core.doubtful": 0.3}, failing={"core.broken": "E"})
     assert facts(one)["inconclusive"] == "core.doubtful."
-    assert facts(one)["left out"] == "1 fail before, too: core.broken."
+    assert facts(one)["left out"] == "1 also fail before: core.broken."
 
 
 def test_a_single_entry_point_is_not_told_of_as_several() -> None:
@@ -156,7 +156,7 @@ def test_what_batches_hold_and_was_not_looked_into_is_said_everywhere() -> None:
     report = reported(("graphs", "more", "sets", "plain"), rounds, Equivalence(), unseen=unseen)
     held = "graphs, more: geometric.Data; sets: set"
     assert held in report.described.unseen
-    assert "not seen      Batches hold objects that verify does not look into" in said(report)
+    assert "not seen      Batches contain objects whose contents verify does not compare" in said(report)
     assert f"({held})." in " ".join(said(report).split())
-    assert said(report, verbose=True).count("that verify does not look into") == 2, "in the summary and in full"
+    assert said(report, verbose=True).count("whose contents verify does not compare") == 2, "in the summary and in full"
     assert "not seen" not in said(measured({"a": 0.5}))

@@ -84,7 +84,7 @@ DIES = FITS + "    import os\n    os._exit(7)\n"
     [
         (LOCAL, "raises UnboundLocalError"),
         # Below, both happen where it is timed.
-        pytest.param(DIES, "ended with exit code 7 and gave no result", marks=pytest.mark.exhaustive),
+        pytest.param(DIES, "ended with exit code 7 and returned no result", marks=pytest.mark.exhaustive),
         pytest.param(HANGS, "did not end within 9 s", marks=pytest.mark.exhaustive),
     ],
 )
@@ -97,7 +97,7 @@ def test_an_entry_point_that_is_broken_before_the_migration_is_named_and_blocks_
     assert result.exit_code in (0, 10, 11, 12)
     assert list(values["workload"]["failing"]) == [AUGMENTED] and values["workload"]["entry_points"] == [SINGLE]
     assert values["differences"] == []
-    assert any(note.startswith(f"{AUGMENTED}: left out: before") and how in note for note in values["notes"])
+    assert any(note.startswith(f"{AUGMENTED}: left out, because before") and how in note for note in values["notes"])
     assert list(values["ratios"]) == [SINGLE]
 
 
@@ -212,7 +212,7 @@ def test_settings_choose_entry_points_and_the_seed(write_backend: Callable[..., 
     assert [one["entry_point"] for one in json.loads(result.stdout)["entry_points"]] == [SINGLE]
     assert options_of(str(root)).sizes.seed == 7 and options_of(str(root), "--seed=8").sizes.seed == 8
     none = run("verify", root, "--list", "-k", "k_fold")
-    assert (none.exit_code, none.stderr.count("\n")) == (2, 1) and "fits none of 2" in none.stderr
+    assert (none.exit_code, none.stderr.count("\n")) == (2, 1) and "matches none of 2" in none.stderr
 
 
 def test_the_list_says_how_each_is_called_and_runs_nothing(write_backend: Callable[..., Path]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chirp_migrate.additions.scaffold.notebook import notebook_json
 
-# Path in the backend, and the template it is made from.
+# Path in the backend, and its template.
 _TEMPLATES = {
     "utils/dataloader_factory.py": "dataloader_factory.py",
     "utils/performance_monitor.py": "performance_monitor.py",

@@ -111,7 +111,7 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
     """Return whether a binding is executed after ``place``, judged by their order in the text."""
     if module.span(binding.node)[0] > module.span(place)[0]:
         return True
-    # ``x = f(lambda: x)``: the target stands first, and is bound last.
+    # ``x = f(lambda: x)``: the target is first in the text, and bound last.
     node = binding.node
     holder: cst.CSTNode | None = node
     if isinstance(node, cst.AssignTarget | cst.AsName):

@@ -23,7 +23,7 @@ _METHODS = re.compile(
     r"|reshape|squeeze|startswith|strip|sum|title|to|tolist|type|unsqueeze|upper|view"
 )
 _LOOKUP = frozenset({"get", "keys", "values", "items", "count", "index"})
-#: Packages that know nothing of the names of the user's code, and so cannot bind them anew.
+#: Packages that have no access to the names of the user's code, so they cannot rebind them.
 _STRANGERS = ("numpy.", "torch.", "random.", "itertools.", "math.", "tqdm.", "sklearn.")
 _ARITHMETIC = (
     *(cst.Name, cst.Integer, cst.Float, cst.Ellipsis, cst.SimpleString, cst.ConcatenatedString),
@@ -44,9 +44,9 @@ def first_effect(
 ) -> str | None:
     """Return the source of the first part of an expression that may have side effects; ``None`` without one.
 
-    Calls of known functions without effects are permitted. With ``strangers``, so are calls of packages that cannot
-    reach the user's names, although they may draw random numbers. Look-ups are permitted in objects that provably are
-    Python's containers.
+    Calls of known functions without effects are permitted. With ``strangers``, calls are permitted of packages that
+    cannot reach the user's names, although they may draw random numbers. Look-ups are permitted in objects that
+    provably are Python's containers.
     """
     if isinstance(node, cst.Call):
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None

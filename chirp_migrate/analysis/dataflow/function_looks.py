@@ -14,10 +14,10 @@ __all__ = ["CODE", "DETAILS", "place_of_inspection"]
 
 #: Attributes that distinguish functions, and calls that distinguish functions from other objects.
 CODE = frozenset(f"__{name}__" for name in ("name", "qualname", "code", "defaults", "closure"))
-#: Attributes that objects which stand for functions have not.
+#: Attributes that replacements of functions lack.
 DETAILS = frozenset(f"__{name}__" for name in ("doc", "annotations", "kwdefaults", "globals", "module"))
 _TELLING = ("isfunction", "isroutine", "FunctionType", "LambdaType")
-#: Names of what is a class, by the way that classes are named.
+#: Names that are typical for classes.
 _CLASS = re.compile(r"_*[A-Z]+[a-z0-9]\w*|(\w+_)?(cls|class|klass|type|kind)_?")
 #: A string with one of these names that is no key of a dictionary display: that stands after its bracket, or on a line
 #: of its own, and a colon follows other code, too.

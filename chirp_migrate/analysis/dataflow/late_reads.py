@@ -15,11 +15,11 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import find_own, is_name, methods_of
 
 _LAZY = (cst.FunctionDef, cst.Lambda, cst.GeneratorExp)
-#: Calls that evaluate all that they are given, and call the function given as ``key``.
+#: Calls that evaluate all their arguments, and call the function passed as ``key``.
 _CONSUMERS = re.compile(r"builtins\.(all|any|dict|frozenset|list|max|min|set|sorted|sum|tuple)")
-#: Calls whose result calls the function that they are given, and reads what they are given.
+#: Calls whose result later calls the function argument and reads the other arguments.
 _LAZY_CALLS = re.compile(r"builtins\.(enumerate|filter|map|reversed|zip)")
-#: Calls that give no object which holds what they are given.
+#: Calls whose result does not refer to their arguments.
 _LOOKS = re.compile(r"builtins\.(bool|hasattr|id|isinstance|len|repr|str|super)")
 
 

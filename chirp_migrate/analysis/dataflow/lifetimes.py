@@ -40,29 +40,29 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import find_own, holds, one_line
 from chirp_migrate.syntax.scopes import Scope
 
-#: Calls that give an object which holds what they are given, and keep it nowhere else.
+#: Calls whose result refers to their arguments, and which store them nowhere else.
 _HOLDERS = any_of_patterns(
     *(LOADER, FACTORY_METHOD, DATASET, PROGRESS),
     r"builtins\.(enumerate|filter|iter|map|reversed|zip)|itertools\.(chain|islice)",
 )
-#: Calls after which nothing holds their first argument.
+#: Calls after which no object refers to their first argument.
 _CONSUMERS = re.compile(r"builtins\.(all|any|isinstance|len|list|next|set|sorted|sum|tuple)")
 #: Attributes of loaders and progress bars that neither hold a function nor return what does.
 _WITHOUT_FUNCTIONS = frozenset({"batch_sampler", "batch_size", "drop_last", "num_workers", "sampler"}) | frozenset(
     {"set_description", "set_description_str", "set_postfix", "set_postfix_str"}
 )
-#: Functions and classes that copy an object with all it holds, and a method that does.
+#: Functions and classes that copy an object with its contents, and a method that does the same.
 _COPYING = frozenset({"deepcopy", "asdict", "astuple", "AveragedModel", "__deepcopy__"})
-#: Modules whose ``dumps`` does.
+#: Modules whose ``dumps`` copies in the same way.
 _PICKLING = frozenset({"pickle", "cloudpickle", "dill"})
 _COPIES = re.compile("|".join((*sorted(_COPYING), "dumps")))
-#: Methods of a model that give no object which could hold a loader.
+#: Methods of a model whose result cannot refer to a loader.
 _TENSORS_ONLY = frozenset({"state_dict", "parameters", "named_parameters"})
 _LAZY = cst.GeneratorExp
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-#: How many functions of the project are followed one inside the other.
+#: Depth of calls of project functions that the analysis follows.
 _CALLS_LIMIT = 4
-#: Characters of code that a reason shows.
+#: Number of characters of code in a message.
 _LONGEST_CODE = 60
 
 

@@ -16,9 +16,9 @@ import libcst as cst
 
 from chirp_migrate.syntax.module import find_in
 
-#: Give up on code that evaluates more statements than this on one path.
+#: Stop the evaluation of a path with more statements than this.
 _STATEMENT_LIMIT = 400
-#: Give up on code that asks for more than this to be true or not.
+#: Stop the evaluation of code with more conditions than this.
 MAX_CONDITIONS = 6
 
 _ARITHMETIC_METHODS = {
@@ -192,7 +192,7 @@ def call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Va
         case Attr(Name("torch"), method), (left, right), () if method in _ARITHMETIC_METHODS:
             return Op(_ARITHMETIC_METHODS[method], left, right)
         case Attr(Op(symbol) as base, method), (other,), () if method[:-1] in _ARITHMETIC_METHODS:
-            # In place on a temporary: nobody else sees it.
+            # In place on a temporary value: no other code sees the change.
             if method.endswith("_") and symbol in _OPERATORS.values():
                 return Op(_ARITHMETIC_METHODS[method[:-1]], base, other)
     return Call(function, args, keywords)
@@ -240,7 +240,7 @@ class Evaluator:
         self._source = source
         self._inline = inline or (lambda function: None)
         self._path = Path()
-        #: What holds on the paths that are still to be followed.
+        #: Truth values of the conditions, for each path that is not evaluated yet.
         self._pending: list[dict[Value, bool]] = []
         self._budget = 0
         self._depth = 0
@@ -383,7 +383,7 @@ class Evaluator:
     def _item(self, node: cst.BaseExpression, at: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
         index, base = self.expression(at, env), self.expression(node, env)
         if isinstance(base, Tuple):
-            self._path.kept.append(base)  # also what is not chosen was evaluated
+            self._path.kept.append(base)  # the value that is not chosen was evaluated, too
         value = item(base, index)
         if isinstance(value, Item) and not isinstance(index, Const):
             self._path.items.append(value)

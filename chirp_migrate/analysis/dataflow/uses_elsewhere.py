@@ -20,7 +20,7 @@ from chirp_migrate.syntax.scopes import Binding
 
 def has_subclass(project: Project, title: str) -> bool:
     """Return whether a class may inherit from one called ``title``, or from an alias of it."""
-    # What the rules import is called so as well.
+    # Imports by the rules use this name, too.
     titles = [title, *sorted(alias for alias in project.aliases(title) if not alias.startswith("WorkerSafe"))]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
     made = rf"\btype\((?:(?!\btype\()[^)])*,\s*\((?:(?!,\s*\(|\btype\()[^)])*{names}"
@@ -67,9 +67,9 @@ def _is_foreign(project: Project, path: str, called: str) -> bool:
     return bool(sources) and not any(project.has_package(source.partition(".")[0]) for source in sources)
 
 
-#: What a module may set its own names by.
+#: Code by which a module may set its own names.
 _OWN_NAMES = re.compile(r"\bglobals\s*\(")
-#: By what an attribute can be assigned whose name is a string.
+#: Code that can assign an attribute whose name is a string.
 _BY_NAME = ("setattr", "__setattr__", "vars", "__dict__")
 
 
@@ -104,7 +104,7 @@ def _assigns(node: ast.AST, attribute: str, own: str) -> bool:
     return not (isinstance(node.value, ast.Name) and node.value.id == own)
 
 
-#: Objects that are given what a command line, a file of settings or a model says, by their names; no datasets.
+#: Names of objects with settings from a command line, a file or a model; not of datasets.
 _SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|params?|settings|model|module|net))")
 
 
@@ -251,7 +251,7 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
     asked = re.compile(rf"""{paths}|getattr\s*\([^,()]*,\s*["']{last}["']""")
-    # Every match ends like this, and `re` finds what begins with plain characters many times as quickly.
+    # Every match ends like this, and `re` is many times as fast for patterns that begin with plain characters.
     ending = re.compile(rf"""{last}\\?["']""")
     if any(asked.search(text) for _, text in project.matching(ending, name)):
         return True
@@ -275,7 +275,7 @@ def set_from_outside(attribute: str) -> str:
     not_own = rf"(?<!\bself\.{name})"
     item = rf"""\s*\[\s*["']{name}["']\s*\]\s*=(?!=)"""
     updated = rf"\s*\.\s*update\s*\((?:(?!\bupdate\b)[^)])*\b{name}\b"
-    # Each begins with a character that is not left open, so that `re` passes over most of a text quickly.
+    # Each pattern begins with a fixed character, so that `re` skips most of a text quickly.
     return "|".join(
         (
             rf"\.{name}{not_own}\s*(?:[-+*/@%&|^]|//|\*\*)?=(?!=)",
@@ -361,7 +361,7 @@ def _assigned_in(text: str, name: str) -> set[str]:
         return {""}
 
 
-#: Code that puts something else in the place of imported modules.
+#: Code that replaces imported modules.
 _REPLACES_MODULES = (
     r"""(?:dict|setitem|delitem)\s*\(\s*["']?sys\.modules\b|\bdel\s+sys\.modules\b"""
     r"|\bsys\.modules\s*(?:\[[^\]\n]*\]\s*=(?!=)|\.\s*(?:update|pop|setdefault|clear)\b)"
@@ -393,7 +393,7 @@ def _is_bound_once(project: Project, path: str, name: str) -> bool:
     return is_once and _OWN_NAMES.search(home.text) is None
 
 
-#: What lists the attributes of an object, or the names of a class or module.
+#: Calls that list the attributes of an object, or the names of a class or module.
 _LISTING = re.compile(r"\b(?:vars|dir|globals|getmembers)\s*\(|\b__dict__\b|\b__init_subclass__\b")
 
 

@@ -40,9 +40,9 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name
 
 _WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Compose")
-#: Words of which one is in every text with something that may take functions to worker processes.
+#: At least one of these words is in every text with code that may send functions to worker processes.
 DESTINATION_WORDS = (*_WORDS, "ransform")
-#: A transform that is given, kept under a key, or made by a function of that name.
+#: A transform that is passed, stored under a key, or created by a function of that name.
 _TRANSFORM = re.compile(
     r"""(?<!\w)(?:target_|batch_)?transforms?["']?\s*[=:\]](?!=)|\bLambda\s*\(|\bdef\s+\w*(?<![a-z])transforms?\b"""
 )
@@ -50,11 +50,11 @@ _LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
 _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
 _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
-#: A keyword of these with a call, and what is called.
+#: One of these keywords with a call, and the called name.
 _GIVEN_CALL = rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*(\w+)\("
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
 _LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
-#: Words in the names of what takes a `transform`, and of modules of transforms: libraries of which no list is kept.
+#: Words in names of functions with a `transform` parameter, and of modules of transforms, for libraries without a list.
 _DATA = re.compile(r"data|loader|folder|subset|split|transform|augment|vision|image|cifar|mnist", re.IGNORECASE)
 _TRANSFORM_MODULES = re.compile(r"transform|augment|vision|albumentations|kornia|monai|torchio", re.IGNORECASE)
 _TRANSFORM_HOLDERS = frozenset({"Compose", "Lambda", "OneOf", "RandomApply", "RandomChoice", "RandomOrder", "SomeOf"})
@@ -81,7 +81,7 @@ class WorkerPurposes:
 
     def __init__(self, module: Module, project: Project) -> None:
         self._module, self._project = module, project
-        # A `transform` may be anyone's; in a module about PyTorch it is that of a dataset.
+        # A `transform` may belong to any library; in a module about PyTorch it belongs to a dataset.
         self._keywords = _KEYWORDS if _ABOUT_TORCH.search(module.text) else _LOADER_KEYWORDS
         self._known: dict[cst.CSTNode, str | None] = {}
 
@@ -91,7 +91,7 @@ class WorkerPurposes:
         The result is ``None`` if no worker needs it.
         """
         if node not in self._known:
-            self._known[node] = None  # a circle of names leads nowhere
+            self._known[node] = None  # a cycle of names has no destination
             self._known[node] = self._direct_purpose(node) or self._purpose_of_captured(node)
         return self._known[node]
 
@@ -294,8 +294,8 @@ def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
     return False
 
 
-# The same steps on ``ast``, before LibCST reads a module: names are followed by their spelling, so that
-# more may go somewhere than does.
+# The same steps on ``ast``, before LibCST reads a module. They follow names by spelling, so they may find more
+# destinations than exist.
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -318,7 +318,7 @@ class _MayEscape:
 
     def __init__(self, outline: Outline, project: Project) -> None:
         self._outline, self._project = outline, project
-        self._seen: set[ast.AST | tuple[str, ast.AST | None]] = set()  # a circle of names leads nowhere
+        self._seen: set[ast.AST | tuple[str, ast.AST | None]] = set()  # a cycle of names has no destination
 
     def go(self, node: ast.AST) -> bool:
         """Return whether the value of an expression may escape to workers."""

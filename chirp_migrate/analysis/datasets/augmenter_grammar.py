@@ -57,7 +57,7 @@ def split_at_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.st
             after = list(body[place + 1 :])
             work, left = (rest, list(gate.body)) if early else ([*gate.body, *after], rest)
             return list(body[:place]), work, left
-    raise UnknownAugmentation("it is not gated by one `random.random() > self.p`")
+    raise UnknownAugmentation("no single `random.random() > self.p` decides whether it runs")
 
 
 def assigned_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:

@@ -28,15 +28,15 @@ MASK_PARAMETERS = (
     "mask_value",
     "p",
 )
-#: What names may stand for: the sample and the copy that is masked, each perhaps with an axis put in front, and sizes.
+#: Possible values of names: the sample and its masked copy, each perhaps with a further axis in front, and sizes.
 _SAMPLE, _COPY, _LIFTED, _LIFTED_COPY = (ast.Name(f"<{one}>") for one in ("sample", "copy", "lifted", "lifted copy"))
 _IMAGE, _FRAMES, _BINS, _UNKNOWN = (ast.Name(f"<{one}>") for one in ("image", "frames", "bins", "unknown"))
 _ARRAYS = (_SAMPLE, _COPY, _LIFTED, _LIFTED_COPY)
 #: The sizes of the last axes, by their place in the shape.
 _SIZES = {-1: _FRAMES, -2: _BINS}
-#: How often an axis is masked, how wide at most, and where it is in the shape.
+#: Number of masks of an axis, their largest width, and the place of the axis in the shape.
 _AXES = {"num_time_masks": ("time_mask_param", -1), "num_freq_masks": ("freq_mask_param", -2)}
-#: How the copy of an image is made.
+#: Code that copies an image.
 _IMAGE_COPIES = ("np.array({})", "numpy.array({})", "np.array({}).copy()", "np.asarray({}).copy()")
 _Names = dict[str, ast.expr]
 
@@ -133,11 +133,11 @@ class _MaskGrammar:
         before, work, left = split_at_gate(body)
         self._names[x] = self._sample
         if self._trace(before):
-            raise UnknownAugmentation("it returns before its gate")
+            raise UnknownAugmentation("it returns before `random.random() > self.p` decides whether it runs")
         if self._copies or list(map(self._text, left)) != [f"return {self._sample.id}"]:
-            raise UnknownAugmentation("its gate does not return the sample unchanged")
+            raise UnknownAugmentation("it does not return the sample unchanged when it is skipped")
         if not self._trace(work):
-            raise UnknownAugmentation("it does not return the clone")
+            raise UnknownAugmentation("it does not return the cloned sample")
         if sorted(self._masked) != sorted(_AXES):
             raise UnknownAugmentation("it does not mask time and frequency once each")
         if self._guarded not in (set(), set(_AXES)):
@@ -152,7 +152,7 @@ class _MaskGrammar:
                     text = self._text(statement).removeprefix("return ")
                     self._trace_copy(text)
                     if text not in [made.format(_COPY.id) for made in self._returned]:
-                        raise UnknownAugmentation("it does not return the clone")
+                        raise UnknownAugmentation("it does not return the cloned sample")
                     return True
                 case ast.For():
                     self._check_loop(statement, frozenset())
@@ -260,7 +260,7 @@ class _MaskGrammar:
                 raise UnknownAugmentation(f"the rule does not recognise `{first_line(steps[1])}`")
             steps = [steps[0], *steps[1].body]
         if len(steps) != 3:
-            raise UnknownAugmentation("a mask is not a random width and a random start")
+            raise UnknownAugmentation("a mask does not have a random width and a random start")
         self._check_guard(asked, count)
         (width, widest), (start, room) = (self._trace_draw(step, names) for step in steps[:2])
         size = _SIZES[axis].id
@@ -357,8 +357,8 @@ def _statements_behind_gate(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """Return the statements that run if the gate at the beginning is passed, up to their ``return``."""
     before, work, left = split_at_gate(body)
     if before:
-        raise UnknownAugmentation("it is not gated by one `random.random() > self.p`")
+        raise UnknownAugmentation("no single `random.random() > self.p` decides whether it runs")
     if not work or [ast.unparse(one) for one in left] != [f"return {x}"]:
-        raise UnknownAugmentation("its gate does not return the sample unchanged")
+        raise UnknownAugmentation("it does not return the sample unchanged when it is skipped")
     end = next((place for place, one in enumerate(work) if isinstance(one, ast.Return)), len(work))
     return work[: end + 1]

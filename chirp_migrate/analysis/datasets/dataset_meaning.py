@@ -175,7 +175,7 @@ def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
     match divisor:
         case Op("+", std, Const(number)) | Op("+", Const(number), std):
             eps = finite_number(number)
-            if not eps:  # 0 is what nothing added is read as
+            if not eps:  # 0 stands for no addition
                 return None
         case Op("+"):
             return None
@@ -183,7 +183,7 @@ def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
 
 
 def finite_number(number: str) -> float:
-    """Return the value of a literal; 0 if it is no finite number."""
+    """Return the value of a literal; 0 if it is not a finite number."""
     try:
         value = float(number)
     except ValueError:

@@ -29,7 +29,7 @@ from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import binding_scope, dotted, holds, parameters
 
-#: Names that people give to datasets.
+#: Names that are typical for datasets.
 DATASET_NAME = re.compile(
     r"\w*(dataset|data_set|subset)|(\w*_)?ds|(\w*_)?(train|training|val|valid|validation|test|eval|dev|holdout|full)_?set",
     re.IGNORECASE,

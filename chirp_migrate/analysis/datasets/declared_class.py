@@ -36,12 +36,12 @@ from chirp_migrate.syntax.queries import Mention, is_on_self, mention, only_meth
 
 _PATHS = re.compile(r"(?:.*_)?(?:(?:file|image|img|f)?(?:paths?|names?)|files?|urls?|uris?)")
 _LISTS_FILES = re.compile(r"\b(?:r?glob|iglob|listdir|scandir|iterdir)\(")
-#: What names from outside of the methods may stand for.
+#: Objects that names from outside of the methods may refer to.
 _CLEAR = frozenset({"torch", "builtins.None", "builtins.True", "builtins.False"})
 _OTHER_ACCESS = frozenset({"__getitems__", "__iter__", "__getattr__", "__getattribute__"})
 
 
-#: The decorator of the runtime that says each meaning.
+#: The decorator of the runtime for each meaning.
 _DECORATORS: dict[type, str] = {
     Standardizing: "standardizes_samples",
     Augmenting: "augments_samples",
@@ -53,7 +53,7 @@ DECORATORS = frozenset(_DECORATORS.values())
 
 
 class _NotAnAttribute(Exception):
-    """A part of the result is no attribute of the object."""
+    """A part of the result is not an attribute of the object."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class _DeclaredReader:
         self._module, self._project = module, project
         self._methods = methods
         self._held = _held_methods(module, methods)
-        #: Methods that were looked into, called by name or through an attribute that holds them.
+        #: Evaluated methods, called by name or through an attribute.
         self._calls: set[str] = set()
         self._called_held: set[str] = set()
 
@@ -216,7 +216,7 @@ def _lambdas_as_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst
 
 
 def _decorator_arguments(meaning: Meaning | ImageAugmenting) -> Iterator[str]:
-    """Return the arguments of the decorator; raise _NotOwn if a part of ``meaning`` is no attribute of the object."""
+    """Return the arguments of the decorator; raise _NotOwn if a part is not an attribute of the object."""
     for key, value in vars(meaning).items():
         if isinstance(meaning, SequenceSamples):
             yield _attribute_name(value)

@@ -18,12 +18,12 @@ _GENERATORS = re.compile(
     r"numpy\.random\.(default_rng|Generator|(mtrand\.)?RandomState)|sklearn\.utils\.check_random_state|random\.Random"
     r"|torch\.Generator"
 )
-#: Methods that put a generator into another state, and attributes through which that is done.
+#: Methods that change the state of a generator, and attributes for this purpose.
 _RESEEDING = frozenset(
     {"seed", "manual_seed", "set_state", "setstate", "graphsafe_set_state", "__setstate__", "bit_generator"}
 )
 _COPIES = frozenset({"copy.copy", "copy.deepcopy", "builtins.isinstance", "builtins.id", "builtins.repr"})
-#: Workers that each take a part of a stream may want the same order of it.
+#: Workers that divide a stream may need the same order in all workers.
 _ORDERING = frozenset({"shuffle", "permutation", "permuted", "randperm"})
 
 
@@ -69,7 +69,7 @@ def _shared_variables(state: DatasetState) -> Iterator[HeldGenerator]:
             if made is None:
                 continue
             targets = statement.targets if isinstance(statement, cst.Assign) else (statement,)
-            # What is made anew where the module is imported starts alike only if it is seeded.
+            # A generator that each import of the module creates starts in the same state only if it is seeded.
             workers = "worker" if _always_has_same_state(module, made) else "forked worker"
             for name in (t.target.value for t in targets if isinstance(t.target, cst.Name)):
                 if scope is state.node:

@@ -33,7 +33,7 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     subvalues,
 )
 
-#: What names from outside may stand for, besides those of any dataset.
+#: Objects that names from outside may refer to, in addition to those of any dataset.
 CLEAR = frozenset({"numpy", "PIL.Image", "builtins.isinstance", "builtins.len"})
 _COMPARED = {
     ">": operator.gt,
@@ -43,7 +43,7 @@ _COMPARED = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-#: Steps by how they are written about ``_``: from x to an array, to an image of one, and from an image to a tensor.
+#: Steps, by their code with ``_`` as operand: from x to an array, from an array to an image, from an image to a tensor.
 _TO_ARRAY = {
     **dict.fromkeys(("_[0]", "_.squeeze()", "_.squeeze(0)"), "squeeze"),
     **{"_.numpy()": "array", "_.cpu()": "", "_.detach()": ""},
@@ -60,7 +60,7 @@ _TO_TENSOR = {
     **dict.fromkeys(("_.astype(np.float32)", "_.astype(dtype=np.float32)"), "float"),
     "_.unsqueeze(0)": "axis",
 }
-#: In which order an image becomes a tensor (1, F, T) whose values are divided, if they are, as float32.
+#: Order of the steps from an image to a tensor (1, F, T) whose values may be divided as float32.
 _BACK = re.compile(r"array( float)+ divide tensor( axis)*|array( float)* tensor( float| axis)*( divide)?( axis)*")
 
 

@@ -18,7 +18,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_name, one_line
 
 Comprehension = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
-#: Calls that take all of a generator at once, and keep nothing of it when it raises.
+#: Calls that consume a generator at once, and discard its items if it raises.
 _AT_ONCE = re.compile(
     r"builtins\.(list|tuple|set|frozenset|sorted|sum|min|max|dict)|collections\.Counter|numpy\.fromiter"
 )
@@ -114,7 +114,7 @@ def _evaluated_before_sample(module: Module, project: Project, scan: Scan, node:
         inner = read
         around = takewhile(lambda one: one is not node, module.ancestors(read))
         for ancestor in chain(around, [node] if isinstance(node, cst.DictComp) else []):
-            # What is called or looked into is only named before; what is assigned to is looked at after.
+            # A called function and the object of an attribute are only named before; targets are evaluated after.
             later: set[cst.CSTNode] = {ancestor.func} if isinstance(ancestor, cst.Call) else set()
             later |= {ancestor.value} if isinstance(ancestor, cst.Subscript) else set()
             later |= set(ancestor.targets) if isinstance(ancestor, cst.Assign) else set()

@@ -72,7 +72,7 @@ def read_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> Scan | None:
-    """Return the label scan of ``for target in iterable`` with the body ``code``; None if it is none."""
+    """Return the label scan of ``for target in iterable`` with the body ``code``; None if it is not a label scan."""
     match target, iterable:
         case cst.Tuple(elements=[cst.Element(value=cst.Name(value=count)), cst.Element(value=each)]), cst.Call(
             args=[cst.Arg(value=counted, keyword=None, star=""), *_]

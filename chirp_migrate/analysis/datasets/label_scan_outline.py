@@ -14,7 +14,7 @@ from chirp_migrate.analysis.known_names import may_name_dataset
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
-#: Words of which one has to be there for a name to be known as a dataset by more than itself.
+#: A text needs one of these words so that more than the name itself can identify a dataset.
 _FACTS = re.compile(r"Dataset|Subset|random_split|DataLoader|create_\w*loader|torchvision")
 
 _Loop = ast.For | ast.comprehension

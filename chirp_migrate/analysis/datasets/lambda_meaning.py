@@ -75,7 +75,7 @@ def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> Rep
     source = _standardizing(module, node.body, parameter)
     if source is None:
         return None
-    # Unlike a lambda it has attributes, by which a program may take it for a transform of another library.
+    # Unlike a lambda it has attributes, so a program may mistake it for a transform of another library.
     return None if is_probed(project, "mean", "std") else Replacement(source, "Standardize", "standardises a sample")
 
 

@@ -120,7 +120,7 @@ def _read_iteration(
         case sample, mean, std, eps if sample == _SAMPLE:  # `for x, y in subset`: the samples of subset in order
             found = StandardizedList(Name(source.value), Const("..."), mean, std, eps, 1)
         case Item(dataset, at) as sample, mean, std, eps if at == index:
-            # Without steps, both parts of the sample are asked for where the pair is made: x first.
+            # Without steps, the code that builds the pair reads both parts of the sample: x first.
             is_read_twice = not body and path.items == [sample, sample]
             if not is_read_twice and not (path.items == [sample] and _is_unpacked(body)):
                 return None

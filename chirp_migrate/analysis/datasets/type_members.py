@@ -25,7 +25,7 @@ from chirp_migrate.syntax.module import Module
 
 
 def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> Augmenting | None:
-    """Return the semantics of the members; ``None`` if the runtime's class would do something else.
+    """Return the semantics of the members; ``None`` if the runtime's class would behave differently.
 
     Args:
         module: the module of the call.
@@ -82,7 +82,7 @@ def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
         if not isinstance(definition, cst.FunctionDef):
             return None
         own = module.scopes.names_bound(definition, nested=True) - {one.name.value for one in definition.params.params}
-        # Inside, such a name has no value yet where it is read first; outside, it is another one.
+        # Inside the function, such a name has no value at its first read; outside, it is another name.
         return None if any(module.scopes.lookup(one, node) is not None for one in own) else definition
 
     return Evaluator(module.source, inline)

@@ -14,7 +14,7 @@ from chirp_migrate.syntax.gaps import CALL, GAP
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import argument, dotted, method_called, own_nodes
 
-#: What ``.cuda()`` without an argument moves to.
+#: The device of ``.cuda()`` without an argument.
 CUDA = cst.SimpleString('"cuda"')
 
 _DTYPE = re.compile(r"torch\.(b?float|double|half|u?int|long|short|bool|complex|cfloat|cdouble)\w*")

@@ -15,7 +15,7 @@ from chirp_migrate.syntax.queries import dotted, parameters
 
 #: Kinds of devices that are not the CPU.
 ACCELERATOR = re.compile(r"(cuda|xpu|mps|hpu|npu|mtia|xla)\b")
-#: What people call devices.
+#: Names that are typical for devices.
 _NAME = re.compile(r"(\w*_)?(?<!cpu_)(?<!host_)(device|dev|gpu|cuda|rank)(_?ids?)?(_?\d+)?", re.IGNORECASE)
 _DEPTH = 4
 

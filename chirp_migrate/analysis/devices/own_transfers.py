@@ -17,11 +17,11 @@ __all__ = ["place_of_mps", "place_of_observed_transfer", "why_own_transfer"]
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
 _GIVEN = "the project assigns `{}` on an object, and that method may take no `non_blocking`"
-#: Code that looks at the arguments of a ``to``, or puts a function in the place of a tensor's: tests, mostly.
+#: Code that inspects the arguments of a ``to``, or replaces a method of tensors: mostly tests.
 _OBSERVED = re.compile(
     r"""\.(?:to|cuda)\.(?:assert_\w+|call_args\w*|mock_calls)|\bTensor(?:\s*,\s*["']|\.)(?:to|cuda)(?:["']|\s*=(?!=))"""
 )
-#: Calls that show or keep what they are given, under names.
+#: Calls that print or store their keyword arguments.
 _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfix|update|append|format|write|get|pop")
 
 
@@ -67,7 +67,7 @@ def _transfers(text: str) -> tuple[tuple[int, str, str | None], ...]:
     try:
         return tuple(_transfers_in(syntax_tree(text)))
     except UnparsableModule:
-        return ((1, "a file that is no Python may define `to`", None),)
+        return ((1, "a file that is not Python may define `to`", None),)
 
 
 def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
@@ -83,7 +83,7 @@ def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
             ) if name in _MOVES + _GETTERS:
                 yield node.lineno, _GIVEN.format(name), None
             case ast.FunctionDef(name=name, args=arguments) if name in _GETTERS and len(arguments.args) > 1:
-                # Of a class here, that says it itself; or of one elsewhere, that takes the function.
+                # A method of a class in this file that defines it, or of a class elsewhere that gets the function.
                 if node not in methods:
                     yield (
                         node.lineno,
@@ -92,7 +92,7 @@ def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
                     )
             case ast.Call(func=ast.Name(id="type"), args=[_, _, ast.Dict(keys=keys)]):
                 if any(isinstance(key, ast.Constant) and key.value in (*_MOVES, *_GETTERS) for key in keys):
-                    yield node.lineno, "a class that `type` makes may have a `to` that takes no `non_blocking`", None
+                    yield node.lineno, "a class made with `type()` may have a `to` without `non_blocking`", None
 
 
 def _transfers_of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int, str]]:

@@ -39,9 +39,9 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["LoaderGains", "loader_gains"]
 
-#: What can be made a definition that workers find.
+#: Definitions that can move to where workers find them.
 _HOISTED = frozenset({ObjectSort.LAMBDA, ObjectSort.FUNCTION, ObjectSort.CLASS})
-#: Collation that puts samples together as the runtime does.
+#: Collation with the same result as the runtime's.
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
 #: Functions of libraries that may be PyTorch's, under another name, or none.
 _MAY_STACK = re.compile(r"(builtins|torch)\..*|(.*\.)?(default_)?(collate|convert)(_fn)?")
@@ -49,7 +49,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WORKERS = r"\b(?:num|max)_workers\b"
 _GUARD = re.compile(r"(?m)^if\b.*\b__name__\b")
-#: What may call a function of the module by a name that is not written there.
+#: Code that may call a function of the module by a computed name.
 _CALLS_BY_NAME = re.compile(
     r"\b(globals|locals|vars|eval|exec|getattr|Fire|__import__|modules|argh|typer|defopt|plac)\b"
 )
@@ -115,7 +115,7 @@ class LoaderGains:
             return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
         nodes = module.once(self._calls).get(module.span(call)[0], ())
         gains = [self._gain_of_place(Place(module.path, node), moves=moves) for node in nodes]
-        # Of calls that look alike, some of them rewritten by now, those are left that gain nothing.
+        # Some calls that look alike are rewritten already; the remaining calls gain nothing.
         gain = next((one for one in gains if one.kind is GainKind.NOTHING), gains[0] if gains else _AT_RUN_TIME)
         if gain == _AT_RUN_TIME and self._project.is_distributed and self._reads_one_by_one:
             return _NO_BATCHES
@@ -279,7 +279,7 @@ class LoaderGains:
         if moves and held and all(one.sort in _HOISTED for one in held):
             return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", held[0].place)
         if are_single:
-            return _gain_at(GainKind.NOTHING, "it gives single samples", loaders[0].place)
+            return _gain_at(GainKind.NOTHING, "it yields single samples", loaders[0].place)
         if replaced is not None:
             return _gain_at(GainKind.NOTHING, "accelerate rebuilds the loader with PyTorch's class", replaced)
         if own:

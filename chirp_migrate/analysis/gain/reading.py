@@ -136,7 +136,7 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
     """Return how the ``__getitem__`` of a class is read: at once if the class declares its samples."""
     node = cls.place.node
     if not isinstance(node, ast.ClassDef):
-        return _UNKNOWN  # CHP005 may make a class of it that declares its samples
+        return _UNKNOWN  # CHP005 may turn it into a class that declares its samples
     for one in node.decorator_list:
         if isinstance(one, ast.Call) and _last_name(one) in DECORATORS:
             return _declared_reading(made, cls, _last_name(one), [ast.unparse(argument) for argument in one.args])
@@ -148,7 +148,7 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
     if isinstance(found, Declared):
         return _declared_reading(made, cls, found.decorator, found.arguments)
     if may_declare(module, project, definition):
-        return _UNKNOWN  # another rewrite may make it do so, or its author
+        return _UNKNOWN  # another rewrite, or its author, may declare them later
     cells = cls.body.cells
     reader = next((one for name in ("__getitem__", "__getitems__") for one in cells.get(name, ())), None)
     place = reader.place if isinstance(reader, FunctionThing) else cls.place
@@ -166,7 +166,7 @@ def _declared_reading(made: Instance, cls: ClassThing, decorator: str, arguments
     """Return how an object of a declared class is read; subclasses may be read in other ways."""
     if made.cls is not cls:
         return _UNKNOWN
-    if decorator == "lists_samples":  # what is indexed may be an array: only lists are stacked at once
+    if decorator == "lists_samples":  # the indexed object may be an array: only lists are stacked at once
         held = made.cells.get(arguments[0].strip("\"'") if arguments else "", ())
         if not any(isinstance(one, Container) and one.kind in ("list", "tuple") for one in held):
             return _UNKNOWN

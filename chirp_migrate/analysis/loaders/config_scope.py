@@ -10,17 +10,17 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_name, method_called, methods_of, parameters, target_of
 
 _CONFIG_NAMES = ("config", "cfg")
-#: What may be left out, or run later.
+#: Code that may be skipped, or run later.
 _PERHAPS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.FunctionDef, cst.Lambda, cst.BaseComp)
-#: Classes that bring a `get`, which may ask the `__getitem__` of what inherits from them.
+#: Classes with a `get` that may call the `__getitem__` of a subclass.
 _MAPPINGS = frozenset(
     ["ChainMap", "DefaultDict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "UserDict", "defaultdict", "dict"]
 )
-#: A class up to one of its bases: names, with indices in indices, but not what is in these.
+#: A class up to one of its bases: names, with nested indices, but not their contents.
 _CLASS = r"class\s+\w+\s*(\[(?:(?!class\b)[^\]])*\]\s*)?\(((?!class\b)[^)\[\]]|\[([^\[\]]|\[[^\[\]]*\])*\])*?\b"
 _GETS = ("get", "__getattr__", "__getattribute__")
-#: A `get` that is defined, or given to a class or object; the `__getattr__` of a class, which a module's is not.
-# Each alternative begins with a character of its own, so that `re` passes over most of a text quickly.
+#: A `get` that is defined, or assigned to a class or object; the `__getattr__` of a class, but not of a module.
+# Each alternative begins with a different character, so that `re` skips most of a text quickly.
 _OWN_GET = (
     r"def\s+(get\b|__getattr(ibute)?__\s*\(\s*\w(?:(?!def\b)[^,)])*,)|get(?<!\wget)['\"]?[ \t]*(:[ \t]*\w|=(?!=))"
     r"|\.get\s*\.\s*(?:return_value|side_effect|assert_\w+|call\w*|mock_calls)\b"

@@ -13,9 +13,9 @@ from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 
 _NAME = re.compile(r"\w*config", re.IGNORECASE)
-#: Methods of a dict that show, or give away, more than what they are asked for.
+#: Methods of a dict that return more than one requested value.
 _WHOLE = frozenset({"items", "keys", "values", "pop", "popitem", "clear", "fromkeys"})
-#: What gives all attributes of an object; those of command lines hold no configuration.
+#: Code that reads all attributes of an object, except of command-line arguments, which are no configuration.
 _ALL_ATTRIBUTES = (
     r"\b__dict__\b|\bvars\s*\((?!\s*\w*(?:args|opts?|options)\s*\))|\b(?:asdict|astuple|getmembers)\s*\("
     r"|\bdir\s*\(|\.\s*__(?:getstate|reduce|reduce_ex)__\s*\("

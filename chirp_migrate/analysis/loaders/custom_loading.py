@@ -137,7 +137,7 @@ class _LoadingUnit(DataReading):
             return False
         method = call.func.attr.value
         function, *data = (argument.value for argument in call.args)
-        # What is only stored somewhere else, or computed once of a whole dataset, is no loading.
+        # Code that only stores data elsewhere, or computes a value of a whole dataset once, is not loading.
         if self._is_iterator and method in _MAPS and any(map(self.iterates_over, data)):
             return True
         is_used = self._is_iterator or not self._ignores_result(call)

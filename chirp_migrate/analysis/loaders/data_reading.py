@@ -31,7 +31,7 @@ class DataReading:
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         self._module, self._project, self._enclosing_unit = module, project, unit
         self._loaders = module.once(LoaderNames, project)
-        #: Whether any data asked about so far was a loader.
+        #: Whether any data so far was a loader.
         self.from_loader = False
 
     def is_data(self, node: cst.CSTNode) -> bool:

@@ -28,7 +28,7 @@ class DistributedSampler:
     Attributes:
         name: the expression for the sampler.
         made: the variable or attribute that it is assigned to.
-        guard: name of its class in the module, if the expression may be something else.
+        guard: name of its class in the module, if the expression may be of another class.
         is_known: whether it provably is a distributed sampler, or an ``isinstance`` check is possible.
     """
 

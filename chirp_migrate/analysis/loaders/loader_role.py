@@ -17,7 +17,7 @@ _ROLES = {
     "validation": re.compile(r"(?<![a-z])(?:val(?!u)|eval|dev(?![a-z])|holdout)"),
     "test": re.compile(r"(?<![a-z])test"),
 }
-#: A role that is not the training.
+#: Roles other than training.
 _OTHER = "other"
 #: Keywords of datasets that take a part of the data: by a truth value, or by its name.
 _PARTS = frozenset({"train", "is_train", "training", "split", "subset", "mode", "phase", "partition"})
@@ -42,7 +42,7 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
     samplers = [arguments[name] for name in ("sampler", "batch_sampler") if name in given]
     shuffle = arguments.get("shuffle")
     if role == "training":
-        # By itself the method shuffles, and a sampler may be None when the call runs.
+        # The method shuffles by default, and a sampler may be None when the call runs.
         shuffles = shuffle is not None and not is_name(shuffle, "False")
         return role if _OTHER not in named and (shuffles or any(map(_calls_class, samplers))) else ""
     if "drop_last" in given or (around and is_name(shuffle, "True")):

@@ -27,14 +27,14 @@ from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, mention
 
-#: Functions that look at a class and make nothing of it.
+#: Functions that inspect a class without creating objects.
 _LOOKS = re.compile(
     r"builtins\.(isinstance|issubclass|hasattr|getattr|repr|str|id|type|super|dir|vars|print|hash)"
     r"|inspect\.\w+|typing\.(cast|TypeVar|NewType|get_type_hints)"
     r"|unittest\.mock\.(create_autospec|patch\.object)|functools\.(wraps|update_wrapper)"
 )
 _PARTIAL = re.compile(r"functools\.partial")
-#: A look at the function of a `partial`: not a call of it, an assignment, or an attribute of `self`.
+#: A read of the function of a `partial`: not a call of it, an assignment, or an attribute of `self`.
 _FUNC = r"(?<!\bself)\.\s*func\b(?!\s*(?:\(|=(?!=)))"
 
 
@@ -140,7 +140,7 @@ def _in_expression(module: Module, node: cst.CSTNode) -> Use:
             case cst.ImportFrom() | cst.Import() | cst.Annotation() | cst.Comparison() | cst.Del():
                 return _NAMED
             case cst.SubscriptElement() | cst.Attribute() | cst.BinaryOperation(operator=cst.BitOr()):
-                return _NAMED  # inside a generic type, or a look at one of its attributes
+                return _NAMED  # inside a generic type, or a read of one of its attributes
             case cst.Dict() | cst.List() | cst.Tuple() | cst.Set():
                 where = where or "stored in a collection"
             case cst.Call():

@@ -1,8 +1,8 @@
 """Expressions that are a DataLoader, and how certain that is.
 
 A loader is recognised by the call that created it, also in a helper function of the project or on ``self``; by its
-annotation; or only by a name that is typical for loaders. A value that is clearly something else, such as an object of
-a class of the project that is no subclass of PyTorch's, is no loader, whatever its name is.
+annotation; or only by a name that is typical for loaders. A value that is clearly of another class, such as a
+class of the project that is not a subclass of PyTorch's, is not a loader, even if its name suggests it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, find_own, is_on_self, method_called, parameters
 
-#: Words for a first look at a text.
+#: Words for a first check of a text.
 _SHORT = re.compile(r"(?:\b|_)dl\b")
 _BATCHES = re.compile(rf"{LINE}for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch")
 
-#: What follows the last "loader" in names that people give to loaders.
+#: Suffixes after the last "loader" in names of loaders.
 _SUFFIX = re.compile(r"(_?(\d+|[a-rt-z][a-z]*))?")
-#: Ends of names of what holds loaders.
+#: Endings of names of collections of loaders.
 _PLURAL = re.compile(r"loaders?(_\w|\Z)|(^|_)dls?\Z", re.IGNORECASE)
 _QUOTED = re.compile(r"\bDataLoader\b")
 _SAME = re.compile(r"(typing\.)?(Optional|Union|Annotated|Final)|types\.UnionType")
@@ -108,7 +108,7 @@ class LoaderNames:
     ) -> Loader | None:
         """Return the loader of a value.
 
-        With ``part``, return that of its element there; with ``inside``, that of any element.
+        With ``part``, return the loader of its element there; with ``inside``, the loader of any element.
         """
         if depth > _DEPTH_LIMIT:
             return None
@@ -154,7 +154,7 @@ class LoaderNames:
         scope = scope_of(module, node, name)
         key = (module, scope, name, inside)
         if key not in self._known:
-            self._known[key] = None  # a name that is made from itself
+            self._known[key] = None  # a name whose value refers to itself
             self._known[key] = self._bound(module, scope, name, depth, inside)
         return self._known[key]
 

@@ -81,7 +81,8 @@ def _repeated_seeds_in(
 def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> bool:
     """Return whether an expression is the first word of the state that PyTorch has given NumPy's generator.
 
-    That is ``numpy.random.get_state()[1][0]``, also through local names, before any other use of the generator.
+    The expression is ``numpy.random.get_state()[1][0]``, also through local names, before any other use of the
+    generator.
     """
     words = _object_of_item(module, function, node, "0")
     state = _object_of_item(module, function, words, "1") if words is not None else None

@@ -22,14 +22,14 @@ from chirp_migrate.analysis.loops.loop_names import LoopNames, statement_of
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import is_read, owner_name
 
-#: What reads a tensor or its container and keeps no view of it.
+#: Code that reads a tensor or its container without storing a view of it.
 _READS = re.compile(
     r"to|cuda|size|shape|dim|ndim|numel|nelement|device|dtype|items|keys|values|item|tolist|sum|mean|max|min|any|all"
     r"|argmax|type|clone|is_cuda|is_pinned|eq|ne"
 )
 _READING = re.compile(r"builtins\.(len|isinstance|print|str|int|float|bool|type|id|range)|torch\.is_tensor")
 
-#: Where in a batch a value lies: keys and positions as they are written, ``*`` for "some".
+#: Place of a value in a batch: keys and positions as written, ``*`` for any position.
 Path = tuple[str, ...]
 
 
@@ -115,7 +115,7 @@ class Batch(LoopNames[Path | None]):
     def _earlier_paths(self, node: cst.CSTNode) -> Iterator[Path]:
         """Yield the places in an earlier iteration's batch where a value may be.
 
-        That is so if this iteration has not set it yet, or if inner functions read it.
+        A value may be there if this iteration has not set it yet, or if inner functions read it.
         """
         functions = (cst.FunctionDef, cst.Lambda)
         name = owner_name(node)
@@ -164,7 +164,7 @@ class Batch(LoopNames[Path | None]):
         match step:
             case Iterated():
                 return True
-            case Assigned(targets, cst.Assign()):  # to other names, which are looked at as well
+            case Assigned(targets, cst.Assign()):  # to other names, which are checked as well
                 kinds = (cst.Tuple, cst.List) if isinstance(node, cst.Tuple) else (cst.Name, cst.Tuple, cst.List)
                 return all(isinstance(target, kinds) for target in targets)
         reading = cst.Index | cst.Comparison | cst.ComparisonTarget | cst.BinaryOperation | cst.Del

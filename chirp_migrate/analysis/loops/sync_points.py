@@ -22,7 +22,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, find_own, mention, method_called, owner_name
 
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy"})
-#: What may stand after a wait and belongs to it: ``.cpu().numpy().tolist()``.
+#: Methods that may follow a wait and belong to it: ``.cpu().numpy().tolist()``.
 _CHAINED = _WAITS | {"detach", "clone", "flatten", "ravel", "astype", "squeeze", "copy", "data"}
 _NUMBERS = frozenset({"builtins.float", "builtins.int"})
 #: Methods and attributes whose value is not on the device.
@@ -30,9 +30,9 @@ _HERE = _WAITS | {"size", "dim", "numel", "nelement", "get_device", "shape", "dt
 _HERE_TOO = frozenset(
     f"builtins.{one}" for one in ("len", "isinstance", "type", "str", "bool", "print", "range", "float", "int")
 )
-#: Comparisons that look at no values.
+#: Comparisons that read no values.
 _IDENTITIES = (cst.In, cst.NotIn, cst.Is, cst.IsNot)
-#: Words of conditions that do not hold in every step.
+#: Words in conditions that are not true in every step.
 _SOMETIMES = re.compile(
     r"%|debug|verbose|\b_?log(s|ger|ging|_\w+)?\b|print|plot|visuali|save|step|iter\b|_?idx|index|interval|freq|\b(i|n)\b\s*[<=>]",
     re.IGNORECASE,
@@ -219,7 +219,7 @@ class DeviceLoop(LoopNames[bool]):
         if not isinstance(target, cst.Subscript | cst.Attribute):
             super()._give(target, value, node)
             return
-        # A container that holds something of the device now; it may hold more that is not.
+        # A container that now contains a value on the device; it may contain other values.
         name = owner_name(target)
         if value and name not in ("", "self"):
             self._bind([(name, True)], self._module.span(node)[1], node)

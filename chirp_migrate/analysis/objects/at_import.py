@@ -45,7 +45,7 @@ def iterates_at_import(project: Project, path: str) -> list[AtImport]:
 def _places(run: Run, path: str) -> Iterator[AtImport]:
     for loader, calls in run.iterated:
         first = calls[0]
-        if first.path == path and loader.sends_to_workers:  # else another module does it while it is imported
+        if first.path == path and loader.sends_to_workers:  # otherwise another module does the same during its import
             yield AtImport(loader.place, builds=True) if loader.place.path == path else AtImport(first, builds=False)
 
 

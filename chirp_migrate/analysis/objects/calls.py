@@ -40,7 +40,7 @@ from chirp_migrate.analysis.objects.values import (
 __all__ = ["Calls"]
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-#: Calls that are followed into each other, and how often the same function may be among them.
+#: Depth of calls to follow, and how often the same function may occur among them.
 _DEPTH = 9
 _SAME = 2
 

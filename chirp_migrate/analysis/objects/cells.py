@@ -8,7 +8,7 @@ from chirp_migrate.analysis.objects.things import Cells, Value, unite_values
 
 __all__ = ["ALONE", "STEPS", "State", "StepLimitReached"]
 
-#: Expressions and statements that are run of a module, and of a function that nobody calls.
+#: Number of expressions and statements to run of a module, and of a function without calls.
 STEPS = 20_000
 ALONE = 8_000
 

@@ -10,7 +10,7 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["files_with_importers", "last_name_of"]
 
-#: Imports that are followed from a module to those that import it.
+#: Number of imports to follow from a module to its importers.
 _DEPTH = 4
 
 

@@ -22,7 +22,7 @@ __all__ = [
     "part_of",
 ]
 
-#: Classes and functions whose result holds all that they are given.
+#: Classes and functions whose result refers to all their arguments.
 KEEPS = re.compile(
     r"functools\.partial(method)?|itertools\.\w+|builtins\.(map|filter|zip|enumerate|reversed|slice|bound_method)"
     r"|torch\.utils\.data\.(\w+\.)*([A-Z]\w*|random_split)"
@@ -31,12 +31,12 @@ KEEPS = re.compile(
     r"|chirpid_patch\.([\w.]+\.)?[A-Z]\w*|argparse\.Namespace|types\.SimpleNamespace|collections\.(ChainMap|UserDict|UserList)"
     r"|operator\.methodcaller"
 )
-#: Functions that give back the object that they are given first.
+#: Functions that return their first argument.
 PASSES_ON = re.compile(
     r"contextlib\.closing|typing\.cast|tqdm(\.\w+)*\.\w+|functools\.(lru_cache|cache|total_ordering)"
     r"|torch\.(no_grad|inference_mode|enable_grad)"
 )
-#: Decorators that leave a function what it is: it is found by its own name.
+#: Decorators after which a function is still found by its own name.
 TRANSPARENT = re.compile(
     r"torch\.(no_grad|inference_mode|enable_grad)|typing\.\w+|typing_extensions\.\w+|abc\.\w+|functools\.(total_ordering|cached_property)"
 )
@@ -47,7 +47,7 @@ MODULES = re.compile(
     r"|torchvision\.(transforms|datasets|models|io)(\.(v2|functional))*|torchaudio\.(transforms|functional|datasets)|numpy\.(random|linalg|fft)"
     r"|PIL\.(Image|ImageOps|ImageFilter|ImageEnhance|ImageDraw)|matplotlib\.pyplot|skimage\.\w+|sklearn\.\w+"
 )
-#: Functions that only look at a loader: they start no workers.
+#: Functions that only read attributes of a loader, so they start no workers.
 PLAIN_CALLABLE = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|hasattr|bool|str|callable)")
 
 
@@ -102,7 +102,7 @@ _MAKERS: tuple[tuple[re.Pattern[str], Made], ...] = tuple(
     )
 )
 
-#: By kind and part: what an attribute or method of it gives; ``[]`` is indexing by a text, ``iter`` iterating over it.
+#: Result of an attribute or method, by kind and name; ``[]`` is an index by a string, ``iter`` an iteration.
 _PARTS: dict[tuple[HazardKind, str], dict[str, str]] = {
     (HazardKind.HDF5, "file"): {
         **dict.fromkeys(("[]", "get()", "create_dataset()", "get_node()"), "variable"),

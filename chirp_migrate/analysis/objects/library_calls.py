@@ -46,7 +46,7 @@ __all__ = ["LibraryCalls"]
 
 _DICTS = frozenset({"dict", "defaultdict", "OrderedDict", "Counter"})
 _LISTS = frozenset({"list", "tuple", "set", "frozenset", "deque"})
-#: Methods of a dataset of Hugging Face that give another one.
+#: Methods of a Hugging Face dataset that return another dataset.
 _GIVES_DATASET = re.compile(
     r"map|filter|select|sort|shuffle|shard|take|skip|repeat|batch|unique|cast\w*|flatten\w*|train_test_split|with_\w+"
     r"|(re|select_|rename_|add_|remove_)\w*columns?|class_encode_column|to_iterable_dataset|get|copy"

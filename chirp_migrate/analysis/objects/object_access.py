@@ -32,7 +32,7 @@ from chirp_migrate.syntax.module import package_name
 
 __all__ = ["ObjectAccess"]
 
-#: Positional parameters of libraries' classes whose attributes programs ask for.
+#: Positional parameters of library classes whose attributes programs read.
 _PLACES = {"dataset": 0, "datasets": 0, "transforms": 0, "indices": 1, "func": 0}
 
 
@@ -172,7 +172,7 @@ class ObjectAccess(LibraryCalls):
                 return thing.cells.get(None, UNKNOWN)
             case Instance(cls=str() as name) if HUGGING_FACE_DATASET.fullmatch(name):
                 is_sample = any(isinstance(key, Constant) and isinstance(key.value, int) for key in keys)
-                return UNKNOWN if is_sample else (thing,)  # a split, or what is taken for one
+                return UNKNOWN if is_sample else (thing,)  # a split, or an object treated as a split
             case Instance(cls=str()):
                 dataset = thing.cells.get("dataset") or thing.cells.get(0) or ()
                 for one in dataset:

@@ -46,9 +46,9 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["ObjectSort", "Unpicklable", "UnpicklableObject", "is_dataset", "unpicklable"]
 
-#: Objects in each other that are walked.
+#: Depth of nested objects to visit.
 _DEPTH = 24
-#: Functions that are followed from what is about loading to what names it.
+#: Number of calls to follow from code about loading to code that names it.
 _NAMING = 4
 _WORD = re.compile(r"\w+")
 _PICKLING = ("__reduce__", "__reduce_ex__", "__getnewargs_ex__")
@@ -131,7 +131,7 @@ class Unpicklable:
             if cls.place.node not in self._made:
                 self.run.call_alone(cls)
                 self._visit_new_objects()
-        # Who installs the project may build other loaders than its own.
+        # Users of the installed project may build further loaders.
         may_have_workers = any(one.may_have_workers for one in self.run.loaders)
         self._others_are_sent = may_have_workers or project.is_distributed or not self.run.loaders
         for made, found in self._others if self._others_are_sent else ():

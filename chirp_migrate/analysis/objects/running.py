@@ -244,7 +244,7 @@ class Run(Calls):
     def _branch(self, statements: Sequence[ast.stmt], scope: AbstractScope) -> bool:
         ended = self._block(statements, scope)
         if ended and self._log is not None and statements and isinstance(statements[-1], ast.Raise):
-            for cells, key, before in reversed(self._log):  # what an error ends leads nowhere
+            for cells, key, before in reversed(self._log):  # a path that ends with an error has no continuation
                 if before is None:
                     cells.pop(key, None)
                 else:
@@ -319,7 +319,7 @@ class Run(Calls):
         return unite_values(*found) if found else (External(name),)
 
     def _folder(self, name: str, path: str) -> Value:
-        """Return the object of ``import a.b`` if the folder ``a`` is no module of the project, but ``a.b`` may be."""
+        """Return the object of ``import a.b`` if ``a`` is not a module of the project, but ``a.b`` may be."""
         inner = self._imported(path, name)
         first, *parts = name.split(".")
         if inner == (External(name),):
@@ -451,7 +451,7 @@ class Run(Calls):
                     case External(name=name) if TRANSPARENT.fullmatch(name):
                         pass
                     case _:
-                        function.is_named = True  # what it makes is not known
+                        function.is_named = True  # its result is unknown
         return value
 
     def _class(self, node: ast.ClassDef, scope: AbstractScope) -> Value:
@@ -518,7 +518,7 @@ class Run(Calls):
                 return (Container("set", {None: self._comprehension(element, generators, scope)}),)
             case ast.DictComp(value=value, generators=generators):
                 found = self._comprehension(value, generators, scope)
-                # A copy that leaves keys out by a condition: which ones is not known.
+                # A copy that omits keys by a condition: the omitted keys are unknown.
                 is_filtered = any(one.ifs for one in generators)
                 return UNKNOWN if is_filtered else (Container("dict", {None: found}),)
             case ast.GeneratorExp(elt=element, generators=generators):

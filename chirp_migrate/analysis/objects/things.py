@@ -32,7 +32,7 @@ __all__ = [
     "unite_values",
 ]
 
-#: Objects that one value keeps apart; a value with more is cut.
+#: Largest number of objects of a value; further objects are dropped.
 _MOST = 24
 
 
@@ -56,7 +56,7 @@ class Thing:
 
 
 Value = tuple[Thing, ...]
-#: What is assigned to names, attributes and keys.
+#: Values of names, attributes and keys.
 Cells = dict[object, Value]
 
 
@@ -222,17 +222,17 @@ class External(Thing):
     name: str
 
 
-_LATER = "open it on first use in the worker, drop it in `__getstate__`"
+_LATER = "open it on first use in the worker, and drop it in `__getstate__`"
 
 
 class HazardKind(Enum):
     """Kinds of objects that workers cannot get: description, effect in workers, advice."""
 
-    FILE = ("an open file", "cannot be pickled, and forked workers share its position", _LATER)
+    FILE = ("an open file", "cannot be pickled, and forked workers share its file position", _LATER)
     ARCHIVE = (
         "an open `.npz` archive",
-        "cannot be pickled, and forked workers share its position",
-        "keep the arrays that are needed, or open it on first use in the worker",
+        "cannot be pickled, and forked workers share its file position",
+        "store the arrays that are needed, or open the archive on first use in the worker",
     )
     HDF5 = ("an open HDF5 file", "cannot be pickled, and forked workers may read wrong data from it", _LATER)
     NETCDF = ("an open netCDF file", "cannot be pickled, and forked workers may read wrong data from it", _LATER)
@@ -250,26 +250,26 @@ class HazardKind(Enum):
     LOCK = (
         "an object of `threading`",
         "cannot be pickled, and each forked worker has its own",
-        "make it there, drop it in `__getstate__`, or use `multiprocessing`'s",
+        "create it there, drop it in `__getstate__`, or use `multiprocessing`'s",
     )
     QUEUE = (
         "a queue for threads",
         "cannot be pickled, and each forked worker has its own",
-        "make it there, drop it in `__getstate__`, or use `multiprocessing`'s",
+        "create it there, drop it in `__getstate__`, or use `multiprocessing`'s",
     )
     THREADS = (
         "threads",
-        "cannot be pickled, and do not exist in forked workers, which may wait forever",
-        "start them on first use in the worker, drop them in `__getstate__`",
+        "cannot be pickled, and do not exist in forked workers, which may then wait forever for them",
+        "start them on first use in the worker, and drop them in `__getstate__`",
     )
     GENERATOR = (
         "a generator",
-        "cannot be pickled, and each forked worker runs through it, so that items repeat",
-        "make it where it is used, in the worker",
+        "cannot be pickled, and each forked worker iterates its own copy, so items repeat",
+        "create it in the worker, where it is used",
     )
     VIEW = ("a view of a dict", "cannot be pickled", "keep a list of it")
     MODULE = ("a module", "cannot be pickled", "import it where it is used")
-    HANDLER = ("an object without a pickled form", "cannot be pickled", "make it on first use in the worker")
+    HANDLER = ("an object that pickle does not support", "cannot be pickled", "create it on first use in the worker")
 
     @property
     def what(self) -> str:

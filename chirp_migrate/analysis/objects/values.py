@@ -44,7 +44,7 @@ __all__ = [
     "with_place",
 ]
 
-#: Bases of bases that are followed.
+#: Levels of base classes to follow.
 _DEPTH = 14
 NONE: Value = (Constant(None),)
 

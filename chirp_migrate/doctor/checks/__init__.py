@@ -1,4 +1,4 @@
-"""The checks: each is one module with one function that reads a recording and yields the problems it proves."""
+"""The checks: each module has one function, which reads a recording and yields the problems that it proves."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ CHECKS: tuple[Check, ...] = (
     copied_data.check,
     not_picklable.check,
 )
-"""In the order in which their problems are shown."""
+"""All checks, in the order of their problems in the report."""
 
 
 def problems_of(recordings: Iterable[Recording]) -> list[Problem]:
-    """The problems of all entry points; a problem that several of them show is one."""
+    """Return the problems of all entry points; a problem of several entry points appears once."""
     found: dict[tuple[str, str, int, str], Problem] = {}
     for recording in recordings:
         for check in CHECKS:

@@ -1,4 +1,4 @@
-"""Batches of float64 for a model of float32."""
+"""Batches in float64 for a model in float32."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_BYTES = 16_384
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare the dtypes of training batches with the dtype of the parameters; small tensors cost little."""
+    """Compare the dtypes of training batches with the dtype of the parameters; small tensors do not count."""
     for loader in seen.loaders:
         for one in seen.of_loader(loader):
             if not one.trains or one.parameters != "torch.float32" or not one.doubles:
@@ -24,8 +24,9 @@ def check(seen: Recording) -> Iterator[Problem]:
             yield Problem.at(
                 loader.dataset_place if loader.dataset_place.file else loader.place,
                 "double-precision",
-                "Batches are float64 and the model is float32, so loading moves twice the bytes and steps convert.",
+                "Batches are float64 and the model is float32, so loading moves twice the bytes, and each "
+                "step converts them.",
                 f"batch{place} of {loader} is float64 with {size:,} bytes, and the parameters are float32.",
-                "Convert the data to float32 once, where the dataset is made.",
+                "Convert the data to float32 once, where the dataset is built.",
             )
             break

@@ -15,8 +15,8 @@ _LEAST_SAMPLES = 4
 def check(seen: Recording) -> Iterator[Problem]:
     """Compare what each worker of a stream delivered in the same loader pass.
 
-    Certain are two cases: all workers deliver the same samples in the same order, or, of streams that ended, the same
-    set of samples. Samples that repeat within a worker prove nothing: they may be equal by chance.
+    Two cases are certain: all workers deliver the same samples in the same order, or the same set of samples if the
+    streams ended. Samples that repeat within a worker prove nothing, because they may be equal by chance.
     """
     for loader in seen.loaders:
         if not loader.is_stream or loader.num_workers < 2:

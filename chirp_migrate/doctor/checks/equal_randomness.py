@@ -1,4 +1,4 @@
-"""Random generators that begin in the same state in several workers, or in several epochs, and that loading uses."""
+"""Random generators of loading that begin in the same state in several workers or epochs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _GLOBAL = {"random", "numpy.random", "torch"}
 def check(seen: Recording) -> Iterator[Problem]:
     """Compare the generators of workers and epochs, before and after the first batch of training passes.
 
-    Certain is only a generator that begins in one state, moves, and is in one state again after the first batch: the
-    random numbers were the same. Streams are left out: their workers may share a state to divide the samples.
+    A problem is certain if the generators begin in equal states, change during the first batch, and are in equal states
+    after it: then the random numbers were the same. The check skips streams, whose workers may share a state to divide
+    the samples.
     """
     for passes in seen.training_series():
         yield from _of_dataset(seen, passes)
@@ -52,7 +53,7 @@ def _usable(seen: Recording, one: LoaderPass) -> list[FetcherRun]:
 
 
 def _repeated(runs: list[FetcherRun], others: list[FetcherRun]) -> list[str]:
-    """Generators that were used and went through the same states in the first run and in all others."""
+    """Return the generators that were used, and that had the same states in all runs."""
     if not others:
         return []
     before, after = runs[0].generators, runs[0].tasks[0].generators

@@ -12,7 +12,7 @@ __all__ = ["check"]
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare the dataset of the training process with the copies in its workers, where an epoch begins."""
+    """Compare the dataset of the training process with the copies in its workers at the beginning of an epoch."""
     for loader in seen.loaders:
         if not loader.persistent_workers or not loader.num_workers:
             continue

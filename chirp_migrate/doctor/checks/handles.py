@@ -1,4 +1,4 @@
-"""Batches of worker processes that are kept, so that the training process runs out of file descriptors."""
+"""Kept batches of worker processes, which use up the file descriptors of the training process."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from chirp_migrate.doctor.recording import LoaderPass, Recording
 __all__ = ["check"]
 
 _SETTLED = 4
-"""Batches after which loading ahead adds no more descriptors."""
+"""Number of batches after which prefetching adds no more descriptors."""
 _WINDOW = 4
 _LEAST_BATCHES = 12
 _LEAST_RISE, _RISING_SHARE = 0.5, 0.6
-"""Descriptors that each batch adds at least, and the share of windows in which they rise."""
+"""Least number of descriptors that each batch adds, and least share of windows in which the number rises."""
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Count the descriptors after each batch: certain is a number that rises all the time and across epochs."""
+    """Count the descriptors after each batch; the number must rise all the time, and across epochs."""
     if not seen.most_handles:
         return
     for series in seen.series():
@@ -44,7 +44,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def _rises(one: LoaderPass, window: int) -> bool:
-    """Return whether descriptors rise after the first batches, by more than the number of batches in flight varies."""
+    """Return whether descriptors rise after the first batches, by more than prefetched batches explain."""
     later = one.handles[_SETTLED:]
     steps = [after - before for before, after in zip(later, later[window:], strict=False)]
     return (

@@ -14,9 +14,9 @@ _WHOLE = {"SequentialSampler", "RandomSampler"}
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Look at the end of each loader pass.
+    """Check the last batch of each loader pass.
 
-    Where doctor chose the number of samples, a batch of one sample and an empty loader prove nothing.
+    If doctor chose the number of samples, a batch of one sample or an empty loader proves nothing.
     """
     trained = seen.trained_datasets()
     for loader in seen.loaders:
@@ -44,9 +44,9 @@ def _one_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Problem
         loader.place,
         "last-batch",
         f"The last training batch has one sample, and {got[0].kind} cannot normalize a single sample.",
-        f"{total} samples in batches of {loader.batch_size} left a batch of one, which {got[0].kind} in training mode "
-        f"got{raised} ({loader}).",
-        "Give the training loader drop_last=True, or choose a batch size that leaves more than one sample.",
+        f"{total} samples in batches of {loader.batch_size} leave one sample for the last batch. "
+        f"{got[0].kind} got that batch in training mode{raised} ({loader}).",
+        "Set drop_last=True on the training loader, or choose a batch size that leaves more than one sample.",
     )
 
 
@@ -68,6 +68,6 @@ def _dropped(seen: Recording, loader: LoaderInfo, one: LoaderPass, is_trained: b
             "last-batch",
             f"Validation leaves out {count(loader.samples - read, 'sample')}, because its loader has drop_last=True.",
             f"{read} of {loader.samples} samples were read without gradients ({loader}).",
-            "Give the validation loader drop_last=False.",
+            "Set drop_last=False on the validation loader.",
         )
     return None

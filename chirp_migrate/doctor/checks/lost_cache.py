@@ -15,9 +15,9 @@ _LEAST_STEPS = 2
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Look for containers of a dataset that grow in workers in two epochs, from the same length each time.
+    """Find containers of a dataset that grow in workers in two epochs, from the same length each time.
 
-    Streams are left out: their buffers grow and empty by design.
+    The check skips streams, whose buffers grow and shrink by design.
     """
     for series in seen.series():
         loader = series[0][0]
@@ -44,7 +44,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def _steps(run: FetcherRun, path: str) -> int:
-    """How often the container had grown: what keeps the parameters of the last sample grows once."""
+    """Return how often the container grew; a container for the parameters of the last sample grows once."""
     lengths = [run.sizes.get(path, 0), *(task.sizes[path] for task in run.tasks if path in task.sizes)]
     return sum(after > before for before, after in pairwise(lengths))
 

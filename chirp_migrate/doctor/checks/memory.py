@@ -15,13 +15,13 @@ _MIB = 2**20
 _LEAST_RISE = 3 * _MIB
 _LEAST_MEASURED = 4
 _LARGEST_STEP = 0.6
-"""Share of the rise that may come between two measurements: what a process needs once comes at once."""
+"""Largest share of the rise between two measurements; a larger step is memory that a process needs once."""
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Look for containers with more entries than samples, and for workers that copy large lists of Python objects.
+    """Find containers with more entries than samples, and workers that copy large lists of Python objects.
 
-    No cache has more entries than the dataset has samples. Streams are left out: their buffers grow by design.
+    No cache has more entries than the dataset has samples. The check skips streams, whose buffers grow by design.
     """
     for loader in seen.loaders:
         if loader.is_stream or loader.samples < 1:
@@ -35,7 +35,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
-    """A container that has more entries than the dataset has samples, and to which each sample that is read adds."""
+    """Yield containers with more entries than the dataset has samples, if each sample adds an entry."""
     for run in runs:
         for path, entries in run.last_container_sizes.items():
             began = run.sizes.get(path, entries)
@@ -47,19 +47,19 @@ def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
                 f"{path} grows with every epoch, and so does the memory.",
                 f"It had {count(entries, 'entry')} for {loader.samples} samples, "
                 f"{entries - began} of them from the last epoch ({loader}).",
-                f"Empty {path} before each epoch, or do not keep what each sample adds.",
+                f"Empty {path} before each epoch, or do not store data for each sample.",
             )
     return None
 
 
 def _read(run: FetcherRun) -> int:
-    """Samples that were read when containers were last measured; at least one."""
+    """Return the number of samples that were read before the last measurement of containers; at least 1."""
     last = max((number for number, task in enumerate(run.tasks) if task.sizes), default=0)
     return max(1, sum(len(task.indices) for task in run.tasks[: last + 1]))
 
 
 def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
-    """Workers that were forked and copy the pages of Python objects, because reading an object writes to it."""
+    """Yield forked workers that copy the pages of Python objects, because reading an object writes to it."""
     if not loader.objects or loader.start_method != "fork" or any(_has_grown(run) for run in runs):
         return None
     measured = [[task.memory for task in run.tasks if task.memory] for run in runs if run.worker >= 0]
@@ -80,7 +80,7 @@ def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
 
 
 def _rises_steadily(memory: list[int]) -> bool:
-    """Whether memory rises after the second measurement, and not in one step; the start of a process comes before."""
+    """Return whether memory rises after the second measurement, and in more than one step."""
     steps = [after - before for before, after in pairwise(memory[1:])]
     rise = sum(steps)
     return len(memory) >= _LEAST_MEASURED and rise >= _LEAST_RISE and max(steps) <= _LARGEST_STEP * rise

@@ -1,4 +1,4 @@
-"""Objects that worker processes cannot be sent, tried with pickle on what reaches the loader."""
+"""Objects of a loader that cannot be sent to worker processes, because pickle refuses them."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from chirp_migrate.doctor.recording import LoaderInfo, Recording
 __all__ = ["check"]
 
 _FIXES = {
-    "lambda": "Use a function at module level, or functools.partial of one.",
-    "local function": "Move the function to module level, and bind what it captures with functools.partial.",
+    "lambda": "Use a function at module level, or functools.partial of such a function.",
+    "local function": "Move the function to module level, and bind its captured values with functools.partial.",
     "open file": "Open the file in the process that reads it: on first use in __getitem__, not in __init__.",
     "generator": "Keep a list, or make the generator in the method that uses it.",
     "module": "Import the module where it is used; do not keep it as an attribute.",
     "view of a dictionary": "Keep a list of it: list(…).",
 }
-_OTHERWISE = "Make the object in the worker, on first use in __getitem__, or leave it out in __getstate__."
+_OTHERWISE = "Create the object in the worker, on first use in __getitem__, and remove it in __getstate__."
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """List the objects that pickle refused, of loaders with worker processes."""
+    """Report the objects that pickle refused, for loaders with worker processes."""
     for loader in seen.loaders:
         for one in loader.unpicklable:
             at = f", {one.place}" if one.place.file else ""
             yield Problem.at(
                 one.place if one.place.file else loader.place,
                 "not-picklable",
-                f"Worker processes started by spawn cannot get {one.path} ({one.kind}{at}).",
+                f"Worker processes started by spawn cannot receive {one.path} ({one.kind}{at}).",
                 f"Pickling it raised {one.error}. {_how(loader)}",
                 next((fix for kind, fix in _FIXES.items() if one.kind.startswith(kind)), None)
                 or ("Move the class to module level." if one.kind.startswith("local class") else _OTHERWISE),
@@ -38,7 +38,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 def _how(loader: LoaderInfo) -> str:
     if loader.start_method != "fork":
-        return f"Here {loader} starts workers by {loader.start_method}, so they get nothing."
+        return f"Here {loader} starts workers by {loader.start_method}, so they cannot start."
     workers = count(loader.num_workers, "worker")
     return (
         f"Here {loader} forks {workers}, which needs no pickle; Windows, macOS and Linux from Python 3.14 on do not "

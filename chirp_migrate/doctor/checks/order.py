@@ -19,8 +19,8 @@ _LARGEST_CLASS = 0.7
 def check(seen: Recording) -> Iterator[Problem]:
     """Compare the indices of two training epochs; a fixed order counts only if the sampler should change it.
 
-    Samples that are sorted by class count unless a recurrent model carries its state from batch to batch, as in
-    truncated backpropagation through time: it reads its sequence in order, whatever the labels are.
+    Samples sorted by class are no problem if a recurrent model carries its state from batch to batch (truncated
+    backpropagation through time), because it must read its sequence in order.
     """
     for passes in seen.training_series():
         loader = passes[0][0]
@@ -42,14 +42,14 @@ def check(seen: Recording) -> Iterator[Problem]:
             yield Problem.at(
                 loader.place,
                 "order",
-                "Training reads the samples sorted by class, so most batches hold one class.",
+                "Training reads the samples sorted by class, so most batches have only one class.",
                 evidence,
-                "Give the training loader shuffle=True, unless a state goes from batch to batch.",
+                "Set shuffle=True on the training loader, unless the model carries a state from batch to batch.",
             )
 
 
 def _order(runs: list[FetcherRun]) -> dict[int, list[int]]:
-    """Indices in the order in which each process read them."""
+    """Return the indices, in the order in which each process read them."""
     return {run.worker: [index for task in run.tasks for index in task.indices] for run in runs}
 
 
@@ -69,7 +69,7 @@ def _begin(order: dict[int, list[int]]) -> str:
 
 
 def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherRun]) -> str | None:
-    """The evidence; None where samples are in another order, or the classes are not sorted or not known."""
+    """Return the evidence; None if samples are in another order, or the classes are not sorted or unknown."""
     tasks = sorted((task for run in runs for task in run.tasks), key=lambda task: task.indices[:1])
     indices = [index for task in tasks for index in task.indices]
     labels = [label for task in tasks for label in task.labels]
@@ -82,4 +82,6 @@ def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherRun]) -> str | None:
     if changes >= len(shares) or len(tasks) <= len(shares):
         return None
     pure = sum(len(set(task.labels)) == 1 for task in tasks)
-    return f"{pure} of {len(tasks)} batches held one class, of {len(shares)} classes in all ({loader}, no shuffling)."
+    return (
+        f"{pure} of {len(tasks)} batches had only one class, of {len(shares)} classes in all ({loader}, no shuffling)."
+    )

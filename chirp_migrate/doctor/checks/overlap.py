@@ -17,14 +17,15 @@ _MOST_REPEATED = 0.1
 def check(seen: Recording) -> Iterator[Problem]:
     """Compare each validation pass with the training pass before it.
 
-    Left out are loaders of the training dataset itself, which measure how well training fits; samples of few bytes,
-    which may be equal by chance; and all loaders if another validation loader after the same training has no overlap.
+    The check skips loaders of the training dataset itself, which measure how well the training fits, and samples of few
+    bytes, which may be equal by chance. It skips all loaders if another validation loader after the same training has
+    no overlap.
 
-    A part of the training samples, read alone, has two readings: a validation set that was not held out, or a measure
-    of the fit. The code is the same, so the message names both. One reading is left if some samples of each loader are
-    not in the other one, as of a random split that was made twice: no measure of the fit reads other samples, too.
-    Samplers that leave samples out and random transforms hide equal samples, so for that each sample must have been
-    read, and the training samples must be the same in a second epoch.
+    If all samples of a validation loader are training samples, there are two explanations: the validation set was not
+    held out, or the loader measures the fit. The code is the same, so the message names both. Only the first
+    explanation fits if each loader also has samples that the other lacks, for example after two random splits.
+    Samplers that omit samples, and random transforms, hide equal samples. So this conclusion requires that each
+    sample was read, and that the training samples are the same in a second epoch.
     """
     trained = seen.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None
@@ -52,17 +53,20 @@ def check(seen: Recording) -> Iterator[Problem]:
                     "Validation samples are also training samples, so validation results are too good."
                     if is_certain
                     else "Validation samples are also training samples. Either the split is wrong and the results are "
-                    "too good, or the loader measures how well training fits and nothing validates.",
+                    "too good, or the loader measures how well the training fits, and no loader validates.",
                     f"{both} of {all_of_it} samples of {loader} are equal to samples of {seen.loaders[number]}, to the "
                     "last byte.",
                     "Split the samples once, so that no sample is in both parts."
                     if is_certain
-                    else "Validate with samples that do not train. doctor then does not report a measure of the fit.",
+                    else (
+                        "Validate with samples that are not used for training. doctor then does not report "
+                        "loaders that only measure the fit."
+                    ),
                 )
 
 
 def _samples(seen: Recording, one: LoaderPass) -> set[str]:
-    """Hashes of the samples of a pass; empty where they are too small or too often equal to prove anything."""
+    """Return the hashes of the samples of a pass; empty if the samples are too small or too often equal."""
     tasks = [task for run in seen.runs_of(one) for task in run.tasks]
     samples = [sample for task in tasks for sample in task.names or task.samples]
     unique = set(samples)
@@ -71,12 +75,12 @@ def _samples(seen: Recording, one: LoaderPass) -> set[str]:
 
 
 def _is_whole(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
-    """Whether a pass read each sample of the dataset."""
+    """Return whether a pass read each sample of the dataset."""
     return len(seen.samples_of(one)) == loader.samples
 
 
 def _repeats(seen: Recording, one: LoaderPass) -> bool:
-    """Whether the samples of a training pass are the same in the next epoch."""
+    """Return whether the samples of a training pass are the same in the next epoch."""
     for (_, first), *later in seen.training_series():
         if first.number == one.number and later:
             compared, equal = seen.compare(first, later[0][1])

@@ -1,4 +1,4 @@
-"""Samples that are read and decoded anew in each epoch, and come out the same, while the training waits."""
+"""Samples that each epoch reads and decodes again, with the same result, while the training waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MIB = 2**20
 
 
 class _Again(NamedTuple):
-    """What is read again: the evidence, its share of the time to read, its bytes for a sample, and its place."""
+    """A repeated reading: the evidence, its share of the reading time, the bytes of a sample, and its place."""
 
     evidence: str
     share: float
@@ -31,8 +31,8 @@ class _Again(NamedTuple):
 def check(seen: Recording) -> Iterator[Problem]:
     """Compare the samples of two training epochs by index, and compare reading with the time of the epoch.
 
-    Samples that random transforms change are compared below these: if the functions of the dataset that take most of
-    the time return nothing in the second epoch that they did not return in the first one.
+    For samples that random transforms change, the check compares the functions of the dataset that take most of the
+    time: all their results in the second epoch must be results of the first.
     """
     for series in seen.series():
         epochs = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
@@ -54,12 +54,12 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def is_in_memory(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
-    """Whether the dataset holds about as many bytes in tensors and arrays as its samples have, if that is known."""
+    """Return whether tensors and arrays of the dataset have about as many bytes as its samples, if that is known."""
     return 0 < _HELD_SHARE * _sample_bytes(seen, one) * loader.samples <= loader.held_bytes
 
 
 def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> _Again | None:
-    """What is the same in both epochs and slow to read; None if nothing is."""
+    """Return a reading that is slow and the same in both epochs; None without one."""
     (loader, first), (_, later) = epochs[:2]
     tasks = [task for task in seen.tasks_of(later) if task.indices]
     seconds = sum(task.seconds for task in tasks)
@@ -79,7 +79,7 @@ def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> 
 
 
 def _waited_s(loader: LoaderInfo, one: LoaderPass) -> float:
-    """Seconds that the training waited for samples, without the start of workers that begin with the pass."""
+    """Return the seconds that the training waited for samples, without the start of workers in this pass."""
     starts = loader.num_workers > 0 and not loader.persistent_workers
     return sum(one.waits_s[1:] if starts else one.waits_s)
 
@@ -89,7 +89,7 @@ def _sample_bytes(seen: Recording, one: LoaderPass) -> int:
 
 
 def _below(seen: Recording, loader: LoaderInfo, first: LoaderPass, later: LoaderPass, name: str) -> _Again | None:
-    """A function of the dataset that takes most of the time and returns the same in both epochs."""
+    """Return a function of the dataset that takes most of the time, and returns the same in both epochs."""
     before, now = (
         [task.results[name] for task in seen.tasks_of(one) if name in task.results] for one in (first, later)
     )

@@ -13,7 +13,7 @@ _LEAST_POSITIONS = 3
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Look at the position of each file of the dataset in the training process, which does not read while workers do.
+    """Compare the positions of the dataset's files in the training process, which does not read while workers do.
 
     The position moves there only if workers share the open file with it, and so with each other.
     """

@@ -1,4 +1,4 @@
-"""Standardization and scaling by statistics of training and validation samples together."""
+"""Standardization or scaling with statistics of training and validation samples together."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Moments, Reco
 __all__ = ["check"]
 
 _EXACT_MEAN, _EXACT_DEVIATION = 2e-4, 1e-3
-"""How near to 0 and 1 the figures of float32 samples are that were standardized by their own statistics."""
+"""Largest distance from 0 and 1 of mean and deviation of float32 samples after standardization."""
 _CLEARLY = 5e-3
-"""How far from 0 or 1 a figure of the training samples alone must be."""
+"""Least distance from 0 or 1 of a statistic of the training samples alone."""
 _LEAST_SAMPLES = 8
 _LEAST_COLUMNS, _EXACT_END = 3, 1e-6
 
@@ -21,8 +21,8 @@ _LEAST_COLUMNS, _EXACT_END = 3, 1e-6
 def check(seen: Recording) -> Iterator[Problem]:
     """Compute the statistics of the samples of whole passes, each sample once, as the loaders delivered them.
 
-    Certain are samples that have mean 0 and deviation 1 in every column or channel, or that go from 0 to 1 in every
-    column, if training and validation are taken together, and not if training is taken alone.
+    A problem is certain if training and validation samples together have mean 0 and deviation 1 in every column or
+    channel, or go from 0 to 1 in every column, and the training samples alone do not.
     """
     training: tuple[LoaderInfo, LoaderPass, Moments] | None = None
     for one in seen.passes:
@@ -57,7 +57,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Moments | None:
-    """The sums over a pass; None unless it read every sample that it names once, and all were recorded."""
+    """Return the sums over a pass; None unless every sample was read once and recorded."""
     tasks = [task for run in seen.runs_of(one) for task in run.tasks]
     indices = [index for task in tasks for index in task.indices]
     if not one.is_complete or not len(indices) == len(set(indices)) == sum(one.sizes) or loader.is_stream:
@@ -71,7 +71,7 @@ def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Moments | 
 
 
 def _is_standardized(moments: Moments) -> bool:
-    """Whether the values have mean 0 and deviation 1: of each column or channel, or of all of them together."""
+    """Return whether the values have mean 0 and deviation 1, for each column or channel, or over all values."""
     return any(
         figures
         and all(abs(mean) < _EXACT_MEAN and abs(deviation - 1) < _EXACT_DEVIATION for mean, deviation in figures)
@@ -80,7 +80,7 @@ def _is_standardized(moments: Moments) -> bool:
 
 
 def _is_scaled(moments: Moments) -> bool:
-    """Whether each of several columns goes from 0 to 1, to the last bit or two."""
+    """Return whether each of several columns goes from 0 to 1, except for the last two bits."""
     return len(moments.lows) >= _LEAST_COLUMNS and all(
         abs(low) < _EXACT_END and abs(high - 1) < _EXACT_END
         for low, high in zip(moments.lows, moments.highs, strict=True)
@@ -88,7 +88,7 @@ def _is_scaled(moments: Moments) -> bool:
 
 
 def _inside(moments: Moments) -> int:
-    """Columns whose ends are clearly inside, at no end that a column of classes may have."""
+    """Return the columns with a minimum or maximum clearly inside the range, without columns of classes."""
     ends = zip(moments.lows, moments.highs, strict=True)
     return sum(_CLEARLY < low < 1 - _CLEARLY or _CLEARLY < high < 1 - _CLEARLY for low, high in ends)
 

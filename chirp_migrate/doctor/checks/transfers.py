@@ -1,4 +1,4 @@
-"""Batches that take long to copy to the device: from memory that is not pinned, or that is out of order."""
+"""Batches that take long to copy to the device, because their memory is not pinned or not contiguous."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MIB = 2**20
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Look at the first batch of training passes whose model is on another device than the batch.
+    """Check the first batch of training passes whose model is on another device than the batch.
 
     Memory that is not pinned counts only for loaders with workers: without them, pinning takes time of the training.
     """
@@ -28,7 +28,7 @@ def check(seen: Recording) -> Iterator[Problem]:
                     "Batches are copied to the device from pageable memory, so training waits for each copy, and "
                     "non_blocking=True has no effect.",
                     "is in memory that is not pinned",
-                    "Give the loader pin_memory=True, and write batch.to(device, non_blocking=True).",
+                    "Set pin_memory=True on the loader, and call batch.to(device, non_blocking=True).",
                 )
             if one.strided:
                 yield _problem(

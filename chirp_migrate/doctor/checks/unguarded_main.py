@@ -11,7 +11,7 @@ __all__ = ["check"]
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Look for a run that failed before any worker began to work, if workers import the line that starts them."""
+    """Find a run that failed before any worker began to work, if workers import the line that starts them."""
     for loader in seen.loaders:
         has_begun = any(one.number in seen.worker_starts for one in seen.of_loader(loader))
         if not seen.error or not loader.unguarded.file or has_begun:
@@ -21,7 +21,7 @@ def check(seen: Recording) -> Iterator[Problem]:
             "unguarded-main",
             "The script trains when a worker process imports it, so no worker can start.",
             f"The run failed before any worker of {loader} began. Workers started by {loader.start_method} import the "
-            "script, and this line, which is under no condition, trains.",
+            "script, and this line then trains again, because no `if` guards it.",
             "Put the code that trains under `if __name__ == '__main__':`. Linux starts workers like this from Python "
             "3.14 on, and Windows and macOS always do.",
         )

@@ -1,4 +1,4 @@
-"""Validation that is not deterministic: other data for the same index, or a model in training mode."""
+"""Validation that is not deterministic, because of different data for the same index, or a model in training mode."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["check"]
 def check(seen: Recording) -> Iterator[Problem]:
     """Compare two validation epochs batch by batch; only batches of the same indices are compared.
 
-    BatchNorm in training mode counts only if no validation pass is in evaluation mode: else the mode is chosen, as in
-    adapting the statistics to another domain.
+    BatchNorm in training mode counts only if no validation pass uses evaluation mode. Otherwise the mode is intended,
+    for example to adapt the statistics to another domain.
     """
     trained = seen.trained_datasets()
     chosen = any(
@@ -61,14 +61,14 @@ def _varying(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> It
     yield Problem.at(
         loader.place,
         "validation-varies",
-        "Validation data is random: the same indices give other data in each epoch.",
+        "Validation data is random: the same indices return other data in each epoch.",
         f"{differing} of {compared} samples of {loader} differ between two validation epochs{cause}.",
         fix,
     )
 
 
 def _batches(seen: Recording, one: LoaderPass) -> dict[tuple[int, ...], list[str]]:
-    """Hashes of the samples of each batch, or of the batch as a whole, by its indices."""
+    """Return the hashes of the samples of each batch, or of the whole batch, by its indices."""
     return {
         tuple(task.indices): task.samples or [task.whole] * len(task.indices)
         for run in seen.runs_of(one)

@@ -18,7 +18,7 @@ _LESS_WORK = "less work for each sample: decode once (docs/caching.md), transfor
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare waits with the time of training epochs; the samples must be the user's own, and batches many."""
+    """Compare waits with the time of training epochs; only for the user's own samples, and enough batches."""
     if not seen.has_own_data:
         return
     for loader, first, second in _epochs(seen):
@@ -35,7 +35,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def slow_reading(seen: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass]]:
-    """Yield each loader that is reported for its number of workers, and its second training epoch."""
+    """Yield each loader whose number of workers is too low, and its second training epoch."""
     for loader, first, second in _epochs(seen) if seen.has_own_data else ():
         if (
             not _is_start(loader, first, second)
@@ -68,7 +68,7 @@ def _waits_for_samples(seen: Recording, loader: LoaderInfo, first: LoaderPass, s
 
 
 def _busy_share(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> float:
-    """Share of the epoch that the workers read."""
+    """Return the share of the epoch in which the workers read."""
     return sum(task.seconds for task in seen.tasks_of(one)) / (loader.num_workers * one.seconds)
 
 
@@ -78,7 +78,7 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: L
         yield _problem(
             loader,
             "Training waits for samples that are in memory already, because they are read one by one.",
-            f"{waited}, whose dataset holds its samples.",
+            f"{waited}, whose samples are in memory.",
             "Read whole batches at once, as the loader factory does: `chirp-migrate plan` shows the change.",
         )
         return
@@ -108,7 +108,7 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: L
 
 
 def _measured(seen: Recording, loader: LoaderInfo) -> str:
-    """The fix with the numbers of workers that were measured; empty if they were not, or the order is not clear."""
+    """Return the fix with the measured numbers of workers; empty without a clear measurement."""
     tuned = seen.tuned
     if tuned is None or tuned.loader != loader.number:
         return ""

@@ -1,1 +1,1 @@
-"""Recording inside the child process: what loaders, reading processes, datasets and models do while a training runs."""
+"""Recording in the child process: loaders, processes that read, datasets and models during a training."""

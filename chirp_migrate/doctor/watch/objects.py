@@ -1,4 +1,4 @@
-"""What a dataset holds, found without running its code: instance dictionaries, lists, tuples and dictionaries only."""
+"""The contents of a dataset, found without running its code: instance dictionaries, lists, tuples and dictionaries."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LONGEST_TEXT = 80
 _MANY_OBJECTS, _MANY_BYTES, _MOST_VALUES = 10_000, 8 * 2**20, 4_096
 _MOST_COUNTED = 20_000
 _PLAIN = (int, float, bool, str)
-#: What reads attributes by computed names; modules whose classes do not count.
+#: Functions that read attributes by computed names; modules whose classes do not count.
 _READ_ANY = frozenset({"getattr", "vars", "__dict__", "attrgetter"})
 _OTHERS_CODE = frozenset({"torch", *sys.stdlib_module_names})
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
@@ -48,7 +48,7 @@ _LEAVES = (torch.Tensor, torch.nn.Module, np.ndarray, str, bytes, type, Function
 
 
 def walk(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]:
-    """The object and what it holds, with attribute paths, outermost first; each object once."""
+    """Yield the object and its contents, with attribute paths, outermost first; each object once."""
     seen = {id(root)}
     level = [(name, root)]
     left = _MOST_OBJECTS
@@ -67,12 +67,12 @@ def walk(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]:
 
 
 def inner_datasets(dataset: Any) -> list[Any]:
-    """The dataset and every dataset that it holds, outermost first."""
+    """Return the dataset and every dataset inside it, outermost first."""
     return [value for _, value in walk(dataset) if isinstance(value, torch.utils.data.Dataset)] or [dataset]
 
 
 def generator_states(dataset: Any) -> dict[str, str]:
-    """A short text for the state of each global generator, and of each generator that the dataset holds."""
+    """Return a short text for the state of each global generator, and of each generator in the dataset."""
     numpy_state: Any = np.random.get_state(legacy=False)
     states = {
         "random": str(hash(random.getstate()[1])),
@@ -88,10 +88,10 @@ def generator_states(dataset: Any) -> dict[str, str]:
 
 
 def sizes(dataset: Any) -> dict[str, int]:
-    """Length of each container that the dataset holds by a name or text key, and of each ``lru_cache`` of its methods.
+    """Return the length of each named container in the dataset, and of each ``lru_cache`` of its methods.
 
-    Places of a list that hold None count as empty, unless the list is long. Two kinds of containers are left
-    out: queues of bounded length, and open files, archives and connections, of which each process needs its own.
+    None in a list counts as empty, unless the list is long. Two kinds of containers do not count: queues of bounded
+    length, and open files, archives and connections, of which each process needs its own.
     """
     found: dict[str, int] = {}
     for path, value in walk(dataset):
@@ -110,15 +110,15 @@ def sizes(dataset: Any) -> dict[str, int]:
 
 
 def _holds_handles(container: Any) -> bool:
-    """Whether the first entry can be closed and is no image, or is a file that is mapped into memory."""
+    """Return whether the first entry can be closed and is not an image, or is a memory-mapped file."""
     first = next(iter(container.values() if isinstance(container, dict) else container), None)
     return isinstance(first, np.memmap) or (hasattr(type(first), "close") and not hasattr(type(first), "tobytes"))
 
 
 def large_containers(dataset: Any) -> dict[str, int]:
-    """Number of objects in each container that holds many Python objects: no tensors, arrays or shared constants.
+    """Return the number of Python objects in each large container, without tensors, arrays and constants.
 
-    Containers whose objects take less than about 8 MiB are left out: all copies of their pages are few.
+    Containers whose objects take less than about 8 MiB do not count, because copies of their pages cost little.
     """
     found = {}
     for path, value in walk(dataset):
@@ -131,14 +131,14 @@ def large_containers(dataset: Any) -> dict[str, int]:
 
 
 def _object_bytes(value: Any) -> int:
-    """Bytes of an object, and of what it holds directly."""
+    """Return the bytes of an object and of its direct contents."""
     held = value if type(value) in (tuple, list) else getattr(value, "__dict__", value)
     inner = held.values() if type(held) is dict else held if type(held) in (tuple, list) else ()
     return sys.getsizeof(value) + sum(map(sys.getsizeof, inner))
 
 
 def held_bytes(dataset: Any) -> int:
-    """Bytes of the tensors and arrays that the dataset holds; those of a list are as large as its first."""
+    """Return the bytes of the tensors and arrays in the dataset; a list counts as copies of its first entry."""
     found = 0
     for path, value in walk(dataset):
         if isinstance(value, (torch.Tensor, np.ndarray)) and not path.endswith("]"):
@@ -156,21 +156,21 @@ def _parts(sample: Any) -> tuple[Any, ...]:
 
 
 def open_files(dataset: Any) -> dict[str, int]:
-    """Descriptor of each regular file that the dataset holds open for reading."""
+    """Return the descriptor of each regular file that the dataset opened for reading."""
     found = {}
     for path, value in walk(dataset):
         if isinstance(value, io.IOBase) and not value.closed:
-            with suppress(OSError, ValueError):  # it has no descriptor, or the file cannot be looked at
+            with suppress(OSError, ValueError):  # no descriptor, or no access to the file
                 if value.readable() and stat.S_ISREG(os.fstat(value.fileno()).st_mode):
                     found[path] = value.fileno()
     return found
 
 
 def plain_values(dataset: Any) -> dict[str, str]:
-    """Text of each number, truth value and short string that the dataset holds as an attribute and reads.
+    """Return the text of each number, truth value and short string that the dataset stores and reads.
 
-    Of small lists of these, arrays and tensors it is their length and a hash. An attribute counts as read if code of
-    the dataset, or of what it holds, loads an attribute of that name, or attributes by computed names.
+    For small lists of these, arrays and tensors, the text is their length and a hash. An attribute counts as read if
+    code of the dataset, or of an object in it, loads an attribute of that name, or attributes by computed names.
     """
     held = dict(walk(dataset))
     readers: set[Any] = {one if isinstance(one, FunctionType) else type(one) for one in held.values()}
@@ -186,7 +186,7 @@ def plain_values(dataset: Any) -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _names_read(reader: Any) -> frozenset[str]:
-    """Names of attributes that a function, or the methods of a class, load; also of functions that load any."""
+    """Return the names of attributes that a function or the methods of a class load."""
     if isinstance(reader, FunctionType):
         return frozenset(_loaded(reader.__code__))
     kinds = [one for one in reader.__mro__ if not is_others_code(one)]
@@ -195,12 +195,12 @@ def _names_read(reader: Any) -> frozenset[str]:
 
 
 def is_others_code(kind: type) -> bool:
-    """Whether a class is of PyTorch or of Python's library."""
+    """Return whether a class is part of PyTorch or of Python's library."""
     return kind.__module__.partition(".")[0] in _OTHERS_CODE
 
 
 def _function_of(member: Any) -> Any:
-    """The function that a member of a class calls; of any other member the member itself."""
+    """Return the function that a member of a class calls; any other member unchanged."""
     match member:
         case property():
             return member.fget
@@ -252,7 +252,7 @@ def _is_key(key: Any) -> bool:
 
 
 def _plain(state: Any) -> Any:
-    """The state with arrays as lists, whose text is complete."""
+    """Return the state with arrays as lists, because the text of lists is complete."""
     if isinstance(state, dict):
         return {key: _plain(value) for key, value in state.items()}
     return state.tolist() if isinstance(state, np.ndarray) else state

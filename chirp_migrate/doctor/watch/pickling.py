@@ -1,7 +1,7 @@
-"""Objects that a loader could not send to spawned workers, by the attribute path that leads to them.
+"""Objects that a loader could not send to spawned workers, by attribute path.
 
-Tried with the pickler of :mod:`multiprocessing`, as ``spawn`` does it. If that fails, Python's own pickler repeats it
-step by step: when it stops, the objects that it had begun are the way to the object that fails.
+The pickler of :mod:`multiprocessing` pickles the objects, as for ``spawn``. If pickling fails, Python's own pickler
+repeats it step by step. The unfinished objects at the error are the path to the object that fails.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _KINDS: tuple[tuple[Any, str], ...] = (
 
 
 def unpicklable_parts(loader: Any, places: Places) -> Iterator[Unpicklable]:
-    """Objects in the loader's dataset, ``collate_fn`` and ``worker_init_fn`` that cannot be pickled."""
+    """Return the objects in the loader's dataset, ``collate_fn`` and ``worker_init_fn`` that cannot be pickled."""
     for name in _PARTS:
         part = getattr(loader, name, None)
         try:
             check_picklable(part)
-        except Exception as error:  # whatever the user's __getstate__ or __setstate__ raises is the reason
+        except Exception as error:  # an error of the user's __getstate__ or __setstate__ is the reason
             yield _first_failure(part, name, error, places)
 
 
 def sent_bytes(loader: Any) -> int:
-    """Bytes that the start of a worker copies by pickle: tensors are shared, and their data does not count."""
+    """Return the bytes that pickle copies when a worker starts, without the data of tensors, which are shared."""
     counter = _Counter()
     with as_if_starting_a_process():
         for name in _PARTS:
@@ -56,19 +56,19 @@ def sent_bytes(loader: Any) -> int:
 
 
 class _Counter(ForkingPickler):
-    """Counts what it writes, without keeping it."""
+    """A file that counts the written bytes and stores nothing."""
 
     def __init__(self) -> None:
         super().__init__(self)
         self.arrays = self.pickled = 0
 
     def write(self, data: bytes) -> int:
-        """Take a piece of the pickle."""
+        """Count a piece of the pickle."""
         self.pickled += len(data)
         return len(data)
 
     def persistent_id(self, value: Any) -> Any:
-        """Leave the data of arrays and tensors out of the pickle."""
+        """Keep the data of arrays and tensors out of the pickle."""
         if not is_plain_data(value):
             return None
         self.arrays += 0 if isinstance(value, torch.Tensor) else value.nbytes
@@ -90,7 +90,7 @@ def _first_failure(part: Any, name: str, error: Exception, places: Places) -> Un
 
 
 class _Tracer(pickle._Pickler):
-    """Python's pickler, with the objects that it has begun and not finished, outermost first."""
+    """Python's pickler with a stack of the unfinished objects, outermost first."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO())
@@ -104,12 +104,12 @@ class _Tracer(pickle._Pickler):
         self.begun.pop()
 
     def persistent_id(self, value: Any) -> Any:
-        """Leave plain data out: it is large, and it can be sent."""
+        """Skip plain data: it is large, and pickle accepts it."""
         return id(value) if is_plain_data(value) else None
 
 
 def _step(above: list[Any], child: Any) -> str:
-    """How a child is reached from the last of the objects above it; empty where pickle, not the user, made that."""
+    """Return the step from the last unfinished object to a child; empty if pickle built that object."""
     parent = above[-1]
     owner = above[-2] if len(above) > 1 else None
     if type(parent) in (tuple, list) and not _is_made_by_pickle(parent, owner):
@@ -120,7 +120,7 @@ def _step(above: list[Any], child: Any) -> str:
             return ""
         is_state = owner is not None and not isinstance(owner, (dict, list, tuple)) and isinstance(key, str)
         return f".{key}" if is_state else f"[{key!r}]"
-    if type(parent) is tuple:  # what __reduce__ gave: arguments of a constructor
+    if type(parent) is tuple:  # from __reduce__: arguments of a constructor
         if isinstance(owner, partial):
             return _of_partial(owner, child)
         if isinstance(owner, defaultdict):
@@ -133,7 +133,7 @@ def _step(above: list[Any], child: Any) -> str:
 
 
 def _is_made_by_pickle(parent: Any, owner: Any) -> bool:
-    """Whether a tuple is what ``__reduce__`` gave for its owner, and no part of the user's data."""
+    """Return whether a tuple is the result of ``__reduce__`` of its owner, and not part of the user's data."""
     if owner is None or isinstance(owner, (list, tuple)):
         return False
     return not (isinstance(owner, dict) and any(one is parent for one in owner.values()))

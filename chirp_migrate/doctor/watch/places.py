@@ -25,7 +25,7 @@ class Places:
         self._tree = tree
 
     def of_caller(self) -> Place:
-        """The innermost line on the call stack that is in the folder; an empty place if there is none."""
+        """Return the innermost line on the call stack that is in the folder; an empty place without one."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             place = self._place(frame.f_code.co_filename, frame.f_lineno)
@@ -35,9 +35,9 @@ class Places:
         return Place()
 
     def of_unguarded_main(self) -> Place:
-        """The line of the main script on the call stack that also runs where the script is imported.
+        """Return the line of the main script on the call stack that also runs when a worker imports the script.
 
-        Lines under any ``if`` do not count. The script of a package, ``__main__.py``, is not imported by workers.
+        Lines under any ``if`` do not count. Workers do not import the script of a package, ``__main__.py``.
         """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -49,7 +49,7 @@ class Places:
         return Place()
 
     def of_definition(self, value: Any) -> Place:
-        """Where a function or class is defined; an empty place if that is not in the folder."""
+        """Return the definition of a function or class; an empty place if it is not in the folder."""
         if isinstance(value, FunctionType):
             return self._place(value.__code__.co_filename, value.__code__.co_firstlineno)
         if not isinstance(value, type):

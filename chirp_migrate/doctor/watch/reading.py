@@ -1,6 +1,6 @@
-"""Batches as the process sees them that reads them: the training process, or a worker process of any start method.
+"""Recording of batches in the process that reads: the training process, or a worker process of any start method.
 
-PyTorch makes a fetcher for each loader pass, in the process that reads. Each fetcher is wrapped in one that records.
+PyTorch makes a fetcher for each loader pass, in the process that reads. A recording fetcher wraps each of them.
 Worker processes write their records to files in a folder of the child process, one JSON document a line.
 """
 
@@ -31,16 +31,16 @@ _MOST_TASKS = 400
 _EACH_OF_FIRST, _EVERY = 4, 8
 """Worker processes measure containers and threads after each of the first batches, then after every eighth."""
 _WAIT_FOR_MEMORY = 25
-"""How many times the CPU time of a measurement of memory passes before the next measurement."""
+"""CPU time from one memory measurement to the next, as a multiple of the CPU time of a measurement."""
 _BUSY_S = 0.03
-"""CPU seconds after the first batch from which a thread counts as busy: idle threads of BLAS spin for less."""
+"""CPU seconds after the first batch from which a thread counts as busy; idle threads of BLAS use less."""
 
 _ORIGINAL_LOOP: Callable[..., None] = worker._worker_loop
 _make_fetcher: Callable[..., Any] = dataloader._DatasetKind.create_fetcher
 
 
 class _End(msgspec.Struct, tag="end"):
-    """The stream of a run ended."""
+    """A record: the stream of a run ended."""
 
 
 class _RunLine(FetcherRun, tag="run"):
@@ -52,12 +52,12 @@ class _TaskLine(Task, tag="task"):
 
 
 class Sink(NamedTuple):
-    """Where the records of one fetcher go.
+    """The receiver of the records of one fetcher.
 
     Attributes:
         run: the new run.
-        write: takes the run, then its tasks, then an end.
-        every: which samples are hashed, see :func:`.describe_batch`: all in the first pass and in passes without
+        write: called with the run, then with its tasks, then with an end.
+        every: share of the samples to hash, see :func:`.describe_batch`: all in the first pass and in passes without
             gradients.
     """
 
@@ -67,7 +67,7 @@ class Sink(NamedTuple):
 
 
 class _Fetcher:
-    """PyTorch's own fetcher, which records what passes through it."""
+    """PyTorch's own fetcher, with a recording of its batches."""
 
     def __init__(self, fetcher: Any, dataset: Any, sink: Sink) -> None:
         self._fetcher, self._dataset = fetcher, dataset
@@ -79,9 +79,9 @@ class _Fetcher:
 
     def fetch(self, requested: Any) -> Any:
         """Read one batch."""
-        if not self._begun:  # the sampler may have drawn numbers since the fetcher was made
+        if not self._begun:  # the sampler may have used the generators since the fetcher was created
             self._begun, run, dataset = True, self._run, self._dataset
-            with suppress(Exception):  # an object that cannot be looked into is not recorded
+            with suppress(Exception):  # an object that cannot be inspected is not recorded
                 run.generators, run.sizes, run.values = generator_states(dataset), sizes(dataset), plain_values(dataset)
                 if run.worker >= 0 and large_containers(dataset):
                     self._memory = _Memory()
@@ -113,7 +113,7 @@ class _Fetcher:
         return batch
 
     def _busy_threads(self) -> int:
-        """Threads of C libraries that used CPU time since the first batch: all use some when they start."""
+        """Return the number of threads of C libraries that used CPU time since the first batch."""
         times = _native_thread_times()
         if self._thread_times is None:
             self._thread_times = times
@@ -124,13 +124,13 @@ class _Fetcher:
 
 
 class _Memory:
-    """Measures the memory that only this process has, if that takes a small share of the time."""
+    """Measures the memory that only this process has, for a small share of the time."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
     def measured(self) -> int:
-        """Bytes; 0 if it is too early, or the system does not know."""
+        """Return the bytes; 0 if it is too early to measure again, or unknown."""
         if time.perf_counter() < self._next:
             return 0
         began, found = time.thread_time(), 0
@@ -147,16 +147,16 @@ class WorkerLoop:
     Args:
         folder: where records go.
         started_in: number of the loader pass that starts the worker.
-        every: which samples are hashed in the first epoch, and in later epochs.
+        every: share of the samples to hash in the first epoch, and in later epochs.
     """
 
     def __init__(self, folder: str, started_in: int, every: tuple[int, int]) -> None:
         self._folder, self._started_in, self._every = folder, started_in, every
 
     def __call__(self, *arguments: Any, **named: Any) -> None:
-        """Be a worker process."""
+        """Run the loop of a worker process."""
         path = Path(self._folder, f"{self._started_in}-{os.getpid()}.jsonl")
-        path.touch()  # an empty file shows that the worker got as far as this
+        path.touch()  # an empty file shows that the worker reached this line
         epochs = iter(range(1_000_000))
 
         def sink(dataset: Any) -> Sink | None:
@@ -173,10 +173,10 @@ class WorkerLoop:
 
 @contextmanager
 def recorded_fetchers(make_sink: Callable[[Any], Sink | None]) -> Iterator[None]:
-    """Wrap every fetcher that this process makes.
+    """Wrap every fetcher that this process creates.
 
     Args:
-        make_sink: gives where the records of a new fetcher of a dataset go; None if this fetcher is not recorded.
+        make_sink: called with a dataset; returns the receiver for its new fetcher, or None to record nothing.
     """
 
     def create_fetcher(kind: Any, dataset: Any, *arguments: Any, **named: Any) -> Any:
@@ -196,12 +196,12 @@ def recorded_fetchers(make_sink: Callable[[Any], Sink | None]) -> Iterator[None]
 
 
 def worker_starts(folder: Path) -> list[int]:
-    """Numbers of the loader passes that started workers, if at least one worker began its loop."""
+    """Return the numbers of the loader passes that started workers, if at least one worker began its loop."""
     return sorted({int(path.name.partition("-")[0]) for path in folder.glob("*.jsonl")})
 
 
 def read_runs(folder: Path) -> list[FetcherRun]:
-    """What all worker processes recorded."""
+    """Return the recordings of all worker processes."""
     runs: list[FetcherRun] = []
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
@@ -229,7 +229,7 @@ def _append(path: Path, record: Any) -> None:
 
 
 def _native_thread_times() -> dict[int, float]:
-    """CPU seconds of each thread that Python did not start; empty where the system does not list threads."""
+    """Return the CPU seconds of each thread that Python did not start; empty if the system does not list threads."""
     own = {one.native_id for one in threading.enumerate()}
     with suppress(psutil.Error, OSError, AttributeError):
         return {one.id: one.user_time for one in psutil.Process().threads() if one.id not in own}

@@ -1,6 +1,6 @@
-"""Results of the functions with which a dataset reads, below the ``__getitem__`` that the loader calls.
+"""Results of the functions that a dataset reads with, below the ``__getitem__`` that the loader calls.
 
-``sys.monitoring`` (Python 3.12 and later) shows what a function returns. No function is replaced or called once more.
+``sys.monitoring`` (Python 3.12 and later) reports the results. It neither replaces a function nor calls it again.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor
 __all__ = ["ResultWatch", "reading_functions"]
 
 _TOOL = 4
-"""Number of a tool of ``sys.monitoring`` that no kind of tool has by convention."""
+"""Number of our tool in ``sys.monitoring``; by convention, no other kind of tool has it."""
 _LEAST_S = 1e-3
-"""Mean seconds of a call below which results are not hashed."""
+"""Mean seconds of a call from which results are hashed."""
 _QUICK_CALLS, _QUICK_S = 64, 1e-4
-"""Functions whose first calls take less time than this on average are not watched any longer."""
+"""Mean seconds of the first calls of a function below which it is no longer recorded."""
 
 _of_thread = threading.local()
 
 
 def reading_functions(dataset: Any) -> dict[CodeType, FunctionType]:
-    """Functions that datasets hold, and methods of their classes, by code; not the method that the loader calls."""
+    """Return the functions and methods of datasets, by code, without the method that the loader calls."""
     found: dict[CodeType, FunctionType] = {}
     for _, value in walk(dataset):
         members = [value]
@@ -51,10 +51,10 @@ def reading_functions(dataset: Any) -> dict[CodeType, FunctionType]:
 
 
 class ResultWatch:
-    """Sees what the functions of a dataset return while this thread reads a batch.
+    """Records the results of the functions of a dataset while this thread reads a batch.
 
     Args:
-        every: 1 hashes all results, more than 1 one of so many, and 0 none.
+        every: 1 hashes all results, N > 1 every Nth result, and 0 none.
     """
 
     def __init__(self, dataset: Any, every: int) -> None:
@@ -68,7 +68,7 @@ class ResultWatch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch the functions that this thread calls."""
+        """Record the functions that this thread calls."""
         self._begun, self._taken = {}, {}
         _of_thread.watch = self
         try:
@@ -77,11 +77,11 @@ class ResultWatch:
             _of_thread.watch = None
 
     def taken(self) -> dict[str, Results]:
-        """What the last batch showed, by the name of the function."""
+        """Return the results of the last batch, by the name of the function."""
         return self._taken
 
     def is_quick(self, code: CodeType) -> bool:
-        """Whether calls of a function take so little time that watching them costs more."""
+        """Return whether recording a function costs more time than its calls."""
         all_of_it = self._calls.get(code)
         return all_of_it is not None and all_of_it.calls >= _QUICK_CALLS and all_of_it.mean_s < _QUICK_S
 
@@ -106,7 +106,7 @@ class ResultWatch:
 
 
 def _add(hashes: list[str], value: Any) -> int:
-    """Add the hash of the tensors, arrays and images of a result; their bytes."""
+    """Add the hash of the tensors, arrays and images of a result, and return their bytes."""
     whole, size = Hash(), 0
     for leaf in contents(value).values():
         if isinstance(leaf, torch.Tensor):
@@ -122,7 +122,7 @@ def _add(hashes: list[str], value: Any) -> int:
 
 
 def _is_decoded_image(leaf: Any) -> bool:
-    """Return whether a value is an image of Pillow whose pixels were read; code of other classes is not called."""
+    """Return whether a value is a Pillow image whose pixels were read, without calling code of other classes."""
     return type(leaf).__module__.partition(".")[0] == "PIL" and getattr(leaf, "fp", None) is None
 
 
@@ -130,7 +130,7 @@ if sys.version_info >= (3, 12):
     from sys import monitoring
 
     def _install(codes: dict[CodeType, str]) -> None:
-        """Have the interpreter report these functions; no function if another program has the number of the tool."""
+        """Have the interpreter report these functions; none if another program uses the number of the tool."""
         if monitoring.get_tool(_TOOL) is None:
             monitoring.use_tool_id(_TOOL, __name__)
             monitoring.register_callback(_TOOL, monitoring.events.PY_START, _started)

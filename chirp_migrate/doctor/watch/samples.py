@@ -20,11 +20,11 @@ _LEAST_MOVED = 1 << 20
 
 
 def describe_batch(requested: Any, batch: Any, *, every: int) -> Task:
-    """The samples of a batch, by hash.
+    """Return the samples of a batch, by hash.
 
     Args:
-        requested: what the sampler asked for: the indices of the batch, or one index where batches are not collated.
-        batch: what the process read.
+        requested: the indices of the batch from the sampler, or one index without automatic batching.
+        batch: the batch that the process read.
         every: 1 hashes all samples, and sums their values, which takes most of the time. More than 1 hashes the samples
             whose index is a multiple of it, and 0 hashes none.
     """
@@ -59,7 +59,7 @@ def describe_batch(requested: Any, batch: Any, *, every: int) -> Task:
 
 
 def _moments(tensor: torch.Tensor) -> Moments | None:
-    """Sums for each column, of images and signals for each channel."""
+    """Return the sums for each column, or for each channel of images and signals."""
     if tensor.ndim < 2 or tensor.shape[1] > _MOST_COLUMNS:
         return None
     others = [axis for axis in range(tensor.ndim) if axis != 1]
@@ -73,7 +73,7 @@ def _moments(tensor: torch.Tensor) -> Moments | None:
 
 
 def bytes_of_doubles(batch: Any) -> dict[str, int]:
-    """Bytes of each float64 tensor of a batch, by its place."""
+    """Return the bytes of each float64 tensor of a batch, by its place."""
     return {
         place: leaf.nbytes
         for place, leaf in contents(batch).items()
@@ -82,17 +82,17 @@ def bytes_of_doubles(batch: Any) -> dict[str, int]:
 
 
 def bytes_to_move(batch: Any) -> dict[str, int]:
-    """Bytes of each large tensor of a batch that is in CPU memory, by its place."""
+    """Return the bytes of each large tensor of a batch in CPU memory, by its place."""
     return {place: leaf.nbytes for place, leaf in _large(batch).items()}
 
 
 def is_pinned(batch: Any) -> bool:
-    """Whether all large tensors of a batch in CPU memory are pinned."""
+    """Return whether all large tensors of a batch in CPU memory are pinned."""
     return all(leaf.is_pinned() for leaf in _large(batch).values())
 
 
 def strided(batch: Any) -> list[str]:
-    """Places of large tensors in CPU memory that are neither contiguous nor in the order of channels last."""
+    """Return the places of large tensors in CPU memory that are neither contiguous nor in the order channels last."""
     return [place for place, leaf in _large(batch).items() if not _is_in_order(leaf)]
 
 
@@ -117,7 +117,7 @@ def _whole_hash(tensors: list[torch.Tensor]) -> str:
 
 
 def _row_hashes(tensors: list[torch.Tensor], rows: Sequence[int]) -> list[str]:
-    """One hash of each of these rows in all tensors; the hash in one tensor is the seed of that in the next."""
+    """Return a hash of each row over all tensors; the hash of a row in one tensor is the seed for the next tensor."""
     forms = "".join(f"{tensor.dtype}{tuple(tensor.shape[1:])}" for tensor in tensors)
     hashes = [int(xxhash.xxh3_64_intdigest(forms.encode()))] * len(rows)
     for tensor in tensors:

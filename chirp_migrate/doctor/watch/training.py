@@ -1,4 +1,4 @@
-"""A training call, watched until it begins its third epoch or its time is up."""
+"""Recording of a training call, until its third epoch begins or its time is up."""
 
 from __future__ import annotations
 
@@ -59,34 +59,34 @@ _EPOCHS = 2
 _LEAST_BATCHES = 8
 _BATCHES_WITH_STATE = 2
 _COMPARED = 64
-"""Samples of each later training epoch, about, that are compared with the first epoch."""
+"""Approximate number of samples of each later training epoch that are compared with the first epoch."""
 _SHARE_OF_PASS = 0.2
-"""Share of the time of an entry point after which one loader pass is ended."""
+"""Share of the time of an entry point that one loader pass may take."""
 _LONGER = 2
-"""How many times as long a pass may take whose workers' memory is measured: it rises slowly."""
+"""Factor for the time of a pass whose workers' memory is measured, because memory rises slowly."""
 
 
 class _SeenEnough(BaseException):
-    """Ends a training call; no error, so that code that handles errors lets it pass."""
+    """Ends a training call; not a subclass of Exception, so that code that handles errors does not catch it."""
 
 
 def watched(
     label: str, call: Callable[[], Any], tree: Path, folder: Path, seconds: float, recording: Recording
 ) -> list[Any]:
-    """Make a training call, and fill in what is seen, also if the call raises.
+    """Run a training call and fill in the recording, even if the call raises.
 
     Args:
         label: the entry point.
         tree: folder of the user's code, an absolute path.
-        folder: where worker processes write what they record, in a folder of this call's own.
+        folder: parent of the folder in which worker processes of this call write their records.
         seconds: time for the call. A loader pass is cut short after a fifth of it.
-        recording: is filled in.
+        recording: the recording to fill in.
 
     Returns:
-        The loaders, by their numbers; their workers have ended.
+        The loaders, by number; their workers have ended.
 
     Raises:
-        Exception: what the call raises.
+        Exception: an error of the call.
     """
     folder = Path(tempfile.mkdtemp(dir=folder))  # workers of an earlier call that failed may still write
     watch = _Watch(recording, Places(tree), folder, seconds)
@@ -137,7 +137,7 @@ class _Watch(Interception):
             yield
 
     def end_workers(self) -> list[Any]:
-        """End persistent workers, so that nothing of this entry point is left but its loaders, which are returned."""
+        """End persistent workers, and return the loaders of the entry point."""
         loaders, self._loaders = self._loaders, []
         for loader in loaders:
             shut_down_workers(loader)
@@ -153,7 +153,7 @@ class _Watch(Interception):
         with restored_generators():
             info = self._info(loader)
         is_third = torch.is_grad_enabled() and self._trained_at(info.place) >= _EPOCHS
-        if self._epoch == 0 and is_third:  # each epoch has a dataset of its own
+        if self._epoch == 0 and is_third:  # each epoch has its own dataset
             self._end()
         one = LoaderPass(len(self._recording.passes), info.number)
         files = open_files(loader.dataset) if info.num_workers > 1 and info.start_method == "fork" else {}
@@ -166,7 +166,7 @@ class _Watch(Interception):
 
         def around(advance: Callable[[], Any]) -> Any:
             asked = time.perf_counter()
-            if one.sizes:  # the start of workers may take long, and shows nothing before the first batch
+            if one.sizes:  # the start of workers may take long, and there is nothing to record before the first batch
                 self._end_if_late()
             if len(one.sizes) >= _LEAST_BATCHES and asked - began > pass_s:
                 raise StopIteration
@@ -214,7 +214,7 @@ class _Watch(Interception):
         return PassingIterator(self, loader, iterator, around)
 
     def _recorder(self, loader: Any, one: LoaderPass) -> Callable[[Any], None]:
-        """Records each batch of a loader that reads without PyTorch's fetcher, as it arrives."""
+        """Records the batches of a loader that reads without PyTorch's fetcher."""
         run, every = FetcherRun(IN_TRAINING_PROCESS, one.number, 0), self._every
         self._recording.runs.append(run)
 
@@ -244,7 +244,7 @@ class _Watch(Interception):
             self._end()
 
     def _end(self) -> None:
-        """End the training, which a thread that only loads ahead cannot: its model is called in another thread.
+        """End the training in the main thread; threads that only load ahead continue.
 
         Raises:
             _SeenEnough: this is the main thread.
@@ -254,7 +254,7 @@ class _Watch(Interception):
             raise _SeenEnough
 
     def _sink(self, _dataset: Any) -> Sink | None:
-        """Records of a fetcher of this process belong to the pass that begins."""
+        """Return the receiver for a fetcher of this process, whose records belong to the pass that begins."""
         if self._beginning is None:
             return None
         self._is_fetched = True
@@ -309,20 +309,20 @@ class _Watch(Interception):
         return info
 
     def _place(self, loader: Any) -> Place:
-        """Where a loader was built; where it is iterated if that is not known."""
+        """Return the line that built a loader; if unknown, the line that iterates it."""
         with suppress(TypeError, KeyError):
             return self._built[loader]
         return self._places.of_caller()
 
     def _trained_at(self, place: Place) -> int:
-        """Number of training passes over loaders that were built at this place."""
+        """Return the number of training passes over loaders built at this place."""
         loaders = self._recording.loaders
         return sum(one.trains and loaders[one.loader].place == place for one in self._recording.passes)
 
     def _noting_place(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(loader: Any, *arguments: Any, **named: Any) -> None:
-            with suppress(TypeError):  # a subclass may have no hash
+            with suppress(TypeError):  # a subclass may be unhashable
                 self._built[loader] = self._places.of_caller()
             original(loader, *arguments, **named)
 
@@ -365,7 +365,7 @@ class _Watch(Interception):
             calls.with_one_sample += 1
 
     def _see_state(self, one: LoaderPass, module: torch.nn.Module, arguments: Any) -> None:
-        """Note whether the first call of a recurrent module in a batch gets a state that is not zero."""
+        """Record whether the first call of a recurrent module in a batch gets a state that is not zero."""
         batch = one.number, len(one.sizes)
         begins = self._begins_with_state.setdefault(id(module), {})
         if batch not in begins:
@@ -385,7 +385,7 @@ def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[Non
 
 
 def _number(one: Any, known: list[Any]) -> int:
-    """The place of an object among known objects, to which it is added."""
+    """Return the number of an object in a list of known objects; append the object if it is new."""
     number = next((number for number, other in enumerate(known) if other is one), len(known))
     if number == len(known):
         known.append(one)
@@ -400,14 +400,14 @@ def _length(dataset: Any) -> int:
 
 
 def _handles(process: psutil.Process) -> int:
-    """File descriptors that a process has open; 0 where the system has none."""
+    """Return the number of open file descriptors of this process; 0 if the system has none."""
     with suppress(psutil.Error, OSError, AttributeError):
         return int(process.num_fds())
     return 0
 
 
 def _most_handles() -> int:
-    """File descriptors that this process may have; 0 where that is not known."""
+    """Return the limit of file descriptors of this process; 0 if unknown."""
     try:
         import resource
     except ImportError:  # no POSIX

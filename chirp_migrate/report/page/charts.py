@@ -19,7 +19,7 @@ from chirp_migrate.verify.document import VerifyReport
 
 __all__ = ["SIDES", "Plot", "plots_of", "time_bars", "times_plot"]
 
-#: Sides as they are called on the page.
+#: Names of the versions on the page.
 SIDES = {"before": "before", "after": "after", "cached": "model only"}
 
 _BAR, _GAP = 7, 2
@@ -111,7 +111,7 @@ def plots_of(report: VerifyReport) -> list[Plot]:
         Plot(
             "batch-waits",
             "Waiting for batches",
-            f"Share of the training batches that came within a time; further left is better. {said}.",
+            f"Share of the training batches that arrived within a time; further left is better. {said}.",
             *_draw_curves(logs, "milliseconds, logarithmic", lambda at: f"{10**at:.3g}", "{:.0%}", ticks=decades),
         ),
         Plot(

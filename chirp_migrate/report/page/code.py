@@ -15,11 +15,11 @@ from chirp_migrate.report.hunks import Row, Section, differing_words, groups, si
 
 __all__ = ["LARGEST_INDENT", "place_of", "section_code", "source_code", "visible"]
 
-#: Code that is indented further goes on as if it were indented so far.
+#: Continuation lines of code with a larger indentation use this indentation.
 LARGEST_INDENT = 40
 
 _TAB = 4
-#: Letters that show nothing though they count as printable.
+#: Letters that are invisible although they count as printable.
 _BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0"
 _ELEMENTS = {" ": "div", "-": "del", "+": "ins"}
 
@@ -93,7 +93,7 @@ def _row(row: Row, shape: _Shape, strong: tuple[int, int]) -> str:
     text = f"<u>{row.text[:margin]}</u>" if margin else ""
     text += _words(row, margin, strong)
     indent = min(len(_indent(row.text)[margin:].expandtabs(_TAB)), LARGEST_INDENT)
-    # Lines that are too long go on below where they begin.
+    # Lines that are too long continue below their beginning.
     hangs = f' class="w{indent}"' if indent else ""
     return f'<{name}{hangs} data-o="{old}" data-n="{new}">{text}\n</{name}>'
 

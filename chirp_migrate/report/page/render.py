@@ -36,7 +36,7 @@ __all__ = ["environment", "render_page", "style_sheet"]
 
 #: Characters that look like others in sources of this project.
 _DASH, _MINUS, _TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
-#: Classes of the style sheet for what became of a loader.
+#: Classes of the style sheet for the outcomes of a loader.
 _SWATCHES = {
     Status.REWRITE: "migrated",
     Status.FINE: "fine",
@@ -188,7 +188,7 @@ def _metric_values(found: VerifyReport) -> dict[str, Any]:
     """Return the values for the template of the metrics."""
     each, together = entry_times(found), all_together(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
-    # All together is the sum: on one scale with it the others could not be compared.
+    # The total is the sum: on the same scale, the entry points could not be compared.
     longest = max((value for entry in each for values in entry.seconds.values() for value in values), default=1.0)
     conditions = (
         ("Compared with", found.before),
@@ -237,8 +237,8 @@ def _same_training(found: VerifyReport) -> list[str]:
         lines.append(f"{count(exact, 'entry point')}: no difference in what was compared.")
     for label, p in found.smallest_adjusted_p.items() if not found.differences else ():
         share = noticeable_change(found, label)
-        could = "" if share is None else f"; {share:.2f} more or less of any probability would be noticed 9 times in 10"
-        lines.append(f"{label}: compared by distribution, which is the same (smallest adjusted p {p:.2g}{could}).")
+        could = "" if share is None else f"; a probability that changed by {share:.2f} would be noticed 9 times in 10"
+        lines.append(f"{label}: compared by distribution, no difference found (smallest adjusted p {p:.2g}{could}).")
     limits = [one for one in (found.described.compared, found.described.unseen) if one]
     return [*lines, *limits, *(f"Note: {one.rstrip('.')}." for one in found.notes)]
 

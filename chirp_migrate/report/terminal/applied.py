@@ -29,7 +29,7 @@ from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 from chirp_migrate.transaction.commit import CommitResult
 
-#: Kinds of gains where several stand in one cell of a table.
+#: Short names of gains for table cells with several gains.
 _SHORT = {
     GainKind.BATCHED: "batched",
     GainKind.AT_RUN_TIME: "at run time",
@@ -37,13 +37,13 @@ _SHORT = {
     GainKind.PINNED: "pinned",
     GainKind.NOTHING: "nothing",
 }
-#: Reasons for not looking at something that a user may not expect.
+#: Reasons for excluded files that users may not expect.
 _TELLING = re.compile(
-    "stored outputs|vendored|larger than|cannot be listed|leaves the folder|leads nowhere|not a regular"
+    "stored outputs|vendored|larger than|cannot be listed|outside the folder|leads nowhere|not a regular"
 )
 _NOTHING = "Nothing to do: already migrated, or no rule applies here."
 _NO_GAIN = "Nothing to rewrite: no loader here gains from a migration. No file was changed, and none was added."
-#: Behind it, where nothing was found at all.
+#: Added if there is no finding at all.
 _NOTHING_FOUND = (
     "No file was changed, and none was added: no dependency either.",
     "List of the rules: chirp-migrate rules",
@@ -116,7 +116,7 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, f
     if result.found is not None:
         screen.text(result.found)
     for name in result.linked:
-        screen.text(f"{name} had other names (hard links): those keep the old bytes.", hang=2)
+        screen.text(f"{name} has other hard links: these keep the old content.", hang=2)
     show_notes(plan, screen)
     if not is_empty:
         show_account(plan, left, screen)
@@ -161,9 +161,9 @@ def _show_attention(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None
 
 def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
     """Print findings that were not rewritten, with reasons, by rule and file."""
-    # Not of likely bugs: those are shown in any case.
+    # Likely bugs are always shown.
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
-    # What is proposed nowhere is no news of a rule that is not asked for; nor is what only the curious ask for.
+    # Rules without suggestions are not listed unless they were selected; neither is advice without -v.
     unasked = behaviour - {f.rule for f in plan.findings if f.status is Status.REWRITE}
     curious = {rule.code for rule in all_rules() if rule.verbose_only}
     stopping = {rule.code for rule in all_rules() if rule.stops_workers}
@@ -197,7 +197,7 @@ def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
             _show_findings(list(group), screen, is_alone=len({(one.path, one.rule) for one in findings}) == 1)
     if hidden:
         screen.text(f"Not shown: {_count_by_status(hidden)}; -v shows them.", hang=2)
-    # Caches and the like are expected; other files may be missed.
+    # Users expect that caches are excluded, but may miss other files.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
     for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Left out:", passed_over)):
         if skipped:

@@ -21,7 +21,7 @@ from chirp_migrate.rules import all_rules
 
 __all__ = ["show_run"]
 
-#: From how many columns on before and after stand side by side.
+#: Least number of columns for before and after next to each other.
 _SIDE_BY_SIDE = 160
 
 
@@ -58,7 +58,7 @@ def show_run(run: RunStory, screen: Screen) -> None:
 
 
 def _show_rules(run: RunStory, screen: Screen) -> None:
-    """Print the rules with findings: what they did, and why."""
+    """Print the rules with findings, with their outcomes and reasons."""
     if run.findings:
         screen.heading("Rules, and why they exist")
     safeties = {rule.code: rule.safety for rule in all_rules()}
@@ -78,7 +78,7 @@ def _show_file(file: FileStory, screen: Screen) -> None:
     screen.line()
     screen.line("-" * screen.width, "dim")
     screen.text(file.path, style="bold")
-    since = "; edited since, shown as the run left it" if file.edited_since else ""
+    since = "; edited since, shown without these edits" if file.edited_since else ""
     screen.text(f"{NOTES.get(file.note, file.note)}: +{file.added} -{file.removed} lines{since}", 2)
     hunks = sum(hunk.kind == "rewrite" for hunk in file.hunks)
     for hunk in file.hunks:
@@ -142,7 +142,7 @@ def _show_added_files(files: list[FileStory], screen: Screen, *, planned: bool) 
         return
     screen.heading("Files to add" if planned else "Added files")
     for note, of_note in groupby(sorted(files, key=lambda one: (one.note, one.path)), key=lambda one: one.note):
-        # Without its plan, a journal does not show why a run added a file.
+        # Without its plan, a journal has no reason for an added file.
         screen.text("added" if note == "rewrite" else NOTES.get(note, note), 2)
         for file in of_note:
             since = ", edited since" if file.edited_since else ""

@@ -12,19 +12,21 @@ from chirp_migrate.report.verdict_rows import figures
 
 __all__ = ["show_story"]
 
-#: The words of a report, explained to people who read one for the first time.
+#: The terms of a report, explained for first-time readers.
 _OF_CHANGES = {
-    "sample, batch": "One item of the training data with its label; some dozen of them, which the model sees at once.",
+    "sample, batch": (
+        "A sample is one item of the training data with its label. A batch is the samples of one training step."
+    ),
     "loader": "An object that yields batches: `torch.utils.data.DataLoader`, or its replacement.",
     "worker": "A process next to the training that loads batches.",
-    "factory": "`OptimalDataLoaderFactory`: it makes a loader that suits the data and the machine.",
+    "factory": "`OptimalDataLoaderFactory`: it builds a loader that suits the data and the machine.",
     "runtime": "`chirpid_patch`: the package that migrated code imports.",
     "rule": "A check for one habit of the code; `chirp-migrate explain CODE` shows it with an example.",
     "safe": "A change after which training sees the same samples, in the same order, with the same values, or random "
     "augmentation with the same distribution.",
     "behaviour-changing": "A change after which training learns something else; applied only with --unsafe.",
     "advice": "Something that is reported and not rewritten.",
-    "hunk": "A change that makes sense alone; `chirp-migrate review` shows each and waits for an answer.",
+    "hunk": "The smallest change that can be accepted or refused alone, with `chirp-migrate review`.",
     "suppressed": "Not rewritten, because a comment in the code or a setting excludes it.",
     "not rewritten": "Found and not migrated, for the reason shown.",
     "already migrated": "A loader that the factory builds already.",
@@ -32,14 +34,15 @@ _OF_CHANGES = {
 _OF_VERDICTS = {
     "before, after": "The training as it was before the migration, and as it is now.",
     "entry point": "A function of the project that trains.",
-    "round": "One training of each side, right after each other, in new processes.",
-    "saved": "Share of the time before that is not needed any more; negative where it takes longer.",
+    "round": "One training of each version, one right after the other, in new processes.",
+    "saved": "Share of the time before that the training no longer needs; negative if it takes longer.",
     "after : before": "The time after as a share of the time before: `####......` is 40 % of it, `>` more than all.",
-    "interval": "Times vary from round to round. Of a hundred such ranges at least 95 hold the true value.",
+    "interval": "Times vary from round to round. Of a hundred such ranges at least 95 contain the true value.",
     "zero-cost loading": "The same training fed from one batch that is in memory already: no loader can be faster.",
-    "verdict of an entry point": "What is shown of it alone. `meets the threshold`: saves at least the wanted share. "
-    "`not shown`: that is not certain. `model-bound`: not even zero-cost loading saves it. `slower`: takes longer.",
-    "adjusted p": "Near 0 would mean that the augmentation differs; it is adjusted for the number of tests.",
+    "verdict of an entry point": "The result of this entry point alone. `meets the threshold`: it saves at least the "
+    "threshold. `not shown`: its saving is uncertain. `model-bound`: even zero-cost loading saves less. `slower`: it "
+    "takes longer.",
+    "adjusted p": "A value near 0 would mean that the augmentation differs; adjusted for the number of tests.",
     "R-000, R-004": "Rows of the requirements that name a target for a value.",
 }
 
@@ -56,7 +59,7 @@ def show_story(story: Story, screen: Screen) -> None:
     if story.verdict is not None:
         show_head(story.verdict, screen)
     elif story.is_plan:
-        screen.text("Verdict: none. `chirp-migrate verify` measures what is applied.")
+        screen.text("Verdict: none. `chirp-migrate verify` measures the applied migration.")
     else:
         screen.text(
             "Verdict: none yet. `chirp-migrate verify` trains the project as it was before and as it is now, and shows "
@@ -68,7 +71,7 @@ def show_story(story: Story, screen: Screen) -> None:
         screen.title("The verdict in figures")
         show_details(story.verdict, screen)
     if story.doctor is not None and not screen.quiet:
-        screen.title("Loading problems that doctor saw")
+        screen.title("Loading problems that doctor found")
         for problem in story.doctor.problems:
             show_problem(problem, screen, several=len(story.doctor.entry_points) > 1)
         screen.text(summary(story.doctor))
@@ -82,17 +85,17 @@ def _summary_of_contents(story: Story) -> str:
     """Return a summary of the rest, for readers who have only seen the first lines."""
     hunks = sum(hunk.kind == "rewrite" for file in story.files for hunk in file.hunks)
     figures = "the verdict and its figures, " if story.verdict is not None else ""
-    return f"Below: {figures}what became of the loaders, the rules and {count(hunks, 'hunk')}; -v explains the words."
+    return f"Below: {figures}the result for each loader, the rules and {count(hunks, 'hunk')}; -v explains the terms."
 
 
 def _show_words(story: Story, screen: Screen) -> None:
     """Print each term with its meaning, and how each key metric is measured."""
-    screen.title("Words used here")
+    screen.title("Terms")
     words = _OF_CHANGES | (_OF_VERDICTS if story.verdict is not None else {})
     for word, meaning in words.items():
         screen.term(word, meaning)
     shown = [] if story.verdict is None else figures(story.verdict)
     if shown:
-        screen.heading("How the key figures are taken")
+        screen.heading("How the key figures are measured")
     for one, *_ in shown:
         screen.term(one.title, f"{one.method}.")

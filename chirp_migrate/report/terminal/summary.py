@@ -37,7 +37,7 @@ def show_verify(report: VerifyReport, screen: Screen) -> None:
 
 def _key_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if report.ratio is None:
-        yield "time", "not measured, as the training differs" if report.differences else "too little was timed"
+        yield "time", "not measured, because the training differs" if report.differences else "too little was timed"
     else:
         yield from _times(report, report.ratio)
     if not report.differences:
@@ -77,7 +77,7 @@ def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
     epoch, start_s = ([format_value(of[side]) for side in ("before", "after")] for of in (own.epoch_s, own.start_s))
     epochs = f"{count(own.epochs, 'epoch')}{' (assumed)' if own.assumed else ''}"
     parts = f"{epoch[0]} > {epoch[1]} s an epoch, {start_s[0]} > {start_s[1]} s start-up a fold"
-    # What is longest and matters least is last: a line that is too long is cut.
+    # The longest and least important part is last, because long lines are cut.
     yield "own run", f"{_describe_saving(report.ratios[label])} in {epochs}: {parts}: {short_label(label)}"
 
 
@@ -98,11 +98,11 @@ def _describe_saving(ratio: Ratio) -> str:
 
 def _not_known(report: VerifyReport) -> Iterator[tuple[str, str]]:
     inconclusive = [label for label, own in report.verdicts.items() if own.verdict in ("inconclusive", "undecided")]
-    if inconclusive and len(report.verdicts) > 1:  # of a single one, the verdict says it
+    if inconclusive and len(report.verdicts) > 1:  # for a single entry point, the verdict has this information
         yield "inconclusive", ", ".join(map(short_label, inconclusive))
     work = report.workload
     if work is not None and (work.failing or work.no_room):
-        fail = f"{len(work.failing)} fail before, too" if work.failing else ""
+        fail = f"{len(work.failing)} also fail before" if work.failing else ""
         room = f"{len(work.no_room)} beyond the budget" if work.no_room else ""
         left_out = ", ".join(map(short_label, [*work.failing, *work.no_room]))
         yield "left out", f"{', '.join(filter(None, (fail, room)))}: {left_out}"

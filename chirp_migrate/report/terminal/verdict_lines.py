@@ -26,9 +26,9 @@ _MEANINGS = {
     "faster": "Training takes at least {threshold} less time than before the migration, and nothing that was compared "
     "differs from the training before.",
     "faster, entry points inconclusive": "Training takes at least {threshold} less time in all, and nothing that was "
-    "compared differs from the training before. Whether some entry points became slower is not known.",
-    "not shown to be faster": "Nothing that was compared differs from the training before. That {threshold} of the "
-    "time are saved is not shown: it is less, or the measurement varied too much to show it.",
+    "compared differs from the training before. Whether some entry points became slower is unknown.",
+    "not shown to be faster": "Nothing that was compared differs from the training before. It is not "
+    "shown that {threshold} of the time are saved: the saving is smaller, or the times varied too much.",
     "model-bound": "Nothing that was compared differs from the training before. Even loading that takes no time at all "
     "would not save {threshold}: the time goes into the model.",
     "slower": "Nothing that was compared differs from the training before, but it takes longer.",
@@ -38,7 +38,8 @@ _MEANINGS = {
 _GREEN, _YELLOW, _RED = "bold green", "bold yellow", "bold red"
 _STYLES = {"good": _GREEN, "open": _YELLOW, "bad": _RED}
 _MARKS = {"met": "green", "not met": "red"}
-#: Columns of a bar, and from which width on it gets the larger one, and there is room for zero-cost loading.
+#: Columns of a short and a long bar, and the least width of the screen for the long bar; then the columns of zero-cost
+# loading, with their least width.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
 _ZERO_COST, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
 #: Share of the best rate that counts as equal to it.
@@ -71,7 +72,7 @@ def show_details(verdict: VerifyReport, screen: Screen) -> None:
     _show_targets(verdict, screen)
     _show_differences(verdict, screen)
     if verdict.problems:
-        screen.heading("Loading problems that were seen (chirp-migrate doctor shows them with line and fix)")
+        screen.heading("Loading problems (chirp-migrate doctor shows line and fix)")
     for one in verdict.problems:
         screen.item("-", f"{one.message} [{one.check}]")
     _show_conditions(verdict, screen)
@@ -96,7 +97,7 @@ def _show_times(verdict: VerifyReport, screen: Screen) -> None:
     timed = [*([] if together is None else [together]), *entries]
     if not timed:
         return
-    screen.heading("Seconds of training, and how much of them is saved (interval)")
+    screen.heading("Seconds of training, and the share saved (interval)")
     beside = screen.width >= _WITH_PERFECT
     header = ["entry point", "before", "after", "after : before", "saved", *(_ZERO_COST if beside else ())]
     rows = [_time_row(entry, _LONG_BAR if screen.width >= _WIDE else _BAR, beside) for entry in timed]
@@ -145,7 +146,7 @@ def _show_targets(verdict: VerifyReport, screen: Screen) -> None:
     if verdict.targets:
         screen.heading("Required figures, after the migration")
     for one in verdict.targets:
-        warning = ", beyond the point of warning" if one.warning else ""
+        warning = ", beyond the warning level" if one.warning else ""
         text = f"{one.target} ({one.requirement}): {one.why}{warning}"
         screen.term(one.verdict, text, style=_MARKS.get(one.verdict, ""))
 
@@ -153,7 +154,7 @@ def _show_targets(verdict: VerifyReport, screen: Screen) -> None:
 def _show_differences(verdict: VerifyReport, screen: Screen) -> None:
     """Print the differences, or how the versions were compared."""
     if verdict.differences:
-        screen.heading("What is not the same training")
+        screen.heading("Differences between the trainings")
     for difference in verdict.differences:
         screen.item("-", sentence(difference.message), style=_RED)
     if verdict.smallest_adjusted_p:
@@ -185,7 +186,7 @@ def _show_conditions(verdict: VerifyReport, screen: Screen) -> None:
         "Packages": _join_values(verdict.environment.get("packages")),
         "Environment variables": _join_values(verdict.environment.get("variables")),
         "Time went into": ", ".join(f"{name} {seconds:.0f} s" for name, seconds in verdict.spent_s.items()),
-        "Left out of the copies": "; ".join(verdict.copies),
+        "Not copied": "; ".join(verdict.copies),
         "Not trained": "; ".join(() if verdict.workload is None else verdict.workload.left_out),
     }
     for name, text in conditions.items():
@@ -210,7 +211,7 @@ def _show_training(report: VerifyReport, screen: Screen) -> None:
     before, after = (report.passes.get(side, {}) for side in ("before", "after"))
     if not any(before.values()):
         return
-    screen.heading("Samples per epoch that were watched, and last losses (training / validation)")
+    screen.heading("Watched samples per epoch, and last losses (training / validation)")
     rows = []
     for label, passes in before.items():
         others = after.get(label, [])

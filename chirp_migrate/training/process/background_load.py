@@ -20,10 +20,10 @@ BUSY_ABOVE = 0.10
 below 2 %; one busy process on ten cores, or a fifth of the time on two, reaches it."""
 
 _BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
-"""What a CPU is busy with: time of guests is part of user time."""
+"""Fields of busy CPU time: the time of guests is part of user time."""
 
 _COUNTED_FROM_S = 0.2
-"""Where so much CPU time of our own did not show in the system's count, it does not count (some sandboxes)."""
+"""If this many seconds of our own CPU time are missing in the system's count, the count is wrong (some sandboxes)."""
 
 
 def own_cpu_seconds() -> float:
@@ -69,11 +69,11 @@ def not_watched() -> str | None:
     cpus = _own_cpus()
     if _busy_s(cpus) is None:
         return "this system does not count how long each CPU is busy"
-    from chirpid_patch.machine.cpus import cgroup_quota  # imports PyTorch, which options can do without
+    from chirpid_patch.machine.cpus import cgroup_quota  # imports PyTorch, which options do not need
 
     quota = cgroup_quota()
     if quota is not None and quota < len(cpus):
-        return "a quota limits this process to part of the CPUs, and others may well run on the rest"
+        return "a quota limits this process to part of the CPUs, and other processes may use the rest"
     return None
 
 
@@ -93,6 +93,6 @@ def _busy_s(cpus: frozenset[int]) -> float | None:
         counted = psutil.cpu_times(percpu=True)
     except OSError:
         return None
-    if max(cpus) >= len(counted):  # those that are switched off are not counted, so the places are no numbers
+    if max(cpus) >= len(counted):  # disabled CPUs are missing, so positions are not CPU numbers
         return None
     return sum(getattr(counted[cpu], kind, 0.0) for cpu in cpus for kind in _BUSY) or None

@@ -50,7 +50,7 @@ def end_all(mark: str, child: int | None = None, *, alive: bool = False) -> None
 
 
 def suspend_all(pid: int) -> list[psutil.Process]:
-    """Stop a process and all its descendants, also those started meanwhile; return the stopped ones."""
+    """Stop a process and all its descendants, even new ones; return the stopped processes."""
     stopped: dict[int, psutil.Process] = {}
     with suppress(psutil.Error):
         first = psutil.Process(pid)

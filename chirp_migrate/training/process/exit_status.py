@@ -16,4 +16,4 @@ def ending(status: int) -> str:
     except ValueError:  # a real-time signal
         name = str(-status)
     killed = name == "SIGKILL"
-    return f"signal {name}{' (the system sends it where memory runs out)' if killed else ''}"
+    return f"signal {name}{' (the system sends it when memory runs out)' if killed else ''}"

@@ -59,8 +59,8 @@ def check_imports(tree: Path, origin: str) -> None:
         if path.is_relative_to(origin) and not path.is_relative_to(tree) and not own_environment:
             raise NotUsable(
                 f"{name} was imported from {origin} and not from the copy that is measured: it is installed in "
-                "development mode from a folder that is neither the root of PATH nor its src/; give as PATH the "
-                "folder that it is imported from"
+                "development mode from a folder that is neither the root of PATH nor its src/; pass the folder "
+                "that it is imported from as PATH"
             )
 
 
@@ -128,7 +128,7 @@ def _found(module: str) -> Iterator[None]:
 
 def _no_module(module: str) -> NotFound:
     names = [name.removesuffix(".__init__") for name in modules_of(Path())]
-    there = f"there is no module {module} to be imported from PATH"
+    there = f"PATH has no module {module}"
     return NotFound(f"{there}; {suggest_name(module, names, 'its modules are')}")
 
 
@@ -139,7 +139,7 @@ def _import_module(place: str) -> Any:
     path = Path(place)
     if not path.is_file():
         files = map(str, modules_of(Path()).values())
-        raise NotFound(f"there is no file {place} in PATH; {suggest_name(place, files, 'its files are')}")
+        raise NotFound(f"PATH has no file {place}; {suggest_name(place, files, 'its files are')}")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(1, folder)
@@ -164,8 +164,9 @@ def missing_module(log: str) -> str | None:
         where = f" (imported in {file}, line {line})"
     return (
         f"The module {name} is missing{where}: install it where chirp-migrate runs "
-        f"({sys.executable} -m pip install {_DISTRIBUTIONS.get(top, top)}), or, if it is your own, give as PATH the "
-        "folder that it is imported from"
+        f"({sys.executable} -m pip install {_DISTRIBUTIONS.get(top, top)}), or, if the module is your own, "
+        "pass as PATH "
+        "the folder that contains it"
     )
 
 

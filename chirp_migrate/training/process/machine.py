@@ -22,7 +22,7 @@ _VARIABLES = (
     "CUDA_", "GOMP_", "KMP_", "LD_PRELOAD", "MALLOC_", "MKL_", "NUMBA_", "NUMEXPR_", "NVIDIA_", "OMP_", "OPENBLAS_",
     "PYTHON", "PYTORCH_", "TORCH",
 )  # fmt: skip
-"""Beginnings of the names of variables that change how fast, or what, PyTorch computes; none of them holds a secret."""
+"""Prefixes of environment variables that change speed or results of PyTorch; none of them contains a secret."""
 
 
 def describe(threads: int) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def describe(threads: int) -> dict[str, Any]:
     return {
         "processor": _processor(),
         "usable_cpus": usable_cpus(),
-        "torch": str(torch.__version__),  # a kind of its own, which no document knows
+        "torch": str(torch.__version__),  # an own class, which no document supports
         "threads": threads,
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),

@@ -36,9 +36,9 @@ _KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
 _OUTPUT_ENDS_WITHIN_S = 5.0
 _LONGEST_FOLDER = 50
-"""Characters that leave room for the names that multiprocessing and PyTorch add."""
+"""Longest path that leaves room for the names that multiprocessing and PyTorch add."""
 _LOOK_S = 0.1
-"""How often to see whether a child that says nothing still lives: its workers may hold its end of the pipe."""
+"""Seconds between two checks of whether a silent child still lives: its workers may keep its end of the pipe open."""
 _LARGEST_MESSAGE = 2**30
 
 _T = TypeVar("_T")
@@ -49,7 +49,7 @@ class Role:
     """The words for a child in messages.
 
     Attributes:
-        name: the subject of messages, such as ``The before side``.
+        name: the subject of messages, such as ``The version before``.
         failed: the text before the child's own sentence if it fails.
         less: options that reduce its work.
         side: ``before`` or ``after``; empty for other children.
@@ -98,17 +98,17 @@ class Child(Generic[_T]):
         self._suspended: list[psutil.Process] = []
         self._last: Message | None = None
         with ExitStack() as stack:
-            # What the child leaves there goes with it.
+            # The folder is removed with the files of the child.
             temporary = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="cm-", dir=_short_folder(), ignore_cleanup_errors=True)
             )
             stack.enter_context(guarded(self._mark, Path(temporary)))
             ours, theirs = Pipe()
             self._connection = stack.enter_context(ours)
-            self._began = time.time()  # of its start, or of its turn
+            self._began = time.time()  # for its start, or for its turn
             with theirs:
                 self._process = subprocess.Popen(
-                    # The same number of characters for each: what lies after them in memory does not move.
+                    # The same length for each path, so that data after it in memory does not move.
                     [sys.executable, "-m", self.module, f"{theirs.fileno():05d}"],
                     cwd=PACKAGE_ROOT,
                     env={**_child_environment(temporary), **self.environment, MARKER: self._mark},
@@ -237,13 +237,13 @@ class Child(Generic[_T]):
                     return msgspec.convert(value, self.answer)
             case Failed(sentence, usage):
                 if usage:
-                    side = f"on the {self.role.side} side, " if self.role.side else ""
+                    side = f"in the version {self.role.side}, " if self.role.side else ""
                     raise UsageProblem(f"{side}{sentence}" + ("" if sentence.endswith((".", "?")) else "."))
                 self._end_with_error(as_sentence(f"{self.role.failed}{sentence}"))
-        self._end_lost_child(f"ended with {ending(self._process.returncode)} and gave no result")
+        self._end_lost_child(f"ended with {ending(self._process.returncode)} and returned no result")
 
     def _send(self, data: bytes) -> None:
-        with suppress(OSError):  # it has ended, which is found where its answer is waited for
+        with suppress(OSError):  # it has ended, which the wait for its answer detects
             self._connection.send_bytes(data)
 
     def _next_message(self) -> Message | None:
@@ -251,8 +251,8 @@ class Child(Generic[_T]):
         while not self._has_news(_LOOK_S):
             pass
         if not self._connection.poll():
-            return None  # it has ended, and what it started may hold its end of the pipe
-        # One that stops in the middle of a message would be waited for without an end.
+            return None  # it has ended, and its own children may keep its end of the pipe open
+        # The wait for a child that stops in the middle of a message would never end.
         late = threading.Timer(max(0.0, self._remaining_s()), end_all, (self._mark, self._process.pid), {"alive": True})
         late.start()
         try:
@@ -287,7 +287,7 @@ class Child(Generic[_T]):
 
     def _take_too_long(self) -> NoReturn:
         within = f"did not end within {self._limit_s:.0f} s"
-        more = f": give it longer with --timeout, or less to do with {self.role.less}"
+        more = f": raise --timeout, or reduce the work with {self.role.less}"
         self._end_lost_child(within, more, hung=True)
 
     def _end_lost_child(self, how: str, more: str = "", hung: bool = False) -> NoReturn:
@@ -297,7 +297,7 @@ class Child(Generic[_T]):
     def _end_with_error(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
         """End the process, and raise an error with its last output."""
         self._stack.close()
-        # The paths of the copy mean nothing once it is gone.
+        # The paths of the copy are useless after its removal.
         printed = self._output.tail().replace(f"{self.request.tree}{os.sep}", "")
         failed = workload_failed(problem, printed, self.role.side)
         failed.ending, failed.hung = how, hung

@@ -18,12 +18,12 @@ from pathlib import Path, PurePosixPath
 __all__ = ["LARGEST_FILE", "copy_tree", "freshen", "keep_pristine", "restore"]
 
 _PRISTINE = ".pristine"
-"""Behind the name of a copy: the folder beside it that holds its files as they were before anything ran."""
+"""Suffix of the folder next to a copy with the original files, before any code ran."""
 
 _FOLDER = (stat.S_IFDIR,)
 
 LARGEST_FILE = 32 * 1024**2
-"""Bytes of the largest file that is copied."""
+"""Largest size of a copied file, in bytes."""
 _LEFT_OUT_FOLDERS = frozenset({
     ".chirp-migrate", ".git", ".hg", ".ipynb_checkpoints", ".mypy_cache", ".nox", ".pytest_cache", ".ruff_cache",
     ".svn", ".tox", "__pycache__", "node_modules", "site-packages",
@@ -91,7 +91,7 @@ def freshen(tree: Path) -> None:
 
 def _put_back(pristine: Path, tree: Path) -> None:
     kept, now = _list_entries(pristine), _list_entries(tree)
-    for name, version in sorted(now.items(), reverse=True):  # what is in a folder goes before it
+    for name, version in sorted(now.items(), reverse=True):  # the contents of a folder are removed before the folder
         if version != kept.get(name):
             path = tree / name
             path.rmdir() if version == _FOLDER else path.unlink()

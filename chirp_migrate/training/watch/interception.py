@@ -11,10 +11,10 @@ from torch.utils.data import DataLoader, IterableDataset
 __all__ = ["Around", "Interception", "MakeIterator", "PassingIterator", "workers_at_most"]
 
 MakeIterator = Callable[[Any, Callable[[], Iterator[Any]]], Iterator[Any]]
-"""Called with the loader and a function that starts the loader's own iterator; gives the one to use instead."""
+"""Called with the loader and a function that starts the loader's own iterator; returns the iterator to use."""
 
 Around = Callable[[Callable[[], Any]], Any]
-"""Called for each batch with a function that gives the loader's own (StopIteration at the end); gives what passes."""
+"""Called for each batch with a function that returns it (StopIteration at the end); returns the batch to use."""
 
 _T = TypeVar("_T", bound="Interception")
 
@@ -62,7 +62,7 @@ class Interception:
 
     def _replacement(self, original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
         def __iter__(loader: Any) -> Iterator[Any]:
-            # What a loader's own code walks over (the loader in its pool of workers, for example) is part of it.
+            # An iterable inside a loader's own code (such as the loader in its pool of workers) is part of that loader.
             nested = bool(self._inside) if self._base is DataLoader else id(loader) in self._inside
             if nested:
                 return original(loader)

@@ -113,7 +113,7 @@ def _load(path: Path) -> tuple[NDArray[Any] | None, ...]:
         files = [next((file for file in some if file.is_file()), None) for some in candidates]
         return tuple(None if file is None else np.load(file, mmap_mode="r", allow_pickle=False) for file in files)
     if not zipfile.is_zipfile(path):
-        raise ValueError("it is no .npz file")
+        raise ValueError("it is not an .npz file")
     with np.load(path, allow_pickle=False) as content:
         names_found = [next((name for name in names if name in content.files), None) for names in wanted]
         return tuple(None if name is None else content[name] for name in names_found)

@@ -65,7 +65,7 @@ def select_entry_points(discovery: Discovery, expression: str | None) -> Discove
     if not entries:
         labels = [entry.label for entry in discovery.entry_points]
         raise UsageProblem(
-            f"-k {expression!r} fits none of {count(len(labels), 'entry point')}: {shorten_list(labels, 4)} "
+            f"-k {expression!r} matches none of {count(len(labels), 'entry point')}: {shorten_list(labels, 4)} "
             "(see `chirp-migrate verify --list`)."
         )
     return replace(discovery, entry_points=entries)
@@ -78,7 +78,7 @@ def call_of(entry: EntryPoint, model: str, sizes: Sizes) -> str:
     if entry.source is Source.SCRIPT:
         return " ".join(entry.script)
     if entry.source is Source.HOOK:
-        return f"the call {entry.name!r} that {entry.hook} gives"
+        return f"the call {entry.name!r} that {entry.hook} returns"
     options: dict[str, object] = call_options(sizes)
     owner, _, method = entry.name.rpartition(".")
     named = model.rpartition(":")[2]

@@ -58,7 +58,7 @@ def make_training_data(sizes: Sizes) -> TrainingData:
 def _synthetic(sizes: Sizes) -> TrainingData:
     generator = torch.Generator().manual_seed(sizes.seed)
     number = torch.arange(sizes.samples)
-    # Authors alternate fastest, so that each one meets every class.
+    # Authors alternate fastest, so that each author has samples of every class.
     author_count = _AUTHORS_PER_FOLD * sizes.folds
     authors = number % author_count
     labels = (number // author_count + authors) % sizes.classes
@@ -85,7 +85,7 @@ def _load_samples(sizes: Sizes, path: Path) -> TrainingData:
     if stored.authors is not None:
         authors = np.unique(stored.authors[chosen], return_inverse=True)[1].reshape(-1).astype(np.int64)
     if stored.authors is None or authors.max() + 1 < 2 * sizes.folds:
-        # Too few of them to split by: dealt out within each class, so that every author meets every class.
+        # Too few authors to split by: distribute the samples of each class, so that every author has every class.
         authors = occurrences(labels) % (_AUTHORS_PER_FOLD * sizes.folds)
     return _split(features.reshape(-1, *stored.shape), torch.from_numpy(labels), authors, sizes.folds)
 

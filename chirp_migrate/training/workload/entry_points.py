@@ -34,21 +34,21 @@ __all__ = [
 ]
 
 DEFAULT_WORKLOAD = "chirp_verify.py"
-"""File whose function ``workload`` says what is trained, where nothing else does."""
+"""File whose function ``workload`` defines the training by default."""
 
 TRAINING_MODULES = ("training_engine", "training_utils", "cross_validation", "util_backup", "training_core")
-"""Modules of ``utils/`` whose entry points are run, in this order."""
+"""Modules of ``utils/`` with entry points to run, in this order."""
 
 _WATCHED_SAMPLES, _WATCHED_BATCH, _WATCHED_EPOCHS = 52, 16, 2
 _EPOCHS, _FOLDS_NAMED = ("num_epochs", "epochs", "max_epochs", "n_epochs"), ("k_folds", "n_splits", "folds")
 
 _SPLIT_ATTEMPTS = 200
-"""Random splits that training_core may try: its default of tens of thousands would be timed instead of training."""
+"""Number of random splits that training_core may try: its default is tens of thousands, which would take long."""
 
 DATA_PARAMETERS = frozenset(
     {"dataset", "features", "labels", "authors", "train_indices", "val_indices", "fold_indices", "model_class"}
 )
-"""Parameters of entry points that are given the data, its splits, and the model."""
+"""Parameters of entry points for the data, its splits, and the model."""
 
 _MODEL = frozenset({"model_class", "num_classes"})
 _SPLIT = frozenset({"dataset", "train_indices", "val_indices"}) | _MODEL
@@ -193,7 +193,11 @@ class Discovery:
             saw_loaders: whether the training took batches from PyTorch's loaders.
         """
         if self.source is not Source.COMMAND:
-            return None if saw_loaders else "No loader was seen, so only what the training returns was compared."
+            return (
+                None
+                if saw_loaders
+                else ("No loader was seen, so only the results that the training returns were compared.")
+            )
         result = self.entry_points[0].result
         what = f"the exit code and {result} were" if result else "the exit code was"
         return (
@@ -204,9 +208,11 @@ class Discovery:
     def describe(self, sizes: Sizes) -> str:
         """Return a description of the workload, one sentence for the report."""
         if self.source is Source.COMMAND:
-            return f"the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each side."
+            return f"the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each version."
         if self.source is Source.SCRIPT:
-            return f"`{' '.join(self.entry_points[0].script)}`, run in a copy of each side and ended after some epochs."
+            return (
+                f"`{' '.join(self.entry_points[0].script)}`, run in a copy of each version and ended after some epochs."
+            )
         amount = f"batch {sizes.batch_size}, {count(sizes.epochs, 'epoch')}"
         if self.source is Source.HOOK:
             data = f", data {sizes.data}" if sizes.data else ""
@@ -282,7 +288,7 @@ def discover(root: Path, model: str | None = None, command: str = "verify") -> D
     if not entry_points:
         names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
         advice = _advice_without_training(root, command)
-        raise InvalidTree(f"no entry point found under {utils}, where training functions in {names} count: {advice}.")
+        raise InvalidTree(f"no entry point found under {utils}, which needs training functions in {names}: {advice}.")
     return Discovery(tuple(entry_points.values()), model or _find_model(utils, command), tuple(left_out))
 
 
@@ -393,7 +399,7 @@ def _find_model(utils: Path, command: str) -> str:
     if candidates:
         return f"utils.models:{'BirdCNN' if 'BirdCNN' in candidates else candidates[0]}"
     raise InvalidTree(
-        f"no model found in {path}, where BirdCNN counts or the first class with num_classes: name another with "
+        f"no model found in {path}, which needs BirdCNN or another class with num_classes: name one elsewhere with "
         f"`verify --model package.module:ClassName`, or {_advice_without_training(utils.parent, command)}."
     )
 

@@ -18,7 +18,7 @@ from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 __all__ = ["PLACEHOLDERS", "run_command"]
 
 PLACEHOLDERS = ("python", "samples", "epochs", "batch_size", "folds", "classes", "seed", "data")
-"""What ``{…}`` may stand for in the words of a command: this interpreter, and the sizes."""
+"""Placeholders in the words of a command: this interpreter, and the sizes."""
 
 
 def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
     """
     result = Path(entry.result) if entry.result else None
     if result is not None:
-        result.unlink(missing_ok=True)  # that of an earlier run must not pass for this one's
+        result.unlink(missing_ok=True)  # the result of an earlier run must not count as the result of this run
     words = [_fill_placeholders(word, sizes) for word in entry.command]
     try:
         ended = subprocess.run(words, env=_environment(entry), check=False)
@@ -64,7 +64,7 @@ def _result_content(result: Path) -> Any:
     try:
         content = result.read_bytes()
     except OSError as error:
-        raise NotUsable(f"the command left no {result} to compare ({error.strerror})") from None
+        raise NotUsable(f"the command did not write {result} ({error.strerror})") from None
     try:
         return json.loads(content)
     except (ValueError, RecursionError):

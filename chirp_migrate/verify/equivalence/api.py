@@ -94,7 +94,7 @@ def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]
 
 
 def missing_from(before: Api, after: Api) -> list[str]:
-    """Return one sentence for each name of ``before`` that ``after`` lacks; added names are no difference."""
+    """Return one sentence for each name of ``before`` that ``after`` lacks; added names do not count as differences."""
     problems: list[str] = []
     for module, names in before.items():
         now = after.get(module, {"": _GONE})
@@ -108,7 +108,7 @@ def missing_from(before: Api, after: Api) -> list[str]:
         for name, signature in names.items():
             if name not in now:
                 problems.append(f"{module}.{name} is gone")
-            # Modules are called as ``module(x)``: what ``forward`` calls its input is no part of how it is used.
+            # Modules are called as ``module(x)``, so the name of ``forward``'s parameter does not matter.
             elif isinstance(signature, list) and not _is_compatible(
                 now[name], signature, not name.endswith(".forward")
             ):
@@ -124,7 +124,7 @@ def _exists(module: str) -> bool:
 
 
 def _is_compatible(after: Signature | str, before: Signature, by_name: bool) -> bool:
-    """Return whether every call for ``before`` works with ``after``: it has the same parameters, plus optional ones.
+    """Return whether every call for ``before`` works with ``after``: same parameters, and optional further ones.
 
     An added parameter may not precede a parameter that can be passed by position. Without ``by_name``, parameters are
     distinguished by their position alone.

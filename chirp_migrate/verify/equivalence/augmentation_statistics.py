@@ -37,7 +37,7 @@ STATISTICS = (
     "share of constant frequency bins",
     "mean step between time frames",
 )
-"""What is computed of each augmented sample: enough to show gates, mask widths, noise level and clamping."""
+"""Statistics of each augmented sample: they show gates, mask widths, noise level and clamping."""
 
 PAIRED = (
     "share of changed values",
@@ -47,7 +47,7 @@ PAIRED = (
     "place of the first masked frequency bin",
     "size of small changes",
 )
-"""What is computed of each augmented sample and the same sample before: gates, masks and their places, noise level."""
+"""Statistics of each augmented sample and the same sample before: gates, masks and their places, noise level."""
 
 RELATIONS = {
     "batches": "at the same place of consecutive batches",
@@ -58,7 +58,7 @@ RELATIONS = {
 """Pairs of augmented samples whose random numbers must differ."""
 
 _FLAT = 0.25
-"""A time frame whose spread falls below this share of what it was counts as masked (noise may lie over the mask)."""
+"""A time frame whose spread falls below this share of its earlier spread counts as masked (noise may hide the mask)."""
 _SPREAD_OVER = 48
 _POINTS = 2048
 _SMALL = 0.1
@@ -219,7 +219,7 @@ def _same_place(
 
 
 def _equal_draws(pairs: Iterable[tuple[Sample, Sample]]) -> tuple[int, int]:
-    """Return the number of comparable pairs, and of equal ones."""
+    """Return the number of comparable pairs, and the number of equal pairs."""
     comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.tells and b.draw.tells]
     return len(comparable), sum(a.equals(b) for a, b in comparable)
 

@@ -97,16 +97,20 @@ def compare_traces(
             tests += _value_tests(label, old.traces, new.traces, values)
             result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
-            note = f"{label}: {what} differ in two runs of the side before, too: compared by their distribution"
+            note = (
+                f"{label}: {what} also differ between two runs of the version before, so their distributions "
+                "are compared"
+            )
             result.notes.append(note)
         else:
             differences = compare_entry(old.traces, new.traces)
             if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
-                result.unrepeatable.add(label)  # augmented: losses are not compared, but what comes of them is
+                # Augmented: losses are not compared, but the results that depend on them are.
+                result.unrepeatable.add(label)
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = ignored(old.seeds, new.seeds)
             if aspect is not None:
-                differences.append(("seed-ignored", f"{aspect}: the same with two seeds after, not before"))
+                differences.append(("seed-ignored", f"{aspect}: two seeds have the same result after, but not before"))
         if not differences:
             tests += _distribution_tests(label, old.traces, new.traces)
         for name, text in differences:
@@ -124,12 +128,13 @@ def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None
     for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):
         result.smallest_p.setdefault(test.entry_point, p)
         if p < ALPHA and (test.entry_point, test.name) not in named:
-            named.add((test.entry_point, test.name))  # of each name the clearest: the others follow from it
+            named.add((test.entry_point, test.name))  # the clearest difference of each name: the others follow from it
             result.differs(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})")
     for test in tests:
         if test.statistic:
             samples = len(test.before), len(test.after)
-            share = noticed_share(*samples, ALPHA / len(tests))  # Holm asks all of the first one that it finds
+            # Holm's correction is strictest for the first difference.
+            share = noticed_share(*samples, ALPHA / len(tests))
             noticed = Noticed(share, noticed_shift(test.before, share), samples)
             result.noticed.setdefault(test.entry_point, {})[test.statistic] = noticed
 
@@ -161,12 +166,10 @@ def compare_results(
         b, b_again = after[label].fingerprint, after_again[label].fingerprint
         varying = _differing_paths(a, a_again)
         if varying:
-            result.notes.append(
-                f"{label}: {_shorten_paths(varying)}: not the same in two runs of the side before either"
-            )
+            result.notes.append(f"{label}: {_shorten_paths(varying)}: also different in two runs of the version before")
         unstable = _differing_paths(b, b_again) - varying
         if unstable and label not in unrepeatable:
-            text = f"{_shorten_paths(unstable)}: repeatable before the migration, not after, with the same seed"
+            text = f"{_shorten_paths(unstable)}: with the same seed, repeatable before the migration, but not after"
             result.differs("seed-ignored", label, text)
         elif label in unrepeatable or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:

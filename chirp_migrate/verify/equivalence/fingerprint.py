@@ -15,7 +15,7 @@ _MAX_DEPTH = 12
 
 
 Hash = xxhash.xxh3_128
-"""Hash of samples and results. Both versions run in one environment, and nobody makes samples collide on purpose."""
+"""Hash of samples and results. Both versions run in one environment, and no one constructs collisions."""
 
 
 def fingerprint(value: Any) -> dict[str, str]:
@@ -54,7 +54,7 @@ def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[s
     if isinstance(value, torch.nn.Module):
         value = value.state_dict()
     if isinstance(value, (Mapping, list, tuple)):
-        # A mapping is one by what it is for: an OrderedDict that became a dict is no difference in a result.
+        # All mappings count as the same type: an OrderedDict that became a dict is not a difference in a result.
         kind = "mapping" if isinstance(value, Mapping) else "tuple" if isinstance(value, tuple) else "list"
         yield path, f"{kind} of {len(value)}"
         items: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else enumerate(value)

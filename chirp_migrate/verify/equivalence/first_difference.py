@@ -17,10 +17,10 @@ from chirp_migrate.verify.spec import Trace
 __all__ = ["OTHER_SEED", "Found", "aspects", "compare_entry", "ignored", "sketch", "values_of"]
 
 Found = tuple[str, str]
-"""Name of a difference and what it is, in words."""
+"""Name of a difference and its description."""
 
 OTHER_SEED = 1
-"""Added to the seed of the verification, for a second run that shows what it decides."""
+"""Added to the seed of the verification for a second run, which shows the effect of the seed."""
 
 _SHOWN = 5
 _RESULT = "result: "
@@ -44,7 +44,7 @@ def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found
         else:
             found += _first_of_role(role, old, new, augmented)
     causes = [one for one in found if one[0] != "losses-differ"]
-    return causes or found  # other samples make other losses
+    return causes or found  # different samples lead to different losses
 
 
 def _first_of_role(role: str, old: list[Trace], new: list[Trace], augmented: bool) -> list[Found]:
@@ -60,7 +60,7 @@ def _first_of_role(role: str, old: list[Trace], new: list[Trace], augmented: boo
             name, text = difference
             return [(name, f"{role} pass {number}: {text}")]
     if _have_one_order(new) and not _have_one_order(old):
-        return [("not-shuffled", f"every {role} pass has the samples in one order after, not before")]
+        return [("not-shuffled", f"every {role} pass has the same order of samples after, but not before")]
     return []
 
 
@@ -103,18 +103,18 @@ def _missing_samples(a: Trace, b: Trace) -> str:
     if not gone:
         return text
     some = ", ".join(map(str, sorted(gone)[:_SHOWN]))
-    return f"{text}; missing are {gone.total()} samples (indices {some}{', ...' if len(gone) > _SHOWN else ''})"
+    return f"{text}; {gone.total()} samples are missing (indices {some}{', ...' if len(gone) > _SHOWN else ''})"
 
 
 def _kind(a: Trace, b: Trace) -> Found | None:
     if a.random and not b.random:
-        return "augmentation-missing", "samples are augmented at random before, not after"
+        return "augmentation-missing", "samples are augmented at random before, but not after"
     if b.random and not a.random:
-        return "augmentation-added", "samples are augmented at random after, not before"
+        return "augmentation-added", "samples are augmented at random after, but not before"
     if _is_shuffled(a) and not _is_shuffled(b):
-        return "not-shuffled", "samples are shuffled before, not after"
+        return "not-shuffled", "samples are shuffled before, but not after"
     if _is_shuffled(b) and not _is_shuffled(a):
-        return "shuffled", "samples are shuffled after, not before"
+        return "shuffled", "samples are shuffled after, but not before"
     return None
 
 
@@ -135,7 +135,7 @@ def _sample_difference(a: Trace, b: Trace, augmented: bool) -> Found | None:
     if old and old == new:
         return None
     if old and new and not a.random:
-        return "samples-differ", "other samples after than before"
+        return "samples-differ", "the samples after are not the samples before"
     return _other_indices(a, b)
 
 

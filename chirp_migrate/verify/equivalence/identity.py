@@ -70,7 +70,7 @@ def name_of(dataset: Any) -> str:
     numbers = sorted({0, samples // 2, samples - 1})
     try:
         once, again = ([fingerprint(dataset[number]) for number in numbers] for _ in range(2))
-    except Exception:  # those above it know what its samples are called
+    except Exception:  # the datasets around it have names for its samples
         return str(samples)
     if once != again:
         return str(samples)

@@ -21,7 +21,7 @@ from chirpid_patch.randomness.random_states import restored_generators
 __all__ = ["DRAWS", "FewWorkers", "LoaderWatch"]
 
 DRAWS = 500
-"""Augmented samples of an entry point that are looked at: so many notice a probability of 0.8 that became 0.6."""
+"""Number of augmented samples to compare per entry point: enough to notice a probability that falls from 0.8 to 0.6."""
 
 _DRAWING_S = 10.0
 
@@ -50,7 +50,7 @@ class LoaderWatch(Interception):
     def __enter__(self) -> LoaderWatch:
         super().__enter__()
         self._samplers.__enter__()
-        # Not a hook of all modules: who asks whether there is one would train otherwise here than where time is taken.
+        # Not a global hook: code that checks for such hooks would train differently here than in timed runs.
         setattr(_Loss, "__call__", self._watched_loss())  # noqa: B010
         return self
 
@@ -180,7 +180,7 @@ def _limit_workers(loader: Any) -> AbstractContextManager[None]:
         return nullcontext()
     if torch.is_grad_enabled():
         return workers_at_most(loader, 2)
-    # Workers that are kept decide how often the loader draws a seed.
+    # Persistent workers determine how often the loader draws a seed.
     keeps = loader.persistent_workers or getattr(loader, "keep_workers", False)
     return workers_at_most(loader, int(keeps or loader.timeout > 0 or loader.worker_init_fn is not None))
 

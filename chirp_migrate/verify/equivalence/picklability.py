@@ -64,7 +64,8 @@ def as_if_starting_a_process() -> Iterator[None]:
 def is_plain_data(value: Any) -> bool:
     """Return whether a value is a tensor or array whose data provably pickles."""
     if isinstance(value, torch.Tensor):
-        return value.is_leaf or not value.requires_grad  # any other cannot be sent, and the pickler says why
+        # Any other object cannot be sent, and the pickler has the reason.
+        return value.is_leaf or not value.requires_grad
     return type(value) is np.ndarray and not value.dtype.hasobject
 
 

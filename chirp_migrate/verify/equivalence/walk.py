@@ -191,7 +191,7 @@ def _has_random_samples(dataset: Any, collate: Callable[[Any], Any]) -> bool | N
     for index in range(min(_FETCHED_SAMPLES, len(dataset))):
         try:
             batches = [_tensors(collate([dataset[index]])) for _ in range(_FETCHES)]
-        except Exception:  # it gives its samples to its loader, but not by number to us
+        except Exception:  # its loader can read it, but it cannot be read by index
             return None
         if len({tuple(map(tensor_hash, tensors)) for tensors in batches}) > 1:
             return True

@@ -31,15 +31,17 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "samples_per_s", "samples/s", "samples per second",
-        "samples that training and validation took from their loaders in the timed epochs, by the time of these",
+        "samples that training and validation took from their loaders in the timed epochs, divided by the "
+        "time of these epochs",
         "R-000-3.1",
     ),
     Measure(
-        "batches_per_s", "batches/s", "batches per second", "batches taken likewise, by the same time", "R-004",
+        "batches_per_s", "batches/s", "batches per second", "batches of the same loaders, divided by the same "
+            "time", "R-004",
     ),
     Measure(
         "goodput_percent", "%", "goodput",
-        "time of an epoch fed from one cached batch, in percent of the time of an epoch: what is not loading",
+        "time of an epoch fed from one cached batch, in percent of the time of an epoch: the share that is not loading",
         "R-000-5.2",
     ),
     Measure(
@@ -49,17 +51,19 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "wait_p50_ms", "ms", "wait for a batch, median",
-        "from requesting the next training batch to having it; the first batch of each pass is start-up and left out",
+        "from requesting the next training batch to having it; without the first batch of each pass, which is start-up",
         "R-000-3.1",
     ),
-    Measure("wait_p95_ms", "ms", "wait for a batch, 95 % of them", "as the median", "R-000-3.1"),
-    Measure("wait_p99_ms", "ms", "wait for a batch, 99 % of them", "as the median", "R-000-3.1"),
+    Measure("wait_p95_ms", "ms", "wait for a batch, 95th percentile", "measured like the median", "R-000-3.1"),
+    Measure("wait_p99_ms", "ms", "wait for a batch, 99th percentile", "measured like the median", "R-000-3.1"),
     Measure(
-        "wait_variation", "", "variation of the waits", "standard deviation of these waits by their mean", "R-000-5.2",
+        "wait_variation", "", "variation of the waits", "standard deviation of these waits, divided by their "
+            "mean", "R-000-5.2",
     ),
     Measure(
         "first_batch_ms", "ms", "time to the first batch",
-        "from creating an iterator of a training loader to its first batch, with starting workers; median of passes",
+        "from creating an iterator of a training loader to its first batch, the start of workers included; "
+        "median of passes",
         "R-000-3.1",
     ),
     Measure(
@@ -69,7 +73,8 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "augmentation_ms", "ms", "augmentation per batch",
-        "loading a batch with augmentation less without, in one process and in turns; medians; the costliest dataset",
+        "time to load a batch with augmentation, minus the time without; in one process, in turns, medians; "
+        "the dataset with the most",
         "R-004",
     ),
     Measure(
@@ -80,7 +85,7 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "augmentation_of_loading_percent", "%", "augmentation in loading",
-        "augmentation per batch in percent of loading such a batch and nothing else", "R-004",
+        "augmentation per batch in percent of the time to load such a batch alone", "R-004",
     ),
     Measure(
         "gpu_percent", "%", "GPU utilisation",
@@ -91,23 +96,24 @@ MEASURES: tuple[Measure, ...] = (
     Measure(
         "memory_mib", "MiB", "memory",
         "largest proportional set size (PSS: shared pages once) of the training process with its workers, sampled "
-        "about every 0.1 s; where the system has no PSS, the kind of memory is named",
+        "about every 0.1 s; if the system has no PSS, the report names the kind of memory",
         "R-000-3.1",
     ),
     Measure(
         "resident_mib", "MiB", "resident memory",
-        "largest sum of resident sets of the same processes: pages they share count for each", "R-000-3.1",
+        "largest sum of resident sets of the same processes: shared pages count once for each process", "R-000-3.1",
     ),
     Measure(
         "memory_slope_mib", "MiB/epoch", "memory growth",
-        "slope of memory over epochs, one reading at the end of each training pass, first epochs left out; least "
+        "slope of memory over epochs, one reading at the end of each training pass, without the first epochs; least "
         "squares over all loaders, each with its own level, with a 95 % interval",
         "R-000-5.1",
     ),
     Measure(
         "lost_workers", "loaders", "loaders that lost workers",
-        "loaders with a worker that died, so that new workers continued, or that could not be started; before the "
-        "migration, the death of a worker ends the training",
+        "loaders with a worker that died and was replaced, or that could not start; before the migration, "
+        "the death of a "
+        "worker ends the training",
         "R-000-5.2",
     ),
 )  # fmt: skip

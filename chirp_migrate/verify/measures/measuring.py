@@ -31,11 +31,11 @@ __all__ = ["Measuring", "augmentation_cost", "resident_bytes"]
 
 _INTERVAL_S = 0.1
 _FOR_RATES = 0.35
-"""Share of the time for datasets that is kept for timing loading alone, at the end."""
+"""Share of the time for datasets that is reserved for timing loading alone, at the end."""
 _COST_ROUNDS = 3
 _COST_BATCHES = 5
 _LONGEST_COST_S = 2.0
-"""No further round begins later than this after the first, so that one slow dataset does not take all the time."""
+"""Latest start of a further round after the first, in seconds, so that a slow dataset does not take all the time."""
 
 
 @dataclass
@@ -114,7 +114,7 @@ class Measuring(Interception):
 
     def ask(self, label: str) -> None:
         """Measure the cost of augmentation, and try workers, with the datasets of the last entry point."""
-        entry, self._entry = self._entry, _EntryMeasurement()  # walks over loaders of our own go nowhere
+        entry, self._entry = self._entry, _EntryMeasurement()  # passes over our own loaders are not recorded
         waits = [wait for walk in entry.walks if walk.role == "train" for wait in walk.waits_s[1:]]
         wait_s = sum(waits) / len(waits) if waits else 0.0
         for name, held in entry.held.items():
@@ -127,7 +127,7 @@ class Measuring(Interception):
                     self.found.augmentation.append(cost)
                 if self._worker_counts:
                     self.found.workers += check_workers(held.dataset, held.collate, self._worker_counts, until)
-            except Exception as error:  # it gives its samples to its loader, but not by number to us
+            except Exception as error:  # its loader can read it, but it cannot be read by index
                 self.found.unread[name] = f"{type(error).__name__}: {error}"
             else:
                 if waits and name in entry.trained_on and (self._slowest is None or wait_s > self._slowest[0]):
@@ -211,7 +211,7 @@ def augmentation_cost(
     cost = AugmentationCost(described(dataset))
     plain = unaugmented(dataset, collate)
     if plain is None:
-        cost.reason = f"{type(dataset).__name__} holds no dataset with the same samples unaugmented"
+        cost.reason = f"{type(dataset).__name__} has no unaugmented dataset with the same samples"
         return cost
     monitor = DataLoaderPerformanceMonitor()
     until = min(until, time.monotonic() + _LONGEST_COST_S)

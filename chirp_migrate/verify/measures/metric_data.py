@@ -111,7 +111,7 @@ class WorkerTrial:
         workers: number of worker processes.
         start_method: start method of the workers (``fork``, ``forkserver``, ``spawn``).
         samples: number of checked samples.
-        problem: what was wrong, or why it was not tried, in one sentence; None without a problem.
+        problem: the problem, or why it was not tried, in one sentence; None without a problem.
         tried: whether it was tried.
     """
 

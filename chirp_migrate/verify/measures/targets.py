@@ -23,13 +23,13 @@ __all__ = [
 MET, NOT_MET, NOT_MEASURABLE = "met", "not met", "not measurable here"
 
 BATCHES_PER_S, BATCH = 10.0, 32
-"""Batches a second that are wanted, and of how many samples (R-004)."""
+"""Target for batches per second, and their batch size (R-004)."""
 
 GPU_PERCENT = 90.0
-"""GPU utilisation wanted by R-004; R-000-5.2 wants less."""
+"""Target for GPU utilisation of R-004; that of R-000-5.2 is lower."""
 
 AUGMENTATION_PERCENT, AUGMENTATION_WARNING = 20.0, 30.0
-"""What augmentation should take less of, and the share from which on it is warned of (R-004)."""
+"""Target for the share of augmentation, and the share that leads to a warning (R-004)."""
 
 _GPU = ((80.0, "R-000-5.2"), (GPU_PERCENT, "R-004"))
 
@@ -111,7 +111,7 @@ def _judge_augmentation(after: SideMeasures, figures: Mapping[str, float | None]
     value, added = figures.get("augmentation_percent"), figures.get("augmentation_ms")
     if value is None or added is None:
         reasons = [cost.reason for cost in after.augmentation if cost.reason is not None]
-        return _not_measurable("R-004", target, reasons[0] if reasons else "no augmented dataset was met")
+        return _not_measurable("R-004", target, reasons[0] if reasons else "the training used no augmented dataset")
     period = 100 * added / value if value > 0 else 0.0
     with_step = " with simulated steps" if simulated else ""
     why = f"{value:.0f} %: {added:.2f} ms of {period:.1f} ms from batch to batch{with_step}"
@@ -141,8 +141,10 @@ def _judge_workers(after: SideMeasures) -> TargetVerdict:
     why = f"{datasets} {'dataset' if datasets == 1 else 'datasets'} at {counts} workers ({tried[0].start_method})"
     if after.unread:
         name, reason = next(iter(after.unread.items()))
-        return _not_measurable(requirement, target, f"{name} could not be read by number ({reason}); well: {why}")
+        return _not_measurable(
+            requirement, target, f"{name} could not be read by index ({reason}); without problems: {why}"
+        )
     if len(tried) < len(after.workers):
-        some = f"{len(tried)} of {len(after.workers)} trials fitted in the time, and were well"
+        some = f"{len(tried)} of {len(after.workers)} trials fitted in the time, without problems"
         return _not_measurable(requirement, target, f"{some}: {why}")
     return TargetVerdict(requirement, target, MET, 0.0, why)

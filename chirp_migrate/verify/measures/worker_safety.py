@@ -32,7 +32,7 @@ _BATCHES_AHEAD = 2
 _FETCHES_BEFORE_BLAME = 20
 _TIMEOUT_S = 60.0
 _START_S = {"fork": 0.03, "forkserver": 2.5, "spawn": 2.5}
-"""Seconds that starting a worker takes, at least: what it imports, mostly."""
+"""Least number of seconds to start a worker, mostly for its imports."""
 
 Collate = Callable[[list[Any]], Any]
 
@@ -103,7 +103,7 @@ def _batch_problem(
                 return wrong
     except Exception as error:  # any error of the dataset or a worker is the finding
         dead = [worker for worker in started if worker.exitcode]
-        if dead:  # what fails here then is at times the reading of a batch that the dead worker no longer hands out
+        if dead:  # this error may be the failed reading of a batch that the dead worker no longer provides
             return f"a worker exited unexpectedly, with exit code {dead[0].exitcode}"
         return f"{type(error).__name__}: {first_line(error) or 'no message'}"
     if seen != indices:
@@ -122,7 +122,10 @@ def _batch_difference(dataset: Any, collate: Collate, numbers: list[int], batch:
     wrong = {place for place in wrong if place not in random or leaf_type(got.get(place)) != leaf_type(here.get(place))}
     if not wrong:
         return None
-    return f"samples {numbers[0]} to {numbers[-1]}: {min(wrong) or 'the batch'} is not what the dataset gives here"
+    return (
+        f"samples {numbers[0]} to {numbers[-1]}: {min(wrong) or 'the batch'} differs from the dataset's sample in "
+        "this process"
+    )
 
 
 def _read_batch(dataset: Any, collate: Collate, numbers: Sequence[int]) -> dict[str, Any]:

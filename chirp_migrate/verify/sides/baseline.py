@@ -53,10 +53,14 @@ def before_side(root: Path, against: str | None) -> Before:
     if folder.is_dir():
         folder = folder.resolve()
         if folder == root:
-            raise InvalidTree(f"--baseline {against} is PATH itself: give the folder of the project before.")
+            raise InvalidTree(
+                f"--baseline {against} is PATH itself: pass the folder of the project before the migration."
+            )
         return Before(f"the folder {folder}", lambda target: copy_tree(folder, target))
     if folder.is_file():
-        raise InvalidTree(f"--baseline {against} is a file: give the folder of the project before, or a git revision.")
+        raise InvalidTree(
+            f"--baseline {against} is a file: pass the folder of the project before the migration, or a git revision."
+        )
     return _in_revision(root, against)
 
 
@@ -73,13 +77,13 @@ def original_files(root: Path) -> dict[str, bytes | None]:
     for run in applied_runs(project):
         for file in run.files:
             path = file.path.removeprefix(below)
-            # The first run to touch a file knows its original.
+            # The first run that changed a file has its original.
             if file.path.startswith(below) and path not in originals:
                 originals[path] = None if file.before is None else run.original(file.path)
     if not originals:
         raise NotMigrated(
             f"nothing was applied in {root}: run `chirp-migrate apply {root}` first, then verify it. To compare with "
-            "something else, give --baseline a revision or folder."
+            "something else, pass --baseline a revision or folder."
         )
     return originals
 
@@ -104,20 +108,20 @@ def _in_revision(root: Path, revision: str) -> Before:
     neither = f"--baseline {revision} is neither a folder nor a git revision"
     place = _git(root, ["rev-parse", "--show-prefix"])
     if place is None:
-        raise InvalidTree(f"{neither}: {root} is in no git work tree, or git is not installed.")
+        raise InvalidTree(f"{neither}: {root} is not in a git work tree, or git is not installed.")
     answer = _git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"])
     if answer is None:
-        raise InvalidTree(f"{neither} of {root}: give a commit, a branch, a tag or a folder.")
+        raise InvalidTree(f"{neither} of {root}: pass a commit, a branch, a tag or a folder.")
     # The path from the top of the repository, empty or ending in /.
     prefix, commit = os.fsdecode(place).removesuffix("\n"), answer.decode("ascii").strip()
     listed = _git(root, ["ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}:{prefix}"])
     if listed is None:
-        raise InvalidTree(f"git revision {revision} has no folder {prefix}: give a later one.")
+        raise InvalidTree(f"git revision {revision} has no folder {prefix}: pass a later revision.")
     files = []
     for line in listed.split(b"\0")[:-1]:
         facts, _, name = line.partition(b"\t")
         mode, kind, name_of_object, size = facts.decode("ascii").split()
-        if kind == "blob":  # submodules are left out
+        if kind == "blob":  # submodules are skipped
             files.append(_RevisionFile(os.fsdecode(name), mode, name_of_object, int(size)))
     return Before(
         f"git revision {revision} ({commit[:12]})", lambda target: _write_revision(root, commit, files, target)

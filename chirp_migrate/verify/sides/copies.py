@@ -28,19 +28,19 @@ def make_sides(
     Returns:
         Copies of ``before`` and ``after``, and one sentence for each missing or different file.
     """
-    # Names of the same length: paths are in environments and messages, and move what lies after them in memory.
+    # Names of the same length: paths are in environments and messages, and shift the data after them in memory.
     trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
     notes: list[str] = []
     too_large = sorted({*copy_tree(root, trees["after"]), *before.write(trees["before"])})
     if too_large:
-        notes.append(f"left out of the copies for their size: {', '.join(too_large)}")
+        notes.append(f"too large, so not copied: {', '.join(too_large)}")
     if options.entry is not None and options.entry.hook:
         candidates = file_of(options.entry.hook)
         own = next((name for name in candidates if (trees["after"] / name).is_file()), None)
         if own is not None and not any((trees["before"] / name).is_file() for name in candidates):
             (trees["before"] / own).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(trees["after"] / own, trees["before"] / own)
-            notes.append(f"{own} is not in the side before: today's is used there, too")
+            notes.append(f"{own} is not in the version before, so both versions use the current one")
     for tree in trees.values():
         keep_pristine(tree)
     return trees, tuple(notes)
@@ -61,12 +61,12 @@ def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions
             raise
         # It is found in the project itself, and ``tree`` means nothing to users.
         raise InvalidTree(
-            f"no training is found in {before.described}: give --baseline the project as it was before."
+            f"found no training in {before.described}: pass the original project as --baseline."
         ) from problem
     if options.source is Source.HOOK:
         (entry,) = found.entry_points
         progress(f"calling {entry.hook} for its training calls")
-        progress(ProgressStep(f"asking {entry.hook}"))
+        progress(ProgressStep(f"calling {entry.hook}"))
         names = run_child(RunSpec(str(tree), found, options, Job.NAMES), "before").names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))
     return select_entry_points(found, options.select)

@@ -36,7 +36,7 @@ __all__ = ["Children", "child_of", "run_child"]
 
 _SIDES = ("before", "after")
 _WATCH_SHARE, _LEAST_WATCH_S = 1 / 4, 30.0
-"""Of the budget, and at least so many seconds: what one entry point may take while it is watched."""
+"""Share of the budget that one watched entry point may take, and the least number of seconds."""
 
 _GRACE_S = 15.0
 """Seconds after the deadline for an epoch that runs then."""
@@ -47,7 +47,7 @@ _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 def child_of(spec: RunSpec, side: str, progress: Progress = no_progress) -> Child[RunResult]:
     """Return a process that is not yet started; ``side`` is ``before`` or ``after``, for messages."""
     freshen(Path(spec.tree))
-    role = Role(f"The {side} side", f"The {side} side failed: ", "--samples and --epochs", side)
+    role = Role(f"The version {side}", f"The version {side} failed: ", "--samples and --epochs", side)
     environment = dict.fromkeys(_THREAD_SETTINGS, str(spec.threads))
     environment["PYTHONHASHSEED"] = str(spec.hash_seed)
     return Child("chirp_migrate.verify.runner", spec, RunResult, role, spec.options.timeout_s, environment, progress)
@@ -188,7 +188,7 @@ class Children:
         entries = [by_label[label] for label in labels if label in by_label and label not in self.failing]
         found: dict[str, SideMeasures] = {}
         for side in _SIDES:
-            # The side before has no need of its datasets in workers.
+            # The version before needs no measurement of its datasets in workers.
             options = self._settings if side == "after" else replace(self._settings, worker_counts=())
             more = {"options": options, "seconds": seconds, "whole": tuple(whole)}
             with self.spending("measuring"), self._child(side, Job.MEASURE, entries, **more) as child:
@@ -243,10 +243,10 @@ class Children:
             if turn and time.monotonic() > deadline:
                 return None
             chance.shuffle(left)
-            cpu = chance.choice(cpus) if cpus else None  # the same for both sides
+            cpu = chance.choice(cpus) if cpus else None  # the same for both versions
             for side in left:
                 with self.spending("start-up and first epochs" if turn == 0 else "later epochs"):
-                    # One that hangs must not use up more than the budget.
+                    # A process that hangs must not use more than the budget.
                     least_s = max(_LEAST_WATCH_S, deadline - time.monotonic() + _GRACE_S)
                     self._run_turns([pair[side]], min(self._settings.timeout_s, least_s), cpu)
             turn += 1
@@ -271,7 +271,7 @@ class Children:
     def _store_visit(self, entry: EntryPoint, found: Mapping[str, Visit], visits: dict[str, dict[str, Visit]]) -> None:
         before, after = found["before"], found["after"]
         if after.error and not before.error:
-            raised = f"The after side failed: {entry.label} raised {after.error}."
+            raised = f"The version after failed: {entry.label} raised {after.error}."
             raise workload_failed(raised, after.printed, "after")
         if before.error:
             self.failing[entry.label] = before.error

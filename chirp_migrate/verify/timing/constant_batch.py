@@ -20,7 +20,7 @@ __all__ = ["CachedLoading"]
 
 
 class CachedLoading(Interception):
-    """Context manager under which loaders yield cached batches, in the number and with the sizes of their real ones.
+    """Context manager under which loaders yield cached batches, in the number and with the sizes of their real batches.
 
     Attributes:
         is_active: whether loaders now yield cached batches; otherwise they load as usual.
@@ -34,7 +34,7 @@ class CachedLoading(Interception):
 
     def _repeat(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if not self.is_active or loader.batch_size is None or not hasattr(loader.sampler, "__len__"):
-            return start()  # batches of unknown size or number are loaded as ever: the headroom is an underestimate
+            return start()  # batches of unknown size or number are loaded as usual: the headroom is an underestimate
         return self._batches(loader)
 
     def _batches(self, loader: Any) -> Iterator[Any]:

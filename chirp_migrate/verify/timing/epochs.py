@@ -23,12 +23,12 @@ from chirpid_patch.loading.batch_timer import batch_samples
 __all__ = ["FOR_ALL_S", "LONGEST_VISIT", "EnoughEpochs", "Epochs"]
 
 LONGEST_VISIT = 6
-"""Later epochs of an entry point that are timed in one visit, at most: short epochs are timed more often."""
+"""Largest number of later epochs to time in one visit of an entry point: short epochs are timed more often."""
 
 _ENOUGH_S = 0.2
 
 FOR_ALL_S = 4.0
-"""Seconds of later epochs that all entry points of a process are timed for together: a few are timed for longer."""
+"""Seconds of later epochs for all entry points of a process together: with few entry points, each has more time."""
 
 
 class EnoughEpochs(BaseException):

@@ -24,7 +24,7 @@ from chirp_migrate.verify.spec import Visit
 __all__ = ["SIDES", "Rounds", "Stopped", "TimedRound", "own_seconds", "take_rounds"]
 
 SIDES = ("before", "after", "cached")
-"""What is timed: both sides, and the side after fed from one cached batch."""
+"""The timed versions: before, after, and after with one cached batch."""
 
 
 def own_seconds(visit: Visit, own: OwnRun) -> float:
@@ -194,7 +194,7 @@ def take_rounds(
             made.append(latest)
             wanted = MIN_ROUNDS if 2 * len(made[0].labels) < entry_points else wanted
         else:
-            lost += 1  # an entry point took its process with it, or time was up before one had ended
+            lost += 1  # an entry point ended its process, or time was up before any entry point ended
         out_of_time = lost > most or time.monotonic() + _WORTH_BEGINNING * latest.duration_s > deadline
         if not latest.labels and not out_of_time:
             continue
@@ -210,4 +210,4 @@ def take_rounds(
 
 
 _WORTH_BEGINNING = 0.5
-"""Share of a round's time that must be left for another one to begin: one that is cut short counts for some."""
+"""Least remaining time for another round, as a share of a round's time: a part of a round covers some entry points."""
