@@ -199,11 +199,13 @@ def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribut
     """Return whether other code replaces the class, here or in PyTorch, or its methods."""
     owner = module.scopes.lookup(root.value, node)
     asked_again = node is not root or owner is None or owner[0] is not module.scopes.module
+    path = dotted(node) or root.value
+    of_module = path.rpartition(".")[0].rpartition(".")[2]
     return (
-        any(is_replaced(module, project, path) for path in (dotted(node) or root.value, "DataLoader"))
+        any(is_replaced(module, project, one) for one in (path, "DataLoader"))
         or project.is_changed("DataLoader")
         or may_be_set_by_helper(project, "DataLoader")
-        or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader", root.value)))
+        or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader", of_module)))
     )
 
 

@@ -548,6 +548,7 @@ def test_a_name_that_a_helper_is_given_stays(given: str, replaced: bool) -> None
         ("import pkg.a as trained\ntrained.tud, x = fake, 1", True),
         ("import importlib\nimportlib.import_module('a').tud = fake", True),
         ("import a\nsetattr(a.tud, 'Data' + 'Loader', Fake)", True),
+        ("for name in ('empty', 'zeros'): setattr(torch, name, Fake)", False),
         ("import b\nb.tud = fake", False),
         ("def f(tensor):\n    tensor.tud = 1", False),
     ],
