@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import libcst as cst
@@ -11,6 +12,9 @@ from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import NEWLINE, edited
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module, find_in
+
+#: Comments for tools, which are about the line that contains them.
+_PRAGMA = re.compile(r"#\s*(noqa|type:|fmt:|pylint:|pragma|mypy:|pyright:|ruff:|isort:|yapf:)")
 
 
 def line_deletion(module: Module, statement: cst.CSTNode) -> Edit:
@@ -91,7 +95,8 @@ def separate_assignments(
 ) -> tuple[Edit, ...] | None:
     """Split ``a, b = a.to(device), b.to(device)`` with ``edits`` into two assignments, if one line would get too long.
 
-    Return ``None`` if the line does not get too long, or if one assignment may change a value that the other reads.
+    A comment behind the statement counts, and stays behind the last assignment. Return ``None`` if no line gets too
+    long, if the comment is for a tool, or if one assignment may change a value that the other reads.
     """
     line = module.parents[statement]
     match statement:
@@ -105,8 +110,9 @@ def separate_assignments(
     is_alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
     text = module.text[start:end]
     longest = style.longest_line(module.text)
-    is_long = len(module.indentation(start) + edited(module.text, (start, end), edits)) > longest
-    if not (is_alone and is_long) or NEWLINE.search(text) or "#" in module.text[start : module.line_end(end - 1)]:
+    rest = module.text[end : module.line_end(end - 1)].rstrip()
+    is_long = len(module.indentation(start) + edited(module.text, (start, end), edits) + rest) > longest
+    if not (is_alone and is_long) or NEWLINE.search(text) or _PRAGMA.search(rest):
         return None
     bound: set[str] = set()
     for name, value in pairs:

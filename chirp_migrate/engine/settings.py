@@ -18,6 +18,7 @@ from chirp_migrate.engine.discover import root_of
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes, unknown_rule
 from chirp_migrate.source.files import read_file
+from chirp_migrate.syntax.project import is_test_file
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -34,8 +35,6 @@ KEYS = (
     *("include", "exclude", "select", "ignore", "per-file-ignores", "unsafe", "notebooks", "tests", "scaffold"),
     *("vendor", "all-loaders", *_COMMANDS),
 )
-#: A project's own tests, as pytest finds them, and their shared modules.
-_TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|ipynb)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class Settings:
 
     def leaves_as_test(self, path: str) -> bool:
         """Return whether the file at ``path`` is a test (by its name or folder), and tests are excluded."""
-        return not self.tests and _TEST.fullmatch(path) is not None
+        return not self.tests and is_test_file(path)
 
     def ignored_in(self, path: str) -> frozenset[str]:
         """Return the codes whose findings are suppressed in the file at ``path``."""

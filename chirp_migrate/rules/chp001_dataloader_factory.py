@@ -75,7 +75,8 @@ class DataLoaderFactory(Rule):
     training, validation or test, the factory's methods for these build them. The names of loader, dataset and enclosing
     functions decide. All arguments stay. A loader pins its batches if the call sets `pin_memory`.
 
-    By default the rule only rewrites calls that gain something: docs/apply.md lists the gains.
+    By default the rule only rewrites calls that gain something: docs/apply.md lists the gains. A mention that is called
+    later gains something only if a dataset that reaches it in this file is read in batches.
 
     The new code reads a configuration only where the same function, or `__init__`, has provably called its `get` with
     one key (and a number) before. No class of the project may define a `get` or `__getattr__`, nor inherit from a
@@ -170,7 +171,7 @@ def _proposal(
     else:
         message = "`DataLoader` as a callable: replaced by `create_loader`, which takes the same arguments"
         edit = Edit(*module.span(node), f"{FACTORY}.create_loader")
-        proposal = Proposal(offset, message, (edit,), gain=loader_gains(project).gain_of_value())
+        proposal = Proposal(offset, message, (edit,), gain=loader_gains(project).gain_of_value(module.path))
     if proposal.edits and _is_replaced(module, project, node, root):
         proposal = _not_rewritten(offset, "replaced", dotted(node) or root.value)
     elif proposal.edits:

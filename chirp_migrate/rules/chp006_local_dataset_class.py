@@ -94,6 +94,10 @@ class LocalDatasetClass(Rule):
 
     If its name is taken, or pytest collects such a name, the class gets another one. Its objects then have attributes
     for the captured values.
+
+    By default the rule moves a class only if a loader that holds it may have workers, or can then read batches. If no
+    such loader is known, the file, or a file that it imports, contains a loader with workers or a number of workers.
+    Loaders of tests do not count for other code.
     """
 
     code = "CHP006"

@@ -101,6 +101,10 @@ class PicklableFunction(Rule):
     lambda that the module assigns to a name becomes a function of this name, unless the name may get another value. Any
     other lambda becomes a function whose name describes what the lambda does, or what it is for; also a lambda that
     only calls another function, which other code may replace.
+
+    By default the rule moves a lambda only if a loader that holds it may have workers, or can then read batches. If no
+    such loader is known, the file, or a file that it imports, contains a loader with workers or a number of workers.
+    Loaders of tests do not count for other code.
     """
 
     code = "CHP007"

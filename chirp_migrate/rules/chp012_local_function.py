@@ -80,6 +80,10 @@ class LocalFunction(Rule):
       `self`; except a class that calls a method of its base.
     - `no-computed-names`: then no code sets attributes of the class with computed names, which may hide the method.
     - `known-annotations`: the module defines every name in its annotations above it, or does not evaluate them.
+
+    By default the rule moves a function only if a loader that holds it may have workers. If no such loader is known,
+    the file, or a file that it imports, contains a loader with workers or a number of workers. Loaders of tests do not
+    count for other code.
     """
 
     code = "CHP012"

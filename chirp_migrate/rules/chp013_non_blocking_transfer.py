@@ -72,6 +72,8 @@ class NonBlockingTransfer(Rule):
     (by ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``, or because its samples are
     in memory and the factory allocates the batches), and the loop does not wait for the copy at once. ``--all-loaders``
     adds it everywhere. A review decides on copies and on the call that builds their loader together.
+
+    A tuple assignment that gets too long becomes one assignment for each name, if none reads what another one changes.
     """
 
     code = "CHP013"

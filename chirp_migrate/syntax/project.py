@@ -24,6 +24,7 @@ from chirp_migrate.syntax.replacements import may_replace, replacements
 from chirp_migrate.syntax.word_index import WordIndex, words_of
 
 _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
+_TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|ipynb)", re.DOTALL)
 _Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
 
@@ -658,6 +659,11 @@ class Project:
         held = (self._texts[path] for path in paths if path != besides)
         books = (text for path, text in self._notebooks.items() if path != besides and word in text)
         return chain(held, books)
+
+
+def is_test_file(path: str) -> bool:
+    """Return whether a file is one of the project's own tests, as pytest finds them, or shared by them."""
+    return _TEST.fullmatch(path) is not None
 
 
 def _cache_answer(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:

@@ -572,6 +572,44 @@ def test_lambdas_stay_where_no_loader_of_the_project_has_workers(tmp_path: Path)
     assert run("apply", root).exit_code == 0 and "lambda" not in (root / "build.py").read_text()
 
 
+@pytest.mark.parametrize(
+    "held",
+    [
+        "transform = lambda x: x",
+        "def transform(x):\n        return x",
+        "class Local(Dataset):\n        def __getitem__(self, index):\n            return open(str(index))",
+    ],
+)
+@pytest.mark.parametrize(
+    ("near", "is_moved"),
+    [
+        ("", False),
+        ("def load(data, num_workers=0):\n    return data\n\n", False),
+        ("def load(data, num_workers=4):\n    return data\n\n", True),
+        ("import settings\n", True),
+        ("from settings import num_workers\n", True),
+    ],
+)
+def test_the_file_decides_on_objects_of_unknown_loaders(tmp_path: Path, held: str, near: str, is_moved: bool) -> None:
+    made = "Local()" if "class" in held else "data.Pictures(paths, transform)"
+    text = f"from torch.utils.data import Dataset\nimport data\n{near}"
+    text += f"\n\ndef build(paths):\n    {held}\n    return {made}\n"
+    other = f"{HEAD}from data import Stream\n\nDataLoader(Stream(), 4, num_workers=2)\n"
+    files = {"data.py": PICTURES, "settings.py": "num_workers = 4\n", "build.py": text, "train.py": other}
+    root = write_files(tmp_path, files)
+    assert run("apply", root).exit_code == 0
+    assert ((root / "build.py").read_text() != text) is is_moved
+
+
+@pytest.mark.parametrize(("user", "is_moved"), [("tests/test_build.py", False), ("usage.py", True)])
+def test_loaders_of_tests_move_no_objects_of_other_code(tmp_path: Path, user: str, is_moved: bool) -> None:
+    text = "from data import Pictures\n\ndef build(paths):\n    return Pictures(paths, transform=lambda x: x)\n"
+    use = f"{HEAD}import build\n\nDataLoader(build.build([]), 4, num_workers=2)\n"
+    root = write_files(tmp_path, {"data.py": PICTURES, "build.py": text, user: use})
+    assert run("apply", root).exit_code == 0
+    assert ("lambda" not in (root / "build.py").read_text()) is is_moved
+
+
 def test_a_loader_and_the_copies_of_its_batches_are_one_hunk(tmp_path: Path) -> None:
     text = TRAIN.format(
         head=HEAD, copy="x = x.to(device)", then="model(x)", dataset="Pictures(paths)", pinning=", pin_memory=True"

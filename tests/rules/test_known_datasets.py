@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support import write_files
-from test_gains import AT_RUN_TIME, BATCHED, HEAD, NOTHING, PICTURES, gains, loaders
+from test_gains import AT_RUN_TIME, BATCHED, HEAD, NOTHING, PICTURES, STANDARDIZED, gains, loaders
 
 COMPILED = """
 from torch.utils.data import Dataset
@@ -374,20 +374,56 @@ def test_a_class_that_no_loader_is_known_to_get_may_be_in_any(tmp_path: Path, ma
 
 
 @pytest.mark.parametrize(
-    ("files", "status"),
+    ("call", "status"),
     [
-        ({"setup.py": "from setuptools import setup\n"}, "unchanged"),
-        ({}, "rewrite"),
-        ({"setup.py": "from setuptools import setup\n", "data.py": ""}, "rewrite"),
+        ("", "unchanged"),
+        ("make(open('samples'), 4)\n", "unchanged"),
+        ("make(TensorDataset(torch.zeros(3)), 4)\n", "rewrite"),
+        ("make(TensorDataset(torch.zeros(3)), 4, cls=print)\n", "unchanged"),
+        ("DataLoader(TensorDataset(torch.zeros(3)), 4)\n", "unchanged"),
     ],
 )
-def test_a_class_of_loaders_that_is_passed_on_gains_nothing_where_no_dataset_is_read_in_batches(
-    tmp_path: Path, files: dict[str, str], status: str
+def test_a_class_of_loaders_that_is_passed_on_gains_nothing_unless_a_dataset_that_reaches_it_does(
+    tmp_path: Path, call: str, status: str
 ) -> None:
     text = f"{HEAD}def make(data, *given, cls=DataLoader, **options):\n    return cls(data, *given, **options)\n"
-    root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text, **files})
-    assert [one["status"] for one in loaders(root)] == [status]
-    assert [one["status"] for one in loaders(root, "--all-loaders")] == ["rewrite"]
+    root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": f"{text}\n\n{call}"})
+    assert loaders(root)[0]["status"] == status
+    assert loaders(root, "--all-loaders")[0]["status"] == "rewrite"
+
+
+@pytest.mark.parametrize("caller", ["tests/test_train.py", "pkg/conftest.py", "usage.py"])
+@pytest.mark.parametrize("others", ["", "train.make(data.Pictures([]))\n"])
+def test_datasets_that_only_tests_pass_to_a_library_are_no_gain(tmp_path: Path, caller: str, others: str) -> None:
+    files = {
+        "setup.py": "from setuptools import setup\n",
+        "data.py": PICTURES,
+        "train.py": f"{HEAD}def make(data):\n    return DataLoader(data, batch_size=4)\n",
+        "other.py": f"import data\nimport train\n\n{others}",
+        caller: f"{HEAD}import train\n\ntrain.make(TensorDataset(torch.zeros(3)))\n",
+    }
+    root = write_files(tmp_path / "mine", files)
+    expected = BATCHED if caller == "usage.py" else NOTHING
+    assert [(one["gain"]["kind"], one["status"]) for one in loaders(root)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("TensorDataset(x), batch_size=1", NOTHING),
+        ("TensorDataset(x), 1", NOTHING),
+        ("Subset(TensorDataset(x), [0]), batch_size=1, shuffle=True", NOTHING),
+        ("[x, x], batch_size=1", NOTHING),
+        ("TensorDataset(x), batch_size=2", BATCHED),
+        ("TensorDataset(x), batch_size=n", BATCHED),
+        ("TensorDataset(x), batch_size=1, batch_sampler=n", BATCHED),
+        ("Standardized(x, [0], 0.0, 1.0), batch_size=1", BATCHED),
+        ("n, batch_size=1", AT_RUN_TIME),
+    ],
+)
+def test_batches_of_one_sample_in_memory_gain_nothing(tmp_path: Path, made: str, expected: tuple[str, str]) -> None:
+    text = f"{HEAD}{STANDARDIZED}def make(x, n):\n    return DataLoader({made})\n"
+    assert gains(tmp_path, train=text) == [expected]
 
 
 @pytest.mark.parametrize(("made", "expected"), [("[]", NOTHING), ("()", NOTHING), ("[x]", AT_RUN_TIME)])

@@ -260,6 +260,13 @@ def test_a_line_that_gets_too_long_is_broken_once_where_that_is_enough() -> None
             "        images = images.to(device, non_blocking=True)\n"
             "        targets = targets.to(device, non_blocking=True)\n",
         ),
+        (
+            "images.to(device), targets.to(device)  # to the GPU",
+            "        images = images.to(device, non_blocking=True)\n"
+            "        targets = targets.to(device, non_blocking=True)  # to the GPU\n",
+        ),
+        # A comment for a tool may be about any part of its line.
+        ("images.to(device), targets.to(device)  # type: ignore", None),
         # One that reads what the other has changed stays beside it.
         ("targets.to(device), images.to(device)", None),
     ],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -35,7 +35,7 @@ from chirp_migrate.analysis.objects.things import (
 from chirp_migrate.analysis.objects.values import NONE, bases_of
 from chirp_migrate.plans.plan import Gain, GainKind
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.project import Project, is_test_file
 
 __all__ = ["LoaderGains", "loader_gains"]
 
@@ -47,13 +47,14 @@ _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_
 _MAY_STACK = re.compile(r"(builtins|torch)\..*|(.*\.)?(default_)?(collate|convert)(_fn)?")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_WORKERS = r"\b(?:num|max)_workers\b"
+_WORKERS = re.compile(r"\b(?:num|max)_workers\b(?![\"']?\s*[=:]\s*(?:0|None)\b)")
 _GUARD = re.compile(r"(?m)^if\b.*\b__name__\b")
 #: Code that may call a function of the module by a computed name.
 _CALLS_BY_NAME = re.compile(
     r"\b(globals|locals|vars|eval|exec|getattr|Fire|__import__|modules|argh|typer|defopt|plac)\b"
 )
 _NO_BATCHES = Gain(GainKind.NOTHING, "no dataset of this project can be read a batch at a time")
+_NO_GAIN_AS_VALUE = Gain(GainKind.NOTHING, "no dataset is known that reaches `DataLoader` through a variable here")
 _AT_RUN_TIME = Gain(GainKind.AT_RUN_TIME, "the dataset is known only when the program runs")
 
 
@@ -125,21 +126,26 @@ class LoaderGains:
     def _reads_one_by_one(self) -> bool:
         """Return whether the project has datasets, and none of them is, or may become, readable a batch at a time.
 
-        A class without a base from PyTorch is a dataset if a loader gets an object of it.
+        A class without a base from PyTorch is a dataset if a loader gets an object of it. Datasets and loaders of tests
+        do not count.
         """
         readings = [
             own_reading(self._project, Instance(cls.place, cls), cls)
             for cls in self._run.classes
-            if is_dataset(cls) and not _only_inherits(cls)
+            if is_dataset(cls) and not _only_inherits(cls) and not is_test_file(cls.place.path)
         ]
-        loaded = [one for loader in self._run.loaders for one in loader.arguments.get("dataset", ())]
+        own = [loader for loader in self._run.loaders if not is_test_file(loader.place.path)]
+        loaded = [one for loader in own for one in loader.arguments.get("dataset", ())]
         others = [
             one
             for one in loaded
-            if isinstance(one, Instance) and isinstance(one.cls, ClassThing) and not is_dataset(one.cls)
+            if isinstance(one, Instance)
+            and isinstance(one.cls, ClassThing)
+            and not is_dataset(one.cls)
+            and not is_test_file(one.cls.place.path)
         ]
         readings += readings_of(self._project, others) if others else []
-        found = readings_of(self._project, loaded)
+        found = [one for loader in own for one in self._readings(loader)]
         return bool(readings) and not (
             any(one.way is not ReadingMode.ONE_BY_ONE for one in readings)
             or any(one.way is ReadingMode.AT_ONCE for one in found)
@@ -159,9 +165,9 @@ class LoaderGains:
             reads_batches: whether loaders that contain it then read whole batches.
         """
         nodes = module.once(self._code_of_objects).get(offset, ())
-        holders = [loader for node in nodes for loader in self._holders[module.path][node]]
-        if not holders and not self._may_have_workers:
-            return Gain(GainKind.NOTHING, "no loader of the project has workers")
+        holders = _evidence(module.path, (one for node in nodes for one in self._holders[module.path][node]))
+        if not holders and not self._may_have_workers_near(module.path):
+            return Gain(GainKind.NOTHING, "no loader of this file, or of the files that it imports, has workers")
         if not holders:
             return Gain(GainKind.AT_RUN_TIME, "which loaders hold it is known only when the program runs")
         sending = next((one for one in holders if one.sends_to_workers), None)
@@ -182,7 +188,7 @@ class LoaderGains:
             name: the name of the class.
         """
         # Any loader may get objects of a class that none is known to get.
-        loaders = self._readers.get((path, name)) or self._run.loaders
+        loaders = _evidence(path, self._readers.get((path, name), ())) or _evidence(path, self._run.loaders)
         if not loaders or not all(map(self._builds_no_batches, loaders)):
             return None
         return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", loaders[0].place)
@@ -193,20 +199,32 @@ class LoaderGains:
         is_own = bool(collations) and all(map(self._own_collation, collations))
         return is_own or self._gain_of_place(loader.place, moves=False).kind is GainKind.NOTHING
 
-    def gain_of_value(self) -> Gain | None:
-        """Return the gain of rewriting a mention of the class that is not called there, if it is known."""
-        return _NO_BATCHES if self._project.is_distributed and self._reads_one_by_one else None
+    def gain_of_value(self, path: str) -> Gain:
+        """Return the gain of rewriting mentions of the class in a file that do not call it.
 
-    @cached_property
-    def _may_have_workers(self) -> bool:
-        """Return whether any loader of the project may have workers, or a file contains a number of workers."""
-        return any(one.may_have_workers for one in self._run.loaders) or self._project.holds(_WORKERS)
+        It is that of a loader which the file builds through such a mention, if the samples can be read in batches.
+        """
+        direct = {"DataLoader", *self._project.aliases("DataLoader")}
+        places = (Place(path, node) for node in self._loaders.get(path, ()) if _called_name(node) not in direct)
+        gains = (self._gain_of_place(one, moves=False) for one in places)
+        return next((one for one in gains if one.kind is GainKind.BATCHED), _NO_GAIN_AS_VALUE)
+
+    def _may_have_workers_near(self, path: str) -> bool:
+        """Return whether a file, or a file that it imports, contains a loader with workers or a number of workers."""
+        table = self._project.table(path)
+        names = [one for found in table.imports.values() for one in found] if table is not None else []
+        names += [f"{one}.*" for one in table.stars] if table is not None else []
+        near = {path, *(file for name in names for file, _ in self._project.located(path, name))}
+        return any(_WORKERS.search(self._project.text(one)) for one in near) or any(
+            loader.may_have_workers for loader in self._run.loaders if loader.place.path in near
+        )
 
     def pinned_in(self, module: Module, loop: cst.For) -> tuple[Place, ...]:
         """Return the calls that build the loaders of a loop, if these loaders provably pin their batches."""
         now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
         value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
-        return tuple(dict.fromkeys(one.place for one in _loaders_in(value) if self._provably_pins(one)))
+        loaders = _evidence(module.path, _loaders_in(value))
+        return tuple(dict.fromkeys(one.place for one in loaders if self._provably_pins(one)))
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
         """Yield original file and line of the loops over a call's loaders, if these provably pin batches."""
@@ -214,7 +232,8 @@ class LoaderGains:
         return [
             (place.path, getattr(place.node, "lineno", 1))
             for place, value in self._run.loops.items()
-            if any(one is loader for one in _loaders_in(value) for loader in own if self._provably_pins(loader))
+            if (is_test_file(module.path) or not is_test_file(place.path))
+            and any(one is loader for one in _loaders_in(value) for loader in own if self._provably_pins(loader))
         ]
 
     def _provably_pins(self, loader: LoaderThing) -> bool:
@@ -258,6 +277,8 @@ class LoaderGains:
         if _has_no_samples(loaders[0].place.node):
             return _gain_at(GainKind.NOTHING, "the dataset is empty", loaders[0].place)
         readings = [one for loader in loaders for one in self._readings(loader)]
+        if _has_batches_of_one(loaders[0].place.node) and all(map(self._holds_samples, loaders)):
+            return _gain_at(GainKind.NOTHING, "each batch is one sample, which is in memory", loaders[0].place)
         at_once = next((one for one in readings if one.way is ReadingMode.AT_ONCE), None)
         collations = [
             one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks_samples(one)
@@ -275,7 +296,9 @@ class LoaderGains:
                 return _AT_RUN_TIME
             if not self._has_all_callers(loaders[0].place, readings):
                 return _AT_RUN_TIME
-        held = [one for loader in loaders if loader.sends_to_workers for one in self._objects.held.get(loader, ())]
+        sending, in_test = [one for one in loaders if one.sends_to_workers], is_test_file(loaders[0].place.path)
+        held = [one for loader in sending for one in self._objects.held.get(loader, ())]
+        held = [one for one in held if in_test or not is_test_file(one.place.path)]
         if moves and held and all(one.sort in _HOISTED for one in held):
             return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", held[0].place)
         if are_single:
@@ -286,6 +309,13 @@ class LoaderGains:
             of = "a library" if own[0].place is None else "the project"
             return _gain_at(GainKind.NOTHING, f"a `collate_fn` of {of} builds the batches", own[0].place)
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
+
+    def _holds_samples(self, loader: LoaderThing) -> bool:
+        """Return whether all samples of a loader are provably in memory: in tensors, or in a list."""
+        lists = [
+            isinstance(one, Container) and one.kind in ("list", "tuple") for one in loader.arguments.get("dataset", ())
+        ]
+        return (bool(lists) and all(lists)) or all(one.in_memory for one in self._readings(loader))
 
     def _replaced_by(self, loaders: list[LoaderThing]) -> Place | None:
         """Return the call that builds other loaders from these loaders, if no other code uses them."""
@@ -353,7 +383,12 @@ class LoaderGains:
         yield from reversed(holding)
 
     def _readings(self, loader: LoaderThing) -> list[Reading]:
-        return readings_of(self._project, loader.arguments.get("dataset", ()))
+        """Return how the datasets of a loader are read, without those in memory that tests pass to other code."""
+        found = readings_of(self._project, loader.arguments.get("dataset", ()))
+        if is_test_file(loader.place.path):
+            return found
+        kept = [one for one in found if not (one.way is ReadingMode.AT_ONCE and _is_of_tests(one))]
+        return kept or [Reading(ReadingMode.UNKNOWN)]
 
     def _has_all_callers(self, place: Place, readings: list[Reading]) -> bool:
         """Return whether a loader can only get the datasets that the abstract run found.
@@ -395,6 +430,22 @@ class LoaderGains:
         return bool(found) and all(
             one.way is not ReadingMode.UNKNOWN for loader in found for one in self._readings(loader)
         )
+
+
+def _evidence(path: str, loaders: Iterable[LoaderThing]) -> list[LoaderThing]:
+    """Return the loaders that count for the code of a file: for code outside tests, no loaders of tests."""
+    return [one for one in loaders if is_test_file(path) or not is_test_file(one.place.path)]
+
+
+def _is_of_tests(reading: Reading) -> bool:
+    """Return whether tests create a dataset, or a dataset inside it."""
+    return any(is_test_file(place.path) for place in reading.made)
+
+
+def _called_name(call: ast.AST) -> str:
+    """Return the last name of the function that a call names."""
+    called = call.func if isinstance(call, ast.Call) else call
+    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
 def _gain_at(kind: GainKind, why: str, place: Place | None) -> Gain:
@@ -454,6 +505,14 @@ def _has_no_samples(call: ast.AST) -> bool:
         case ast.Call(args=[given, *_]):
             return isinstance(given, ast.List | ast.Tuple) and not given.elts
     return False
+
+
+def _has_batches_of_one(call: ast.AST) -> bool:
+    """Return whether a call says ``batch_size=1``, and names no batch sampler."""
+    if not isinstance(call, ast.Call) or any(one.arg in (None, "batch_sampler") for one in call.keywords):
+        return False
+    given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "batch_size")]
+    return any(isinstance(one, ast.Constant) and one.value == 1 for one in given)
 
 
 def _gives_single_samples(loader: LoaderThing) -> bool:
