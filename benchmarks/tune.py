@@ -22,10 +22,10 @@ from torch.utils.data import Dataset, TensorDataset
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.training.process.background_load import Watch
-from chirp_migrate.tune.document import Candidate, Measured
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rate, pick
 from chirp_migrate.tune.subject import Subject, of_dataset
 from chirp_migrate.tune.sweep import Sweep, grid, measure
+from chirp_migrate.tune.tune_report import Candidate, Measured
 from chirpid_patch.machine.cpus import usable_cpus
 
 SHAPE = (1, 224, 313)

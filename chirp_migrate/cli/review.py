@@ -21,8 +21,8 @@ from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.errors import Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.plans.document import PlanDocument
 from chirp_migrate.plans.plan import Plan, Safety, Status
+from chirp_migrate.plans.plan_document import PlanDocument
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.report.wording import NOTES
 from chirp_migrate.review.plan_file import PlanFile, plan_document, read_document, read_plan, with_earlier_decisions

@@ -52,9 +52,9 @@ from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.workload.choosing import call_of, select_entry_points
 from chirp_migrate.training.workload.entry_points import Source, call_options, discover
 from chirp_migrate.transaction.recovery import recover
-from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve
 from chirp_migrate.verify.sides.baseline import before_side
+from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["options_of", "verify"]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from chirp_migrate.console.progress import Progress
 from chirp_migrate.doctor.recording import LoaderPass, Tuned
-from chirp_migrate.tune.document import Candidate, Outcome
 from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
 from chirp_migrate.tune.request import Grid
 from chirp_migrate.tune.subject import of_loader
 from chirp_migrate.tune.sweep import Sweep, expected_s, grid
+from chirp_migrate.tune.tune_report import Candidate, Outcome
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.worker_start import start_method, start_seconds
 from chirpid_patch.machine.cpus import usable_cpus

@@ -15,8 +15,8 @@ from chirp_migrate.doctor.recording import (
     Recording,
     Task,
 )
-from chirp_migrate.verify.document import LoadingProblem
 from chirp_migrate.verify.spec import Trace
+from chirp_migrate.verify.verify_report import LoadingProblem
 
 __all__ = ["problems_in"]
 

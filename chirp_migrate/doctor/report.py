@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, sentence
-from chirp_migrate.doctor.document import DoctorReport, Problem, Watched
+from chirp_migrate.doctor.doctor_report import DoctorReport, Problem, Watched
 
 __all__ = ["show", "show_problem", "summary"]
 

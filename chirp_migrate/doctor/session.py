@@ -13,7 +13,7 @@ from chirp_migrate import __version__
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import shorten_list
 from chirp_migrate.doctor.checks import problems_of
-from chirp_migrate.doctor.document import DoctorReport, Watched
+from chirp_migrate.doctor.doctor_report import DoctorReport, Watched
 from chirp_migrate.doctor.recording import Recording, Tuned
 from chirp_migrate.doctor.request import MEASURED, NAMES, Request
 from chirp_migrate.errors import UsageProblem

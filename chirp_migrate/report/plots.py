@@ -8,7 +8,7 @@ from pathlib import Path
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.report.page.charts import plots_of, times_plot
 from chirp_migrate.report.page.render import environment, style_sheet
-from chirp_migrate.verify.document import VerifyReport
+from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["drawn", "prepare"]
 

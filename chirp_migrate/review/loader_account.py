@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from chirp_migrate.plans.document import Account
 from chirp_migrate.plans.plan import Plan, Skipped, Status
+from chirp_migrate.plans.plan_document import Account
 from chirp_migrate.rules import all_rules
 
 __all__ = ["Ledger"]

@@ -20,7 +20,8 @@ from chirp_migrate.console.json_document import read_as, read_json
 from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.errors import Refused, UsageProblem
-from chirp_migrate.plans.document import (
+from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Hunk, Plan, Skipped, sha256
+from chirp_migrate.plans.plan_document import (
     KIND,
     Decision,
     FileEntry,
@@ -30,7 +31,6 @@ from chirp_migrate.plans.document import (
     Replacement,
     RunDocument,
 )
-from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Hunk, Plan, Skipped, sha256
 from chirp_migrate.review.blocks import Lines
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.tune.document import Candidate, Comparison, Measured, Outcome
+from chirp_migrate.tune.tune_report import Candidate, Comparison, Measured, Outcome
 
 __all__ = ["TOLERANCE", "compare_with_best", "is_conclusive", "mean_rate", "mean_rates", "pick"]
 

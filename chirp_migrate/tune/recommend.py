@@ -7,8 +7,8 @@ import statistics
 from chirp_migrate.console.text import percent
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
-from chirp_migrate.tune.document import LoaderReport, Measured, Outcome, Recommendation, Training
 from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, mean_rates, pick
+from chirp_migrate.tune.tune_report import LoaderReport, Measured, Outcome, Recommendation, Training
 from chirp_migrate.verify.measures.targets import (
     AUGMENTATION_PERCENT,
     AUGMENTATION_WARNING,

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, percent, sentence
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
-from chirp_migrate.tune.document import Comparison, LoaderReport, Measured, Outcome, Training, TuneReport
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
+from chirp_migrate.tune.tune_report import Comparison, LoaderReport, Measured, Outcome, Training, TuneReport
 
 __all__ = ["show"]
 

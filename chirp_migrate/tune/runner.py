@@ -24,7 +24,6 @@ from chirp_migrate.training.watch.samples import unaugmented, varying_places
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.training.workload.hook import call_names
-from chirp_migrate.tune.document import Candidate, LoaderReport, Measured, Training, TuneReport
 from chirp_migrate.tune.plateau import pick
 from chirp_migrate.tune.recommend import conclude
 from chirp_migrate.tune.request import TuneTask
@@ -32,6 +31,7 @@ from chirp_migrate.tune.saving import save
 from chirp_migrate.tune.sources import from_config, from_reference
 from chirp_migrate.tune.subject import Subject
 from chirp_migrate.tune.sweep import Sweep, grid, measure
+from chirp_migrate.tune.tune_report import Candidate, LoaderReport, Measured, Training, TuneReport
 from chirp_migrate.tune.watching import watched
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory

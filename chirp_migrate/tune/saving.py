@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.tune.document import Measured
 from chirp_migrate.tune.plateau import mean_rate, pick
 from chirp_migrate.tune.subject import Subject
+from chirp_migrate.tune.tune_report import Measured
 from chirpid_patch.loader_speed.profiles import recall, remember, signature
 from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.machine.accelerator import pinning_device

@@ -16,8 +16,8 @@ from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.entry_points import Source
-from chirp_migrate.tune.document import TuneReport
 from chirp_migrate.tune.request import TuneTask
+from chirp_migrate.tune.tune_report import TuneReport
 from chirp_migrate.verify.options import VerifyOptions, training_of
 
 __all__ = ["tune_tree"]

@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader
 from chirp_migrate.training.errors import NotUsable, user_code
 from chirp_migrate.training.process.imports import modules_of, named
 from chirp_migrate.tune.config import TuneConfig
-from chirp_migrate.tune.document import Candidate
 from chirp_migrate.tune.subject import Subject, of_dataset, of_loader
+from chirp_migrate.tune.tune_report import Candidate
 
 __all__ = ["DEFAULT_BATCH_SIZE", "from_config", "from_reference"]
 

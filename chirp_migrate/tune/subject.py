@@ -16,7 +16,7 @@ from torch.utils.data import (
 
 from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.watch.samples import described
-from chirp_migrate.tune.document import Candidate, LoaderReport
+from chirp_migrate.tune.tune_report import Candidate, LoaderReport
 from chirpid_patch import BatchedDataLoader
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.machine.accelerator import pinning_device

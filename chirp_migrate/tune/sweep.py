@@ -19,9 +19,9 @@ from statistics import median
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.training.errors import first_line
 from chirp_migrate.training.process.background_load import Watch
-from chirp_migrate.tune.document import Candidate, Measured, Outcome
 from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
 from chirp_migrate.tune.subject import Subject, new_loader
+from chirp_migrate.tune.tune_report import Candidate, Measured, Outcome
 from chirpid_patch.loader_speed.measure import Rate, measure_rate
 from chirpid_patch.loader_speed.search import EndlessIndices
 from chirpid_patch.loading.worker_start import start_method, start_seconds

@@ -18,8 +18,8 @@ from chirp_migrate.training.errors import NotUsable, Raised, user_code
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
 from chirp_migrate.training.watch.samples import described
-from chirp_migrate.tune.document import Training
 from chirp_migrate.tune.subject import Subject, of_loader
+from chirp_migrate.tune.tune_report import Training
 from chirpid_patch import DataLoaderPerformanceMonitor
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import BatchTimer

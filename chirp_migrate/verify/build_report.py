@@ -15,7 +15,6 @@ from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.workload.entry_points import Discovery, Source
-from chirp_migrate.verify.document import Described, EntryVerdict, Measured, OwnTimes, Simulated, VerifyReport, Workload
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.measures.figures import MEASURES, figures, memory_slope, timed_figures
 from chirp_migrate.verify.measures.metric_data import SideMeasures
@@ -24,6 +23,15 @@ from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import Trace, Visit
 from chirp_migrate.verify.timing.rounds import SIDES, Rounds, Stopped
 from chirp_migrate.verify.verdict import Verdict, judged
+from chirp_migrate.verify.verify_report import (
+    Described,
+    EntryVerdict,
+    Measured,
+    OwnTimes,
+    Simulated,
+    VerifyReport,
+    Workload,
+)
 from chirp_migrate.verify.watching import Watched
 from chirpid_patch.machine.cpus import usable_cpus
 

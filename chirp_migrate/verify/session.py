@@ -22,7 +22,6 @@ from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.build_report import Findings, build_report
-from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.equivalence.api import public_names
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_results, compare_traces
 from chirp_migrate.verify.options import VerifyOptions
@@ -32,6 +31,7 @@ from chirp_migrate.verify.spec import EntryResult
 from chirp_migrate.verify.timing.children import Children
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, take_rounds
 from chirp_migrate.verify.verdict import Judge, timings
+from chirp_migrate.verify.verify_report import VerifyReport
 from chirp_migrate.verify.watching import watch
 
 __all__ = ["measure", "verification"]

@@ -24,7 +24,10 @@ from chirp_migrate.report.terminal.render import show_story
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.document import (
+from chirp_migrate.verify.measures.metric_data import Measure
+from chirp_migrate.verify.measures.targets import TargetVerdict
+from chirp_migrate.verify.verdict import Verdict
+from chirp_migrate.verify.verify_report import (
     Described,
     Difference,
     EntryVerdict,
@@ -33,9 +36,6 @@ from chirp_migrate.verify.document import (
     Simulated,
     VerifyReport,
 )
-from chirp_migrate.verify.measures.metric_data import Measure
-from chirp_migrate.verify.measures.targets import TargetVerdict
-from chirp_migrate.verify.verdict import Verdict
 
 SINGLE = "training_utils.fast_single_fold_training_with_predefined_split"
 SNAPSHOTS = Path(__file__).parent / "snapshots"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from chirp_migrate.tune.document import Candidate, Measured
+from chirp_migrate.tune.tune_report import Candidate, Measured
 
 
 @pytest.fixture

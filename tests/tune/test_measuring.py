@@ -16,12 +16,12 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import Raised
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
-from chirp_migrate.tune.document import Candidate, Measured, TuneReport
 from chirp_migrate.tune.request import Grid, TuneTask
 from chirp_migrate.tune.runner import run
 from chirp_migrate.tune.saving import factory_arguments, save
 from chirp_migrate.tune.subject import of_dataset, of_loader
 from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, grid, measure
+from chirp_migrate.tune.tune_report import Candidate, Measured, TuneReport
 from chirp_migrate.tune.watching import watched
 from chirpid_patch import OptimalDataLoaderFactory
 from chirpid_patch.loader_speed.profiles import recall, signature

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from chirp_migrate.tune.document import Candidate, Measured, Outcome
 from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
 from chirp_migrate.tune.sweep import grid
+from chirp_migrate.tune.tune_report import Candidate, Measured, Outcome
 
 Make = Callable[..., Measured]
 

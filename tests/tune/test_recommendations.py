@@ -13,7 +13,9 @@ from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
 from chirp_migrate.tune import plot
-from chirp_migrate.tune.document import (
+from chirp_migrate.tune.recommend import conclude
+from chirp_migrate.tune.report import show
+from chirp_migrate.tune.tune_report import (
     Candidate,
     LoaderReport,
     Measured,
@@ -22,8 +24,6 @@ from chirp_migrate.tune.document import (
     Training,
     TuneReport,
 )
-from chirp_migrate.tune.recommend import conclude
-from chirp_migrate.tune.report import show
 
 Make = Callable[..., Measured]
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from chirp_migrate.cli.tune import tune
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.tune.document import Measured
 from chirp_migrate.tune.plateau import pick
+from chirp_migrate.tune.tune_report import Measured
 
 SETS = """
 import time

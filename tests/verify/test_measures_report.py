@@ -14,10 +14,10 @@ from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.plots import drawn
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.training.workload.entry_points import Sizes, discover
-from chirp_migrate.verify.document import decode, encode
 from chirp_migrate.verify.measures.figures import MEASURES
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import measure
+from chirp_migrate.verify.verify_report import decode, encode
 
 SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=3, batch_size=16)
 SINGLE = "training_utils.single_fold_training_with_predefined_split"

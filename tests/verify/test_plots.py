@@ -9,8 +9,8 @@ import pytest
 
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.report.plots import drawn, prepare
-from chirp_migrate.verify.document import Described, Measured, Simulated, VerifyReport
 from chirp_migrate.verify.measures.metric_data import EntryMeasures, LoaderRate, SideMeasures, UsagePoint, Walk
+from chirp_migrate.verify.verify_report import Described, Measured, Simulated, VerifyReport
 
 FILES = ("training-time.svg", "batch-waits.svg", "worker-counts.svg", "memory.svg")
 HOSTILE = "train <script>alert(1)</script> & $x$ --> \x07" + "long " * 20

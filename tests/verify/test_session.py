@@ -17,12 +17,12 @@ from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.run_child import Child
 from chirp_migrate.training.workload.entry_points import Sizes, discover
-from chirp_migrate.verify.document import VerifyReport, decode, encode
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import measure
 from chirp_migrate.verify.spec import Job, RunResult, RunSpec
 from chirp_migrate.verify.timing.children import child_of
 from chirp_migrate.verify.verdict import Verdict
+from chirp_migrate.verify.verify_report import VerifyReport, decode, encode
 
 SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=2, batch_size=16)
 SINGLE = "training_utils.single_fold_training_with_predefined_split"

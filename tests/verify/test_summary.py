@@ -14,11 +14,11 @@ from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.build_report import Findings, build_report
-from chirp_migrate.verify.document import Difference, Noticed, OwnTimes, VerifyReport
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryResult, Trace
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
+from chirp_migrate.verify.verify_report import Difference, Noticed, OwnTimes, VerifyReport
 from chirp_migrate.verify.watching import Watched
 
 SETTINGS = VerifyOptions(Sizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)

@@ -11,10 +11,10 @@ from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.build_report import Findings, build_report, rounds_line
-from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
+from chirp_migrate.verify.verify_report import VerifyReport
 from chirp_migrate.verify.watching import Watched
 
 QUIET, BUSY = 0.01, 0.4

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from chirp_migrate import __version__
 from chirp_migrate.engine.checking import Check
-from chirp_migrate.plans.document import Replacement
 from chirp_migrate.plans.plan import Finding, Skipped, Status, sha256
+from chirp_migrate.plans.plan_document import Replacement
 from chirp_migrate.review.fixes import line_fixes
 from chirp_migrate.review.places import Places, Region
 from chirp_migrate.rules import Rule

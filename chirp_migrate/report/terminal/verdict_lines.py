@@ -16,9 +16,9 @@ from chirp_migrate.report.verdict_rows import (
     tone_of_verdict,
 )
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.measures.metric_data import LoaderRate
 from chirp_migrate.verify.spec import Trace
+from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["show_details", "show_head", "style_of"]
 

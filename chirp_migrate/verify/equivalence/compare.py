@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from chirp_migrate.stats.ratios import holm, ks_p_value, noticed_share, noticed_shift
-from chirp_migrate.verify.document import Difference, Noticed
 from chirp_migrate.verify.equivalence.api import Api, missing_from
 from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, RELATIONS, STATISTICS, more_often_p
 from chirp_migrate.verify.equivalence.first_difference import compare_entry, ignored, values_of
 from chirp_migrate.verify.spec import EntryResult, Trace
+from chirp_migrate.verify.verify_report import Difference, Noticed
 
 __all__ = ["ALPHA", "Equivalence", "compare_api", "compare_results", "compare_traces"]
 
