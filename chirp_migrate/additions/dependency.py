@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.additions.pins import name_of, requirement_files, setup_arguments, text_of
+from chirp_migrate.additions.requirement_pins import name_of, requirement_files, setup_arguments, text_of
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.source.files import read_file
 

@@ -11,7 +11,7 @@ from shlex import quote
 import click
 
 from chirp_migrate.additions.dependency import need_runtime
-from chirp_migrate.additions.pins import contradictions
+from chirp_migrate.additions.requirement_pins import contradictions
 from chirp_migrate.cli.options import (
     Command,
     Text,

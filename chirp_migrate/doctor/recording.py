@@ -17,8 +17,8 @@ __all__ = [
     "Recording",
     "Results",
     "Task",
-    "Tuned",
-    "Unpicklable",
+    "UnpicklablePart",
+    "WorkerTuning",
 ]
 
 IN_TRAINING_PROCESS = -1
@@ -35,7 +35,7 @@ class Place(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.line}"
 
 
-class Unpicklable(msgspec.Struct, frozen=True):
+class UnpicklablePart(msgspec.Struct, frozen=True):
     """An object that a loader would have to send to spawned workers and that pickle refuses.
 
     Attributes:
@@ -93,7 +93,7 @@ class LoaderInfo(msgspec.Struct):
     sampler: str
     is_random_order: bool
     is_distributed: bool = False
-    unpicklable: list[Unpicklable] = []
+    unpicklable: list[UnpicklablePart] = []
     sent_bytes: int = 0
     held_bytes: int = 0
     objects: dict[str, int] = {}
@@ -321,7 +321,7 @@ class FetcherRun(msgspec.Struct):
         return max((task.native_threads for task in self.tasks), default=0)
 
 
-class Tuned(msgspec.Struct, frozen=True):
+class WorkerTuning(msgspec.Struct, frozen=True):
     """The result of measuring numbers of workers for a loader, without the training.
 
     Attributes:
@@ -363,7 +363,7 @@ class Recording(msgspec.Struct):
     runs: list[FetcherRun] = []
     worker_starts: list[int] = []
     has_own_data: bool = True
-    tuned: Tuned | None = None
+    tuned: WorkerTuning | None = None
     seconds: float = 0.0
     is_cut: bool = False
     error: str = ""

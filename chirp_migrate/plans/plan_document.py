@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from chirp_migrate.plans.plan import SCHEMA, FilePlan, Finding, Note, PlanOptions, Skipped, sha256
+from chirp_migrate.plans.plan import SCHEMA, FilePlan, Finding, Note, PlanOptions, SkippedFile, sha256
 
 __all__ = [
     "KIND",
@@ -115,8 +115,8 @@ class RunDocument(Struct, frozen=True, kw_only=True):
     tool: str
     files: list[FileEntry]
     findings: list[Finding]
-    skipped: list[Skipped]
-    left_out: list[Skipped]
+    skipped: list[SkippedFile]
+    left_out: list[SkippedFile]
     ledger: Account
     notes: list[str]
     strict: bool | UnsetType = UNSET
@@ -136,7 +136,7 @@ class PlanDocument(Struct, frozen=True, kw_only=True):
     reviewed: bool
     files: list[PlannedFile]
     findings: list[Finding]
-    skipped: list[Skipped]
-    left_out: list[Skipped]
+    skipped: list[SkippedFile]
+    left_out: list[SkippedFile]
     ledger: Account
     notes: list[str]

@@ -12,7 +12,7 @@ from chirp_migrate.doctor import doctor_report
 from chirp_migrate.doctor.doctor_report import DoctorReport
 from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
-from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Skipped, Status
+from chirp_migrate.plans.plan import FilePlan, Finding, Plan, SkippedFile, Status
 from chirp_migrate.report.files import finding_story, story_of_file
 from chirp_migrate.report.kept_verdict import changed_since
 from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
@@ -113,7 +113,7 @@ def _story_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
         planned = [file.path for file in document.files]
         plan = read_applied(document, run.root, _written_contents(run, planned))
         written = {file.path for file in plan.files}
-        left = tuple(Skipped(path, _NOT_WRITTEN) for path in planned if path not in written)
+        left = tuple(SkippedFile(path, _NOT_WRITTEN) for path in planned if path not in written)
         return _run_story(plan, left, run=run, edited=edited)
     except ValueError as error:  # overlapping edits are detected when they are applied
         raise JournalDamaged(
@@ -136,7 +136,7 @@ def _story_of_found_plan(found: PlanFile) -> RunStory:
 
 def _run_story(
     plan: Plan,
-    left: tuple[Skipped, ...] = (),
+    left: tuple[SkippedFile, ...] = (),
     *,
     run: JournalRun | None = None,
     edited: Collection[str] = (),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from chirp_migrate.doctor.doctor_report import DoctorReport
-from chirp_migrate.plans.plan import Finding, Skipped
+from chirp_migrate.plans.plan import Finding, SkippedFile
 from chirp_migrate.report.hunks import Section
 from chirp_migrate.report.wording import sections
 from chirp_migrate.review.loader_account import Ledger
@@ -108,8 +108,8 @@ class RunStory:
     tool: str
     files: tuple[FileStory, ...]
     reported: tuple[FindingStory, ...]
-    skipped: tuple[Skipped, ...]
-    left_out: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
+    left_out: tuple[SkippedFile, ...]
     ledger: Ledger | None
     notes: tuple[str, ...]
 

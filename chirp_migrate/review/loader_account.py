@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from chirp_migrate.plans.plan import Plan, Skipped, Status
+from chirp_migrate.plans.plan import Plan, SkippedFile, Status
 from chirp_migrate.plans.plan_document import Account
 from chirp_migrate.rules import all_rules
 
@@ -36,7 +36,7 @@ class Ledger:
     counting: bool
 
     @classmethod
-    def of(cls, plan: Plan, left: Collection[Skipped] = ()) -> Ledger:
+    def of(cls, plan: Plan, left: Collection[SkippedFile] = ()) -> Ledger:
         """Count the findings of a run.
 
         Args:

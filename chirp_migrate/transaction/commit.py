@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.errors import CommitFailed, Refused
-from chirp_migrate.plans.plan import FilePlan, Plan, Skipped, sha256
+from chirp_migrate.plans.plan import FilePlan, Plan, SkippedFile, sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.change_files import (
@@ -41,7 +41,7 @@ class CommitResult:
     """
 
     applied: tuple[FilePlan, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
     run: str
     linked: tuple[str, ...] = ()
     found: str | None = None
@@ -100,9 +100,9 @@ class _Target:
     linked: bool
 
 
-def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tuple[Skipped, ...]]:
+def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tuple[SkippedFile, ...]]:
     targets: list[_Target] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     changed: list[str] = []
     for file in files:
         if file.before == file.after:
@@ -124,7 +124,7 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
         if not as_planned:
             changed.append(file.path)
         elif (why := _unwritable(place)) is not None:
-            skipped.append(Skipped(file.path, why))
+            skipped.append(SkippedFile(file.path, why))
         else:
             targets.append(_Target(file, JournalFile.of(path, version, sha256(file.after)), linked))
     if changed:

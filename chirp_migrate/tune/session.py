@@ -88,7 +88,8 @@ def _of_training(request: TuneTask, options: VerifyOptions, tree: Path, progress
     root = Path(request.tree)
     if options.source is Source.COMMAND:
         raise UsageProblem(
-            "the settings for verify name a command, whose loaders tune cannot see: pass --workload or --dataset."
+            "the settings of `verify` name a command; `tune` cannot see the loaders in a command: pass --workload or "
+            "--dataset."
         )
     progress(ProgressStep("finding and copying the training"))
     discovery = training_of(root, root, options, "tune")

@@ -205,9 +205,9 @@ def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Size
             if name in said:
                 raise UsageProblem(f"the samples in {data} determine {name}: omit it.")
         # Imports NumPy, which reading a document does not need.
-        from chirp_migrate.training.workload.arrays import with_data
+        from chirp_migrate.training.workload.arrays import sizes_for_data
 
-        sizes = with_data(sizes, data)
+        sizes = sizes_for_data(sizes, data)
     if entry is None and sizes.samples < LEAST_SAMPLES:
         raise UsageProblem(f"{sizes.samples} samples are too few to split and train on: {LEAST_SAMPLES} are needed.")
     return sizes

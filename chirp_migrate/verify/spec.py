@@ -10,7 +10,7 @@ from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.options import VerifyOptions
 
-__all__ = ["REPEATED", "EntryResult", "Job", "RunResult", "RunSpec", "StepCount", "Trace", "Visit"]
+__all__ = ["REPEATED", "EntryResult", "EntryTiming", "Job", "PassTrace", "RunResult", "RunSpec", "StepCount"]
 
 REPEATED = "results of watched runs that were repeated"
 """Name of the part of a TIME result with these results: label → fingerprint."""
@@ -91,7 +91,7 @@ class StepCount:
 
 
 @dataclass
-class Trace:
+class PassTrace:
     """One loader pass, as the training code sees it.
 
     Attributes:
@@ -171,9 +171,9 @@ class EntryResult:
 
     seconds: float
     fingerprint: dict[str, str]
-    traces: list[Trace]
+    traces: list[PassTrace]
     seeds: list[dict[str, str]] = field(default_factory=list)
-    again: list[Trace] = field(default_factory=list)
+    again: list[PassTrace] = field(default_factory=list)
     error: str = ""
     printed: str = ""
     lost: bool = False
@@ -181,7 +181,7 @@ class EntryResult:
 
 
 @dataclass
-class Visit:
+class EntryTiming:
     """The timing of one entry point in one process, epoch by epoch, until enough epochs have run.
 
     Attributes:

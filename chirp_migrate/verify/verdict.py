@@ -186,7 +186,7 @@ class Judge:
 
         There are none if an entry point is slower. While the total is open, all are open; then those that look slower.
 
-        With ``strict``, the result includes entry points that look faster but are not provably "not slower".
+        With ``strict``, the result also includes entry points that look faster but may still be slower.
         """
         if False in self._shown.values():
             return frozenset()

@@ -12,7 +12,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, Subset,
 from chirp_migrate.verify.equivalence.first_difference import ignored
 from chirp_migrate.verify.equivalence.identity import levels, name_of
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
-from chirp_migrate.verify.spec import Trace
+from chirp_migrate.verify.spec import PassTrace
 from chirpid_patch import WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
 
 DATA = TensorDataset(torch.arange(60.0).reshape(10, 1, 2, 3), torch.arange(10))
@@ -41,7 +41,7 @@ class Stubborn(Backwards):
         yield from super().__iter__()
 
 
-def record_of(loader: DataLoader[Any]) -> Trace:
+def record_of(loader: DataLoader[Any]) -> PassTrace:
     with LoaderWatch() as watch:
         list(loader)
         (record,) = watch.take()

@@ -25,8 +25,8 @@ def describe_batch(requested: Any, batch: Any, *, every: int) -> Task:
     Args:
         requested: the indices of the batch from the sampler, or one index without automatic batching.
         batch: the batch that the process read.
-        every: 1 hashes all samples, and sums their values, which takes most of the time. More than 1 hashes the samples
-            whose index is a multiple of it, and 0 hashes none.
+        every: 0 hashes no samples. N > 1 hashes the samples whose index is a multiple of N. 1 hashes all samples and
+            sums their values; this is slow.
     """
     is_batch = isinstance(requested, (list, tuple))
     indices = _whole_numbers(requested if is_batch else [requested])

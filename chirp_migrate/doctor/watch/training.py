@@ -53,7 +53,7 @@ from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.randomness.random_states import restored_generators
 from chirpid_patch.torch_private import MultiProcessingIterator
 
-__all__ = ["watched"]
+__all__ = ["record_training"]
 
 _EPOCHS = 2
 _LEAST_BATCHES = 8
@@ -70,7 +70,7 @@ class _SeenEnough(BaseException):
     """Ends a training call; not a subclass of Exception, so that code that handles errors does not catch it."""
 
 
-def watched(
+def record_training(
     label: str, call: Callable[[], Any], tree: Path, folder: Path, seconds: float, recording: Recording
 ) -> list[Any]:
     """Run a training call and fill in the recording, even if the call raises.

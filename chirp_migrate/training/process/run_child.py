@@ -28,7 +28,14 @@ from chirp_migrate.training.process.descendants import MARKER, end_all, resume_a
 from chirp_migrate.training.process.exit_status import ending
 from chirp_migrate.training.process.guard import guarded
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
-from chirp_migrate.training.process.protocol import ChildResult, Failed, Message, PartialResult, ProgressLine, Ready
+from chirp_migrate.training.process.protocol import (
+    ChildResult,
+    FailureMessage,
+    Message,
+    PartialResult,
+    ProgressLine,
+    ReadyMessage,
+)
 
 __all__ = ["Child", "Role", "workload_failed"]
 
@@ -175,7 +182,7 @@ class Child(Generic[_T]):
                 self.progress(step)
             case PartialResult():
                 self.found.append(message)
-            case Ready(cpu_s, at):
+            case ReadyMessage(cpu_s, at):
                 self._waits, self.cpu_s = True, cpu_s
                 self._left_s -= min(max(at, self._began), time.time()) - self._began
             case last:
@@ -235,7 +242,7 @@ class Child(Generic[_T]):
             case ChildResult(value):
                 with suppress(ValueError):
                     return msgspec.convert(value, self.answer)
-            case Failed(sentence, usage):
+            case FailureMessage(sentence, usage):
                 if usage:
                     side = f"in the version {self.role.side}, " if self.role.side else ""
                     raise UsageProblem(f"{side}{sentence}" + ("" if sentence.endswith((".", "?")) else "."))

@@ -103,7 +103,7 @@ class Sizes:
         samples = max(24, 4 * self.classes * self.folds)
         return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 
-    def watched(self) -> Sizes:
+    def for_watched_run(self) -> Sizes:
         """Return the sizes of the watched run: two epochs of a few batches, the last one short."""
         samples = max(_WATCHED_SAMPLES, self.warm_up().samples)
         batch_size = min(self.batch_size, _WATCHED_BATCH)

@@ -15,8 +15,8 @@ from chirp_migrate.stats.ratios import holm, ks_p_value, noticed_share, noticed_
 from chirp_migrate.verify.equivalence.api import Api, missing_from
 from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, RELATIONS, STATISTICS, more_often_p
 from chirp_migrate.verify.equivalence.first_difference import compare_entry, ignored, values_of
-from chirp_migrate.verify.spec import EntryResult, Trace
-from chirp_migrate.verify.verify_report import Difference, Noticed
+from chirp_migrate.verify.spec import EntryResult, PassTrace
+from chirp_migrate.verify.verify_report import DetectableDifference, Difference
 
 __all__ = ["ALPHA", "Equivalence", "compare_api", "compare_results", "compare_traces"]
 
@@ -39,7 +39,7 @@ class Equivalence:
     found: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     smallest_p: dict[str, float] = field(default_factory=dict)
-    noticed: dict[str, dict[str, Noticed]] = field(default_factory=dict)
+    noticed: dict[str, dict[str, DetectableDifference]] = field(default_factory=dict)
     unrepeatable: set[str] = field(default_factory=set)
 
     @property
@@ -135,7 +135,7 @@ def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None
             samples = len(test.before), len(test.after)
             # Holm's correction is strictest for the first difference.
             share = noticed_share(*samples, ALPHA / len(tests))
-            noticed = Noticed(share, noticed_shift(test.before, share), samples)
+            noticed = DetectableDifference(share, noticed_shift(test.before, share), samples)
             result.noticed.setdefault(test.entry_point, {})[test.statistic] = noticed
 
 
@@ -186,7 +186,7 @@ def _differing_paths(first: Mapping[str, str], second: Mapping[str, str]) -> set
     return {path for path in first.keys() | second.keys() if first.get(path) != second.get(path)}
 
 
-def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_StatisticalTest]:
+def _distribution_tests(label: str, before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[_StatisticalTest]:
     """Return the tests on the augmented samples of one entry point."""
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
@@ -205,7 +205,7 @@ def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Tra
     return tests + _repeat_tests(label, old, new)
 
 
-def _without_values(record: Trace, batches: bool) -> Trace:
+def _without_values(record: PassTrace, batches: bool) -> PassTrace:
     """Return the record without losses and, with ``batches``, without values of batches; the samples stay."""
     record = replace(record, losses=[float(0).hex()] * len(record.losses))
     if not batches:
@@ -214,7 +214,9 @@ def _without_values(record: Trace, batches: bool) -> Trace:
     return replace(record, batches=[repr(which)], contents=repr(sorted(which)), plain_contents="", sketches=[])
 
 
-def _value_tests(label: str, before: Sequence[Trace], after: Sequence[Trace], batches: bool) -> list[_StatisticalTest]:
+def _value_tests(
+    label: str, before: Sequence[PassTrace], after: Sequence[PassTrace], batches: bool
+) -> list[_StatisticalTest]:
     """Return the tests on losses and, with ``batches``, on values of batches that do not repeat."""
     tests = []
     for role in ("train", "validation"):
@@ -231,7 +233,7 @@ def _value_tests(label: str, before: Sequence[Trace], after: Sequence[Trace], ba
     return tests
 
 
-def _repeat_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_StatisticalTest]:
+def _repeat_tests(label: str, before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[_StatisticalTest]:
     tests = []
     for relation, where in RELATIONS.items():
         counts = [[record.repeats.get(relation, (0, 0)) for record in side] for side in (before, after)]
@@ -244,7 +246,9 @@ def _repeat_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -
     return tests
 
 
-def _compare_picklability(result: Equivalence, label: str, before: Sequence[Trace], after: Sequence[Trace]) -> None:
+def _compare_picklability(
+    result: Equivalence, label: str, before: Sequence[PassTrace], after: Sequence[PassTrace]
+) -> None:
     """Report a loader after that cannot be sent to spawned workers; a difference if all loaders before can."""
     for number, record in enumerate(after, start=1):
         if record.unpicklable:
@@ -259,7 +263,7 @@ def _compare_picklability(result: Equivalence, label: str, before: Sequence[Trac
             return
 
 
-def _unseen_validation(after: Sequence[Trace]) -> list[str]:
+def _unseen_validation(after: Sequence[PassTrace]) -> list[str]:
     """Return sentences on validation that does not see every sample, in both versions."""
     for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
         if record.drop_last and 0 <= record.samples < record.available:

@@ -15,7 +15,7 @@ import numpy as np
 from chirp_migrate.stats.ratios import student_quantile
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
 from chirp_migrate.verify.measures.metric_data import AugmentationCost, EntryMeasures, Measure, SideMeasures, Slope
-from chirp_migrate.verify.spec import Visit
+from chirp_migrate.verify.spec import EntryTiming
 
 __all__ = ["MEASURES", "added_s", "as_table", "epochs", "figures", "memory_slope", "timed_figures"]
 
@@ -119,7 +119,7 @@ MEASURES: tuple[Measure, ...] = (
 )  # fmt: skip
 
 
-def timed_figures(own_runs_s: float, visits: Sequence[tuple[Visit, Visit]]) -> dict[str, float]:
+def timed_figures(own_runs_s: float, visits: Sequence[tuple[EntryTiming, EntryTiming]]) -> dict[str, float]:
     """Return the metrics from the timed rounds of one version.
 
     Args:

@@ -21,7 +21,13 @@ from torch.utils.data import DataLoader, default_collate
 from chirp_migrate.training.watch.augmentation_cost import time_both
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.samples import described, readable, unaugmented, varying_places
-from chirp_migrate.verify.measures.metric_data import AugmentationCost, EntryMeasures, SideMeasures, UsagePoint, Walk
+from chirp_migrate.verify.measures.metric_data import (
+    AugmentationCost,
+    EntryMeasures,
+    PassTiming,
+    SideMeasures,
+    UsagePoint,
+)
 from chirp_migrate.verify.measures.worker_safety import Collate, check_workers, rates
 from chirpid_patch import BatchedDataLoader, DataLoaderPerformanceMonitor
 from chirpid_patch.loading.batch_timer import batch_samples
@@ -52,7 +58,7 @@ class _LoaderDataset:
 class _EntryMeasurement:
     """The results of the passes of one entry point."""
 
-    walks: list[Walk] = field(default_factory=list)
+    walks: list[PassTiming] = field(default_factory=list)
     held: dict[str, _LoaderDataset] = field(default_factory=dict)
     trained_on: set[str] = field(default_factory=set)
     lost_workers: set[int] = field(default_factory=set)
@@ -151,7 +157,7 @@ class Measuring(Interception):
         if loader not in self._numbers:
             self._numbers[loader] = len(self._numbers)
         role = "train" if torch.is_grad_enabled() else "validation"
-        walk = Walk(self._numbers[loader], role, self.clock(), self.clock())
+        walk = PassTiming(self._numbers[loader], role, self.clock(), self.clock())
         self._entry.walks.append(walk)
         dataset: Any = getattr(loader, "dataset", None)
         if readable(dataset):
@@ -186,7 +192,7 @@ class Measuring(Interception):
         """Return the seconds since the beginning of the training call, without those of the measurements."""
         return time.perf_counter() - self._begun - self._reading_s
 
-    def _end_pass(self, loader: Any, walk: Walk) -> None:
+    def _end_pass(self, loader: Any, walk: PassTiming) -> None:
         """Record the memory at the end of a loader pass, the moment of the epoch at which memory is compared."""
         walk.ended_s = self.clock()
         began = time.perf_counter()

@@ -28,7 +28,7 @@ from chirp_migrate.training.process.snapshot import freshen
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes, Source
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import REPEATED, Job, RunResult, RunSpec, Visit
+from chirp_migrate.verify.spec import REPEATED, EntryTiming, Job, RunResult, RunSpec
 from chirp_migrate.verify.timing.rounds import TimedRound
 from chirpid_patch.machine.cpus import usable_cpus
 
@@ -146,7 +146,7 @@ class Children:
         """
         began = time.monotonic()
         entries = self._choose_entry_points(number, labels)
-        visits: dict[str, dict[str, Visit]] = {side: {} for side in _SIDES}
+        visits: dict[str, dict[str, EntryTiming]] = {side: {} for side in _SIDES}
         watch = Watch()
         chance = random.Random(f"{self._settings.sizes.seed}-{number}-turns")
         with ExitStack() as stack:
@@ -230,7 +230,7 @@ class Children:
 
     def _time_entry_point(
         self, pair: Mapping[str, Child[RunResult]], chance: random.Random, deadline: float
-    ) -> dict[str, Visit] | None:
+    ) -> dict[str, EntryTiming] | None:
         """Return the visits of both versions for the next entry point, turn by turn.
 
         The result is None if time ran out before its end.
@@ -239,7 +239,7 @@ class Children:
         while True:
             left = [side for side in _SIDES if not pair[side].found]
             if not left:
-                return {side: msgspec.convert(pair[side].found.pop().value, Visit) for side in _SIDES}
+                return {side: msgspec.convert(pair[side].found.pop().value, EntryTiming) for side in _SIDES}
             if turn and time.monotonic() > deadline:
                 return None
             chance.shuffle(left)
@@ -268,7 +268,9 @@ class Children:
                 self.repeated[side].update(part.value)
         child.found.clear()
 
-    def _store_visit(self, entry: EntryPoint, found: Mapping[str, Visit], visits: dict[str, dict[str, Visit]]) -> None:
+    def _store_visit(
+        self, entry: EntryPoint, found: Mapping[str, EntryTiming], visits: dict[str, dict[str, EntryTiming]]
+    ) -> None:
         before, after = found["before"], found["after"]
         if after.error and not before.error:
             raised = f"The version after failed: {entry.label} raised {after.error}."

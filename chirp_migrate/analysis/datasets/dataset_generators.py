@@ -28,7 +28,7 @@ _ORDERING = frozenset({"shuffle", "permutation", "permuted", "randperm"})
 
 
 @dataclass(frozen=True)
-class HeldGenerator:
+class DatasetGenerator:
     """A generator in a variable or attribute.
 
     Attributes:
@@ -44,21 +44,21 @@ class HeldGenerator:
     workers: str
 
 
-def held_generators(state: DatasetState) -> Iterator[HeldGenerator]:
+def find_dataset_generators(state: DatasetState) -> Iterator[DatasetGenerator]:
     """Yield the random generators of a dataset, unless the dataset uses the number of its worker."""
     if not state.uses_worker_number:
         yield from _kept_on_self(state)
         yield from _shared_variables(state)
 
 
-def _kept_on_self(state: DatasetState) -> Iterator[HeldGenerator]:
+def _kept_on_self(state: DatasetState) -> Iterator[DatasetGenerator]:
     for attribute, value, _ in state.held(lambda one: _makes_generator(state.module, state.project, one) or None):
         drawn = next((use for use in state.uses(attribute) if _uses_generator(state, use)), None)
         if drawn is not None and not _is_reseeded(state, attribute):
-            yield HeldGenerator(f"self.{attribute}", value, drawn.method, "worker")
+            yield DatasetGenerator(f"self.{attribute}", value, drawn.method, "worker")
 
 
-def _shared_variables(state: DatasetState) -> Iterator[HeldGenerator]:
+def _shared_variables(state: DatasetState) -> Iterator[DatasetGenerator]:
     """Yield the generators in variables of the class or the module."""
     module = state.module
     for scope in (state.node, module.tree):
@@ -79,7 +79,7 @@ def _shared_variables(state: DatasetState) -> Iterator[HeldGenerator]:
                     method = next((one for one in state.sampling if _reads_global(module, one, name)), None)
                     quiet = _is_reassigned(module, name)
                 if method is not None and not quiet:
-                    yield HeldGenerator(name, made, method, workers)
+                    yield DatasetGenerator(name, made, method, workers)
 
 
 def _makes_generator(module: Module, project: Project, value: cst.BaseExpression) -> bool:
