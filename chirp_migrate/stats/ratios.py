@@ -1,6 +1,6 @@
 """Ratios with intervals from seconds, corrections for many tests, and two-sample tests.
 
-A ratio is judged on the logarithms of the rounds' paired ratios ``after / before``. For a few rounds, a bootstrap
+A ratio is judged on the logarithms of the rounds' paired ratios ``after / before``. With only a few rounds, a bootstrap
 interval is too narrow (resampling five values cannot show the tails). So the interval is Student's, which is exact for
 normal logarithms. No function of this module uses a result to decide when to stop.
 """

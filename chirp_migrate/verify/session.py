@@ -54,7 +54,7 @@ def verification(
 
     Args:
         root: the migrated project.
-        before: the version before.
+        before: the version before the migration.
         files: SHA-256 of the verified files, which the report stores.
         options: the options of the verification.
         progress: called with the current and the finished steps.
@@ -95,7 +95,7 @@ def measure(
 
     Args:
         trees: copies of both versions, ``before`` and ``after``.
-        discovery: entry points of the version before.
+        discovery: entry points of the version before the migration.
         progress: called with the current and the finished steps.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
         conditions: see :func:`.build_report`.

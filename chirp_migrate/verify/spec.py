@@ -186,7 +186,7 @@ class EntryTiming:
 
     Attributes:
         start_s: seconds from the call to the end of the first epoch: datasets, models, workers and that epoch.
-        epochs_s: seconds of each later epoch, validation included; empty if no loader was iterated over again.
+        epochs_s: seconds of each later epoch with its validation; empty if no loader was iterated over again.
         cached_s: seconds of an epoch that was fed from one batch in memory; empty without such an epoch.
         rest_s: seconds from the last timed epoch to the end of the call; 0 if the call was ended early.
         samples, batches: average numbers taken from all loaders in each of the later epochs.

@@ -197,11 +197,11 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         notes: parts that could not be compared, and problems of both versions.
         smallest_adjusted_p: augmented entry point → smallest adjusted p-value of the tests of its distribution.
         noticed: entry point → statistic → the smallest difference that its test would have found.
-        unrepeatable: entry points whose losses or batches differ between two runs of the version before.
+        unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
         passes: version → entry point → traces of its loaders in the untimed PROBE pass.
         problems: loading problems that the passes after the migration prove.
-        tool, before, copies: the verifying program, a description of the version before, and the files that the copies
-            lack.
+        tool, before, copies: the verifying program, a description of the version before the migration, and the files
+            that the copies lack.
         side, output_tail: the failed version (``before`` or ``after``), and the end of the output of the project's
             code.
         created: time of its end, ISO 8601 in UTC.

@@ -116,7 +116,7 @@ def watch(
 
     Args:
         api_names: public names to look up.
-        twice_before: whether the version before is watched twice, because its runs may differ.
+        twice_before: whether the version before the migration is watched twice, because its runs may differ.
 
     Raises:
         WorkloadFailed: an entry point fails only after the migration, or all entry points fail before it.

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 
 def move_batch(batch: Any, device: str | torch.device) -> Any:
-    """Return ``batch`` with all its parts that have a device on ``device``.
+    """Return ``batch`` with every tensor, and every other part that has a device, moved to ``device``.
 
     The function moves tensors, packed sequences and objects with their own ``to``, in lists, tuples, named tuples,
     mappings and dataclasses, at any depth. It returns parts that are on the device already, and containers without

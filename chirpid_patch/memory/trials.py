@@ -161,7 +161,7 @@ class CpuTrials(MemoryTrials):
 def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
     """Predict the most memory, in bytes, of a step with ``size`` samples.
 
-    ``peaks`` maps smaller sizes, 0 included, to their peaks in bytes. The prediction grows at least in proportion to
+    ``peaks`` maps 0 and smaller sizes to their peaks in bytes. The prediction grows at least in proportion to
     the peak of the largest size. If three well separated peaks show faster growth (a loss over all pairs of a batch),
     the prediction follows them. Sizes close to each other would show more noise than signal.
     """

@@ -36,7 +36,7 @@ def test_what_never_repeated_is_noted_and_not_compared() -> None:
     runs = [result(loss="1", seconds=str(clock)) for clock in range(4)]
     found = compared(*runs)
     assert found.differences == ()
-    assert found.notes == ["entry: 1 value (seconds): also different in two runs of the version before"]
+    assert found.notes == ["entry: 1 value (seconds): also different in two runs of the version before the migration"]
 
 
 def test_what_stopped_repeating_is_a_difference() -> None:

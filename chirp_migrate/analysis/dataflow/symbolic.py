@@ -429,7 +429,7 @@ class Evaluator:
 
 
 def names_in_code(node: cst.CSTNode) -> set[str]:
-    """Return every identifier that occurs in ``node``, attributes included."""
+    """Return every identifier and attribute name that occurs in ``node``."""
     return {name.value for name in find_in(node, cst.Name)}
 
 

@@ -41,6 +41,6 @@ def _how(loader: LoaderInfo) -> str:
         return f"Here {loader} starts workers by {loader.start_method}, so they cannot start."
     workers = count(loader.num_workers, "worker")
     return (
-        f"Here {loader} forks {workers}, which needs no pickle; Windows, macOS and Linux from Python 3.14 on do not "
-        "fork by default."
+        f"Here {loader} forks {workers}, which needs no pickle; Windows, macOS and Linux with Python 3.14 or later do "
+        "not fork by default."
     )

@@ -150,7 +150,7 @@ def missing_module(log: str) -> str | None:
     """Return the advice for the missing module at the end of a program's output; None without one.
 
     Args:
-        log: the last lines of the program's output, traceback included.
+        log: the last lines of the program's output, with the traceback.
     """
     missing = list(_MISSING.finditer(log))
     if not missing:

@@ -201,7 +201,7 @@ class Discovery:
         result = self.entry_points[0].result
         what = f"the exit code and {result} were" if result else "the exit code was"
         return (
-            f"Only {what} compared: a command is timed as a whole, start of the program included, and its samples, "
+            f"Only {what} compared: a command is timed as a whole, with the start of the program, and its samples, "
             "batches and losses are not visible."
         )
 

@@ -33,7 +33,7 @@ class Equivalence:
         notes: parts that could not be compared, with the reason, and problems of both versions.
         smallest_p: entry point with augmentation → smallest adjusted p-value.
         noticed: entry point → statistic → the smallest difference that its test would have found.
-        unrepeatable: entry points whose losses or batches differ between two runs of the version before.
+        unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
     """
 
     found: list[Difference] = field(default_factory=list)
@@ -83,8 +83,8 @@ def compare_traces(
     """Compare the loader traces of both versions in a PROBE pass, entry point by entry point.
 
     Args:
-        again: another pass of the version before. Losses and batches that differ in it, as may happen on a GPU, are
-            compared by their distribution. None: everything repeats.
+        again: another pass of the version before the migration. Losses and batches that differ in it, as can happen on
+            a GPU, are compared by their distribution. None: everything repeats.
     """
     result = Equivalence()
     tests: list[_StatisticalTest] = []
@@ -98,8 +98,8 @@ def compare_traces(
             result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
             note = (
-                f"{label}: {what} also differ between two runs of the version before, so their distributions "
-                "are compared"
+                f"{label}: {what} also differ between two runs of the version before the migration, so their "
+                "distributions are compared"
             )
             result.notes.append(note)
         else:
@@ -156,9 +156,9 @@ def compare_results(
 ) -> Equivalence:
     """Compare the results of the entry points; a second run of each version shows which values repeat.
 
-    Values that differ between two runs of the version before (times, for example) are noted and not compared. Entry
-    points with augmentation draw other random numbers. So only the structure of their results is compared, as for
-    ``unrepeatable`` entry points.
+    Values that differ between two runs of the version before the migration (times, for example) are noted and not
+    compared. Entry points with augmentation draw other random numbers. So only the structure of their results is
+    compared, as for ``unrepeatable`` entry points.
     """
     result = Equivalence()
     for label, old in before.items():
@@ -166,7 +166,9 @@ def compare_results(
         b, b_again = after[label].fingerprint, after_again[label].fingerprint
         varying = _differing_paths(a, a_again)
         if varying:
-            result.notes.append(f"{label}: {_shorten_paths(varying)}: also different in two runs of the version before")
+            result.notes.append(
+                f"{label}: {_shorten_paths(varying)}: also different in two runs of the version before the migration"
+            )
         unstable = _differing_paths(b, b_again) - varying
         if unstable and label not in unrepeatable:
             text = f"{_shorten_paths(unstable)}: with the same seed, repeatable before the migration, but not after"

@@ -62,13 +62,13 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "first_batch_ms", "ms", "time to the first batch",
-        "from creating an iterator of a training loader to its first batch, the start of workers included; "
+        "from creating an iterator of a training loader to its first batch, with the start of workers; "
         "median of passes",
         "R-000-3.1",
     ),
     Measure(
         "waiting_percent", "%", "share of time waiting",
-        "all waits of training and validation, first batches included, in percent of the time of the measured run",
+        "all waits of training and validation, also for first batches, in percent of the time of the measured run",
         "R-004",
     ),
     Measure(

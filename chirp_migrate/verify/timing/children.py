@@ -69,7 +69,7 @@ class Children:
     Attributes:
         progress: called with the current step.
         spent_s: seconds of each activity of all processes, by name; parallel processes of two versions count once.
-        failing: entry points of the version before that failed while they were timed → their error.
+        failing: entry points of the version before the migration that failed during the timing → their error.
         repeated: version → entry point → result of a repeated watched run.
         threads: compute threads of each version from now on.
     """
@@ -188,7 +188,7 @@ class Children:
         entries = [by_label[label] for label in labels if label in by_label and label not in self.failing]
         found: dict[str, SideMeasures] = {}
         for side in _SIDES:
-            # The version before needs no measurement of its datasets in workers.
+            # The version before the migration needs no measurement of its datasets in workers.
             options = self._settings if side == "after" else replace(self._settings, worker_counts=())
             more = {"options": options, "seconds": seconds, "whole": tuple(whole)}
             with self.spending("measuring"), self._child(side, Job.MEASURE, entries, **more) as child:
@@ -214,7 +214,7 @@ class Children:
             self.spent_s[what] += time.monotonic() - began
 
     def _error_of_version_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
-        """Return how the version before was lost, in the failed turn or in its own turn after it.
+        """Return how the version before the migration was lost, in the failed turn or in its own turn after it.
 
         Raises:
             WorkloadFailed: only the version after was lost, or one version failed in another way.
