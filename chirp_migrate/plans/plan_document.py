@@ -13,10 +13,10 @@ from chirp_migrate.plans.plan import SCHEMA, FilePlan, Finding, Note, PlanOption
 
 __all__ = [
     "KIND",
-    "Account",
     "Decision",
     "FileEntry",
     "HunkEntry",
+    "LoaderAccount",
     "PlanDocument",
     "PlannedFile",
     "Replacement",
@@ -99,7 +99,7 @@ class PlannedFile(FileEntry, frozen=True, kw_only=True):
     decision: Decision | UnsetType | None = UNSET
 
 
-class Account(Struct, frozen=True, kw_only=True):
+class LoaderAccount(Struct, frozen=True, kw_only=True):
     """Counts of the outcomes of all loaders (``sites``) and of the findings of every rule."""
 
     sites: dict[str, int]
@@ -117,7 +117,7 @@ class RunDocument(Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     skipped: list[SkippedFile]
     left_out: list[SkippedFile]
-    ledger: Account
+    ledger: LoaderAccount
     notes: list[str]
     strict: bool | UnsetType = UNSET
     exit_code: int | UnsetType = UNSET
@@ -138,5 +138,5 @@ class PlanDocument(Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     skipped: list[SkippedFile]
     left_out: list[SkippedFile]
-    ledger: Account
+    ledger: LoaderAccount
     notes: list[str]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from chirp_migrate.plans.plan import Plan, SkippedFile, Status
-from chirp_migrate.plans.plan_document import Account
+from chirp_migrate.plans.plan_document import LoaderAccount
 from chirp_migrate.rules import all_rules
 
 __all__ = ["Ledger"]
@@ -64,9 +64,9 @@ class Ledger:
         """Return the number of all counted places."""
         return sum(self.sites.values())
 
-    def account(self) -> Account:
+    def account(self) -> LoaderAccount:
         """Return the ledger in the form of documents."""
-        return Account(
+        return LoaderAccount(
             sites={"found": self.found, **_by_name(self.sites)},
             listed_by_reason=dict(self.reasons),
             rules={code: _by_name(counts) for code, counts in self.rules.items()},

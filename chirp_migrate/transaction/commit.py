@@ -22,7 +22,7 @@ from chirp_migrate.transaction.change_files import (
 )
 from chirp_migrate.transaction.journal import JournalRun
 from chirp_migrate.transaction.journal_schema import JournalFile, State, Version, checked_path
-from chirp_migrate.transaction.recovery import locked_after_recovery, reason
+from chirp_migrate.transaction.recovery import locked_after_recovery, os_error_text
 
 __all__ = ["CommitResult", "commit"]
 
@@ -182,7 +182,7 @@ def _apply_run(run: JournalRun, on_step: Callable[[ProgressStep], None]) -> None
                 f"{error.path} changed while the migration was applied: everything was undone, run apply again."
             ) from None
         if isinstance(error, OSError):
-            raise CommitFailed(f"{reason(error)}: everything was undone, all files are as before.") from error
+            raise CommitFailed(f"{os_error_text(error)}: everything was undone, all files are as before.") from error
         raise
 
 
@@ -195,8 +195,8 @@ def _undo_commit(run: JournalRun, cause: BaseException) -> None:
         remove_folders(run.root, run.folders)
         journal.retire(run)
     except OSError as error:
-        why = reason(cause) if isinstance(cause, OSError) else "it was stopped"
+        why = os_error_text(cause) if isinstance(cause, OSError) else "it was stopped"
         raise CommitFailed(
-            f"applying failed ({why}) and so did undoing it ({reason(error)}): the journal is kept, the next "
+            f"applying failed ({why}) and so did undoing it ({os_error_text(error)}): the journal is kept, the next "
             "chirp-migrate command undoes the rest."
         ) from cause

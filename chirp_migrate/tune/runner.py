@@ -20,7 +20,7 @@ from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.process.protocol import PartialResult
 from chirp_migrate.training.watch.augmentation_cost import time_both
-from chirp_migrate.training.watch.samples import unaugmented, varying_places
+from chirp_migrate.training.watch.samples import unaugmented_dataset, varying_places
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.training.workload.hook import call_names
@@ -94,7 +94,7 @@ def run(
         training=training,
         notes=notes,
         machine=here,
-        described=machine.line(here),
+        described=machine.summary_line(here),
     )
 
 
@@ -168,7 +168,7 @@ def _measure_augmentation(subject: Subject, seconds: float) -> tuple[list[float]
     if plain is None:
         if not varying_places(subject.dataset, subject.collate):
             return [], [], "it does not augment, because its samples are the same each time they are read"
-        plain = unaugmented(subject.dataset, subject.collate)
+        plain = unaugmented_dataset(subject.dataset, subject.collate)
     if plain is None:
         why = "it has no unaugmented dataset with the same samples: pass one with --unaugmented MODULE:CALLABLE"
         return [], [], why

@@ -17,7 +17,7 @@ from chirp_migrate.console.text import count, percent, shorten_list
 from chirp_migrate.training.errors import NotUsable, UserCodeError, user_code
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
-from chirp_migrate.training.watch.samples import described
+from chirp_migrate.training.watch.samples import nested_class_names
 from chirp_migrate.tune.subject import Subject, of_loader
 from chirp_migrate.tune.tune_report import Training
 from chirpid_patch import DataLoaderPerformanceMonitor
@@ -92,7 +92,7 @@ class _LoaderWatch(Interception):
             raise _SeenEnough
         dataset = getattr(loader, "dataset", None)
         role = "training" if torch.is_grad_enabled() else "validation"
-        key = (role, described(dataset), loader.batch_size, type(loader).__name__)
+        key = (role, nested_class_names(dataset), loader.batch_size, type(loader).__name__)
         known = self.loaders.setdefault(key, _LoaderGroup(loader, role))
         timer = BatchTimer()
         batches, began = 0, time.perf_counter()
@@ -173,7 +173,7 @@ def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[Subje
     subjects: list[Subject] = []
     notes: list[str] = []
     for kind in slowest_first:
-        name = f"{described(kind.loader.dataset)} ({kind.role})"
+        name = f"{nested_class_names(kind.loader.dataset)} ({kind.role})"
         try:
             subject = of_loader(kind.loader, kind.role)
         except NotUsable as problem:

@@ -22,7 +22,7 @@ from chirp_migrate.verify.measures.targets import judge_targets
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryTiming, PassTrace
 from chirp_migrate.verify.timing.rounds import SIDES, Rounds, StopReason
-from chirp_migrate.verify.verdict import Verdict, judged
+from chirp_migrate.verify.verdict import Verdict, judge_rounds
 from chirp_migrate.verify.verify_report import (
     EntryVerdict,
     OwnTimes,
@@ -66,7 +66,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
     """
     labels = [entry.label for entry in discovery.entry_points if entry.label not in found.watched.failing]
     equivalence, timed = found.equivalence, found.rounds
-    judge = judged(timed, settings.threshold, settings.margin, settings.strict)
+    judge = judge_rounds(timed, settings.threshold, settings.margin, settings.strict)
     reached = {label for each in timed.made for label in each.labels}
     not_timed = [] if equivalence.differences else [label for label in labels if label not in reached]
     decision = judge.decide(equivalence.differences, len(not_timed))
@@ -136,7 +136,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
         described=RunDescription(
             rounds=rounds_line(timed) if timed.count else "",
             workload=discovery.describe(settings.sizes),
-            machine=machine.line(on),
+            machine=machine.summary_line(on),
             compared=discovery.compared(saw_loaders=any(traces["before"].values())) or "",
             unseen=_describe_uncompared(traces),
         ),
@@ -184,7 +184,7 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
         side=failure.side,
         output_tail=failure.shown_tail,
         machine=on,
-        described=RunDescription(machine=machine.line(on)),
+        described=RunDescription(machine=machine.summary_line(on)),
         files=dict(files),
         **_provenance(),
     )

@@ -14,7 +14,7 @@ from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, conclus
 from chirp_migrate.verify.options import MARGIN
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 
-__all__ = ["Decision", "Judge", "Timing", "Verdict", "judged", "timings"]
+__all__ = ["Decision", "Judge", "Timing", "Verdict", "judge_rounds", "timings"]
 
 _NAMED = 4
 
@@ -214,7 +214,7 @@ class Judge:
         return Verdict.MODEL_BOUND if bound else Verdict.NOT_SHOWN
 
 
-def judged(rounds: Rounds, threshold: float, margin: float, strict: bool) -> Judge:
+def judge_rounds(rounds: Rounds, threshold: float, margin: float, strict: bool) -> Judge:
     """Return the conclusions from these rounds; see :class:`Judge`."""
     by = Judge(threshold, margin, strict)
     for number, look in enumerate(rounds.looks):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.report.plots import drawn, prepare
+from chirp_migrate.report.plots import draw_plots, prepare
 from chirp_migrate.verify.measures.metric_data import EntryMeasures, LoaderRate, PassTiming, SideMeasures, UsagePoint
 from chirp_migrate.verify.verify_report import ReportedMetrics, RunDescription, SimulatedDevice, VerifyReport
 
@@ -39,7 +39,7 @@ def report(simulated: bool = False) -> VerifyReport:
 
 
 def plots_in(folder: Path, simulated: bool) -> dict[str, str]:
-    assert drawn(folder, report(simulated)) == f"Plots in {folder}: {', '.join(FILES)}."
+    assert draw_plots(folder, report(simulated)) == f"Plots in {folder}: {', '.join(FILES)}."
     return {name: (folder / name).read_text(encoding="utf-8") for name in FILES}
 
 
@@ -68,7 +68,7 @@ def test_what_is_simulated_is_said_on_every_plot(tmp_path: Path) -> None:
 
 def test_plots_without_anything_measured_are_left_out(tmp_path: Path) -> None:
     nothing = VerifyReport(verdict="not equivalent", exit_code=13, reason="")
-    assert drawn(tmp_path, nothing) == f"Plots in {tmp_path}: none, because nothing was measured."
+    assert draw_plots(tmp_path, nothing) == f"Plots in {tmp_path}: none, because nothing was measured."
     assert list(tmp_path.iterdir()) == []
 
 
@@ -78,4 +78,4 @@ def test_a_folder_that_cannot_be_made_is_the_users_to_change(tmp_path: Path) -> 
         prepare(tmp_path / "file" / "plots")
     (tmp_path / FILES[0]).mkdir()
     with pytest.raises(UsageProblem, match="choose another --plot"):
-        drawn(tmp_path, report())
+        draw_plots(tmp_path, report())

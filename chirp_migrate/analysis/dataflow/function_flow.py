@@ -21,7 +21,7 @@ from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import last_name
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["FunctionUse", "change_of_class", "find_function_uses", "whose_class"]
+__all__ = ["FunctionUse", "change_of_class", "find_function_uses", "object_whose_class"]
 
 
 class FunctionUse(Enum):
@@ -232,7 +232,7 @@ class _Search:
     def change_of_class(self, lines: Mapping[str, Collection[int]]) -> str | None:
         for path, found in lines.items():
             file = self._file(path)
-            for node in [one for one in file.scopes if getattr(one, "lineno", 0) in found and whose_class(one)]:
+            for node in [one for one in file.scopes if getattr(one, "lineno", 0) in found and object_whose_class(one)]:
                 self._climb(file, node)
         self._follow_all()
         return next(
@@ -671,7 +671,7 @@ class _Search:
                 yield from ((other, one.value) for one in call.keywords if taking.named.get(one.arg or "") == holder)
 
 
-def whose_class(node: ast.AST) -> ast.expr | None:
+def object_whose_class(node: ast.AST) -> ast.expr | None:
     """Return ``x`` of ``type(x)`` and ``x.__class__``."""
     match node:
         case ast.Call(func=ast.Name(id="type"), args=[asked], keywords=[]):

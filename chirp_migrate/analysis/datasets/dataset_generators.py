@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_state import DatasetState, Method, Use, assigned_value, contents
+from chirp_migrate.analysis.datasets.dataset_state import (
+    DatasetState,
+    Method,
+    Use,
+    assigned_value,
+    contained_expressions,
+)
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
@@ -95,7 +101,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
 
 def _creating_call(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
     """Return the call that creates the generator, also before ``.manual_seed(…)``."""
-    for one in contents(module, module.tree, value):
+    for one in contained_expressions(module, module.tree, value):
         match one:
             case cst.Call(func=cst.Attribute(value=made, attr=cst.Name(value=method))) if method in _RESEEDING:
                 pass

@@ -42,7 +42,13 @@ from chirp_migrate.doctor.watch.pickling import sent_bytes, unpicklable_parts
 from chirp_migrate.doctor.watch.places import Places
 from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, recorded_fetchers, worker_starts
 from chirp_migrate.doctor.watch.results import reading_functions
-from chirp_migrate.doctor.watch.samples import bytes_of_doubles, bytes_to_move, describe_batch, is_pinned, strided
+from chirp_migrate.doctor.watch.samples import (
+    bytes_of_doubles,
+    bytes_to_move,
+    describe_batch,
+    is_pinned,
+    strided_tensors,
+)
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
 from chirp_migrate.training.watch.samples import contents
@@ -187,7 +193,7 @@ class _Watch(Interception):
             one.has_gradients.append(has_gradients)
             if len(one.sizes) == 1:
                 one.doubles, one.moved = bytes_of_doubles(batch), bytes_to_move(batch)
-                one.is_pinned, one.strided = is_pinned(batch), strided(batch)
+                one.is_pinned, one.strided = is_pinned(batch), strided_tensors(batch)
             if info.num_workers:
                 one.handles.append(_handles(self._process))
             for path, descriptor in files.items():

@@ -29,7 +29,7 @@ __all__ = [
     "Sizes",
     "Source",
     "call_options",
-    "discover",
+    "find_entry_points",
     "is_chirpid_shaped",
 ]
 
@@ -260,7 +260,7 @@ def is_chirpid_shaped(root: Path) -> bool:
     return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
 
 
-def discover(root: Path, model: str | None = None, command: str = "verify") -> Discovery:
+def find_entry_points(root: Path, model: str | None = None, command: str = "verify") -> Discovery:
     """Find the training entry points and the model of the backend at ``root``.
 
     Args:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from chirp_migrate.stats.ratios import holm, ks_p_value, noticed_share, noticed_shift
 from chirp_migrate.verify.equivalence.api import Api, missing_from
 from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, RELATIONS, STATISTICS, more_often_p
-from chirp_migrate.verify.equivalence.first_difference import compare_entry, ignored, values_of
+from chirp_migrate.verify.equivalence.first_difference import compare_entry, ignored_by_seed, values_of
 from chirp_migrate.verify.spec import EntryResult, PassTrace
 from chirp_migrate.verify.verify_report import DetectableDifference, Difference
 
@@ -108,7 +108,7 @@ def compare_traces(
                 # Augmented: losses are not compared, but the results that depend on them are.
                 result.unrepeatable.add(label)
         if {name for name, _ in differences} <= {"order-differs"}:
-            aspect = ignored(old.seeds, new.seeds)
+            aspect = ignored_by_seed(old.seeds, new.seeds)
             if aspect is not None:
                 differences.append(("seed-ignored", f"{aspect}: two seeds have the same result after, but not before"))
         if not differences:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from chirp_migrate.verify.equivalence.fingerprint import Hash
 from chirp_migrate.verify.spec import PassTrace
 
-__all__ = ["OTHER_SEED", "Found", "aspects", "compare_entry", "ignored", "sketch", "values_of"]
+__all__ = ["OTHER_SEED", "Found", "aspects", "compare_entry", "ignored_by_seed", "sketch", "values_of"]
 
 Found = tuple[str, str]
 """Name of a difference and its description."""
@@ -249,7 +249,7 @@ def aspects(passes: Sequence[PassTrace], result: Mapping[str, str]) -> dict[str,
     return {**texts, **{_RESULT + path: text for path, text in result.items()}}
 
 
-def ignored(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
+def ignored_by_seed(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
     """Return the aspect that a seed changes before, but not after; None if seeds have the same effects.
 
     Single values of a result (such as an accuracy) may be equal by chance, so they only count together.

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from chirp_migrate.verify.equivalence.fingerprint import fingerprint
 
-__all__ = ["DatasetLevel", "length", "levels", "name_of"]
+__all__ = ["DatasetLevel", "length", "name_of", "nested_datasets"]
 
 _DEEPEST = 12
 
@@ -36,7 +36,7 @@ class DatasetLevel:
         return index
 
 
-def levels(dataset: Any) -> list[DatasetLevel]:
+def nested_datasets(dataset: Any) -> list[DatasetLevel]:
     """Return the dataset of a loader and the datasets inside it, from the outermost to the innermost.
 
     The function descends into wrappers of a single dataset, which is in an attribute or in the closure of

@@ -22,14 +22,14 @@ from torch.utils.data import (
 from chirp_migrate.training.watch.samples import contents
 from chirp_migrate.verify.equivalence.augmentation_statistics import (
     Sample,
+    count_equal_draws,
     draws_of,
     pair_statistics,
-    repeats,
     sample_statistics,
 )
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor, tensor_hash
 from chirp_migrate.verify.equivalence.first_difference import sketch
-from chirp_migrate.verify.equivalence.identity import DatasetLevel, length, levels, name_of
+from chirp_migrate.verify.equivalence.identity import DatasetLevel, length, name_of, nested_datasets
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.spec import PassTrace
 from chirpid_patch.randomness.random_states import restored_generators
@@ -70,7 +70,7 @@ class PassRecorder:
         dataset = loader.dataset
         samples = length(dataset) if hasattr(dataset, "__getitem__") else None
         by_index = samples is not None and not isinstance(dataset, IterableDataset)
-        top_down = levels(dataset) if by_index else [DatasetLevel(dataset)]
+        top_down = nested_datasets(dataset) if by_index else [DatasetLevel(dataset)]
         base = top_down[-1].dataset
         if by_index and id(base) not in names:
             names[id(base)] = name_of(base)
@@ -135,7 +135,7 @@ class PassRecorder:
             record.plain_contents = _sum_of(plain)
         if record.random:
             earlier = before.batches if before is not None and before.record.random else None
-            record.repeats = repeats(self.batches, earlier)
+            record.repeats = count_equal_draws(self.batches, earlier)
 
     def _indices_of(self, number: int, size: int) -> list[int]:
         """Return the indices of a batch; empty if they are not known."""

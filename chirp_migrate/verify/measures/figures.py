@@ -17,7 +17,7 @@ from chirp_migrate.training.watch.augmentation_cost import share_of_loading
 from chirp_migrate.verify.measures.metric_data import AugmentationCost, EntryMeasures, Measure, SideMeasures, Slope
 from chirp_migrate.verify.spec import EntryTiming
 
-__all__ = ["MEASURES", "added_s", "as_table", "epochs", "figures", "memory_slope", "timed_figures"]
+__all__ = ["MEASURES", "as_table", "epochs", "figures", "memory_slope", "seconds_of_augmentation", "timed_figures"]
 
 MIB = 2**20
 
@@ -204,7 +204,7 @@ def memory_slope(side: SideMeasures) -> Slope | None:
     return Slope(value, value - half, value + half)
 
 
-def added_s(cost: AugmentationCost) -> float | None:
+def seconds_of_augmentation(cost: AugmentationCost) -> float | None:
     """Return the seconds per batch that augmentation adds, medians of the rounds; None if not measured."""
     return statistics.median(cost.with_s) - statistics.median(cost.without_s) if cost.with_s else None
 
@@ -219,7 +219,7 @@ def as_table() -> str:
 
 def _costliest_augmentation(side: SideMeasures) -> dict[str, float | None]:
     """Return the seconds per batch that the costliest augmented dataset adds, and the seconds they are a share of."""
-    costs = [(added, cost) for cost in side.augmentation if (added := added_s(cost)) is not None]
+    costs = [(added, cost) for cost in side.augmentation if (added := seconds_of_augmentation(cost)) is not None]
     if not costs:
         return {}
     added, cost = max(costs, key=lambda pair: pair[0])

@@ -20,7 +20,12 @@ from torch.utils.data import DataLoader, default_collate
 
 from chirp_migrate.training.watch.augmentation_cost import time_both
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
-from chirp_migrate.training.watch.samples import described, readable, unaugmented, varying_places
+from chirp_migrate.training.watch.samples import (
+    can_read_samples,
+    nested_class_names,
+    unaugmented_dataset,
+    varying_places,
+)
 from chirp_migrate.verify.measures.metric_data import (
     AugmentationCost,
     EntryMeasures,
@@ -160,8 +165,8 @@ class Measuring(Interception):
         walk = PassTiming(self._numbers[loader], role, self.clock(), self.clock())
         self._entry.walks.append(walk)
         dataset: Any = getattr(loader, "dataset", None)
-        if readable(dataset):
-            name = described(dataset)
+        if can_read_samples(dataset):
+            name = nested_class_names(dataset)
             if role == "train":
                 self._entry.trained_on.add(name)
             if name not in self._known and (role == "train" or name not in self._entry.held):
@@ -214,8 +219,8 @@ def augmentation_cost(
         batched: whether the training's loader reads batches at once (``chirpid_patch``), else sample by sample.
         until: ``time.monotonic()`` after which no further round begins; one round always runs.
     """
-    cost = AugmentationCost(described(dataset))
-    plain = unaugmented(dataset, collate)
+    cost = AugmentationCost(nested_class_names(dataset))
+    plain = unaugmented_dataset(dataset, collate)
     if plain is None:
         cost.reason = f"{type(dataset).__name__} has no unaugmented dataset with the same samples"
         return cost
