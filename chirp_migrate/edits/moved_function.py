@@ -71,7 +71,7 @@ _BASES_LIMIT = 8
 
 
 class MovedFunction:
-    """A function or lambda inside a function, which a function of the module, or a method, will replace.
+    """A function or lambda inside a function, and its replacement: a function of the module, or a method.
 
     Attributes:
         place: offset in the module of the new function.

@@ -150,7 +150,7 @@ def noticed_share(first: int, second: int, alpha: float) -> float:
 
 
 def noticed_shift(values: ArrayLike, share: float) -> float | None:
-    """Return the shift by which ``share`` of the values pass a point; None if too few of them vary.
+    """Return the smallest shift that moves ``share`` of the values past one point; None if too few values vary.
 
     The shift is the length of the shortest interval with this share of the values. Values equal to the most common
     value, such as those of skipped samples, do not move.

@@ -19,8 +19,8 @@ class Capture:
     Attributes:
         name: the name.
         scope: the scope that it belongs to.
-        bindings: every place that assigns a value to it.
-        reads: the places that read it.
+        bindings: every place that assigns a value to the variable.
+        reads: the places that read the variable.
     """
 
     name: str

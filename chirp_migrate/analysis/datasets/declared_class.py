@@ -77,7 +77,7 @@ def read_declared(
     ``chirp_migrate.rules.chp002_dataset_class`` describes the conditions.
 
     Args:
-        module: where the class is.
+        module: the module that defines the class.
         project: the backend.
         node: the class.
         lambdas: whether lambdas stored in attributes by ``__init__`` count as methods, as CHP007 makes them methods.

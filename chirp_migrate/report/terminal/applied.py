@@ -45,7 +45,7 @@ _NOTHING = "Nothing to do: already migrated, or no rule applies here."
 _NO_GAIN = "Nothing to rewrite: no loader here gains from a migration. No file was changed, and none was added."
 #: Added if there is no finding at all.
 _NOTHING_FOUND = (
-    "No file was changed, and none was added: no dependency either.",
+    "No file was changed, and no file or dependency was added.",
     "List of the rules: chirp-migrate rules",
 )
 

@@ -42,7 +42,7 @@ def guard_processes(mark: str, folder: Path) -> Iterator[None]:
     The caller ends the processes before it leaves this context, and removes the folder afterwards.
 
     Args:
-        mark: what the processes carry; empty: there are none.
+        mark: the mark that the processes carry; empty if there are none.
         folder: the guard removes it if this process is killed.
     """
     guard = subprocess.Popen(
