@@ -8,7 +8,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures
 from chirp_migrate.analysis.dataflow.function_flow import FunctionUse, find_function_uses
-from chirp_migrate.analysis.dataflow.function_looks import CODE, DETAILS, place_of_inspection
+from chirp_migrate.analysis.dataflow.function_inspection import CODE, DETAILS, place_of_inspection
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     has_relatives,
