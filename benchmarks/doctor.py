@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from chirp_migrate.doctor.recording import Recording
 from chirp_migrate.doctor.watch import reading, training
-from chirp_migrate.doctor.watch.training import watched
+from chirp_migrate.doctor.watch.training import record_training
 
 _ROUNDS = 5
 _EPOCHS = 2
@@ -77,7 +77,7 @@ def _compare(name: str, dataset: Dataset[Any], model: nn.Module, size: int) -> N
 
     def watch() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            watched(name, train, Path.cwd(), Path(folder), 600, Recording(name))
+            record_training(name, train, Path.cwd(), Path(folder), 600, Recording(name))
 
     plain, seen, shares, inside = [], [], [], []
     for _ in range(_ROUNDS):

@@ -23,7 +23,7 @@ import click
 from codemod_bench.packages import PACKAGES, Package, Unavailable, default_cache, fetch, unpack
 from harness import RESULTS, TOOL, Progress, conditions, made_by, output_option, table, write
 
-from chirp_migrate.additions.pins import contradictions
+from chirp_migrate.additions.requirement_pins import contradictions
 from chirp_migrate.plans.plan import GainKind
 
 #: Packages with training code beside those of the survey.

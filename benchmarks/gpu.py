@@ -87,7 +87,9 @@ class _Results:
     def end(self) -> str:
         """Write everything; the report."""
         self.write()
-        caption = f"{self._run.label or ''}\nMedians of paired turns. {machines.line(self._run.machine)}".strip()
+        caption = (
+            f"{self._run.label or ''}\nMedians of paired turns. {machines.summary_line(self._run.machine)}".strip()
+        )
         drawn = chart.draw(self._run.results, self._folder / "gpu.png", caption)
         text = as_text_report(self._run)
         (self._folder / "gpu.txt").write_text(text + "\n", encoding="utf-8")

@@ -126,7 +126,7 @@ def conditions(threads: int | None = None) -> dict[str, Any]:
 
 def made_by(settings: dict[str, Any]) -> str:
     """The command and the machine, for people."""
-    return f"`{settings['command']}` on {machines.line(settings['machine'])}"
+    return f"`{settings['command']}` on {machines.summary_line(settings['machine'])}"
 
 
 def in_turn(names: Sequence[_T], number: int) -> list[_T]:

@@ -22,10 +22,10 @@ from torch.utils.data import Dataset, TensorDataset
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.training.process.background_load import Watch
-from chirp_migrate.tune.document import Candidate, Measured
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rate, pick
 from chirp_migrate.tune.subject import Subject, of_dataset
 from chirp_migrate.tune.sweep import Sweep, grid, measure
+from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement
 from chirpid_patch.machine.cpus import usable_cpus
 
 SHAPE = (1, 224, 313)
@@ -74,7 +74,7 @@ def subjects(folder: Path) -> dict[str, Subject]:
 
 def exhaustive_best(subject: Subject, ways: list[Candidate], rounds: int, slice_s: float) -> Candidate:
     """The fastest of all ways, each measured in every round."""
-    measured = [Measured(way) for way in ways]
+    measured = [CandidateMeasurement(way) for way in ways]
     for _, one in turns(measured, rounds):
         one.rates.append(measure(subject, one.candidate, slice_s)[0])
     return max(measured, key=lambda one: mean_rate(one.rates).value).candidate

@@ -32,7 +32,7 @@ from harness import (
 )
 
 from chirp_migrate.training.workload.choosing import select_entry_points
-from chirp_migrate.training.workload.entry_points import discover
+from chirp_migrate.training.workload.entry_points import find_entry_points
 
 ENTRY_POINTS = (
     "training_utils.fast_single_fold_training_with_augmentation",
@@ -102,7 +102,9 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         trees = {"before": FIXTURE, "after": migrated_copy(FIXTURE, Path(folder))}
         known = {
-            one.label for entry in entries for one in select_entry_points(discover(FIXTURE), f"'{entry}'").entry_points
+            one.label
+            for entry in entries
+            for one in select_entry_points(find_entry_points(FIXTURE), f"'{entry}'").entry_points
         }
         report = Path(folder) / "verify.json"
         command = [*TOOL, "verify", str(trees["after"]), "--own-epochs", str(epochs), "--json", str(report)]

@@ -21,7 +21,7 @@ class ChirpMigrateError(Exception):
     """Base of all errors whose message is meant for the user; never shown as a traceback.
 
     Attributes:
-        exit_code: what the command line ends with.
+        exit_code: exit code of the command.
     """
 
     exit_code: ClassVar[ExitCode] = ExitCode.USAGE

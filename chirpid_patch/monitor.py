@@ -20,7 +20,7 @@ from chirpid_patch.loader_speed.measure import measure, shut_down_workers
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.machine.nvml import GpuProbe, GpuStatus, gpu_status
-from chirpid_patch.machine.polling import repeated
+from chirpid_patch.machine.polling import call_repeatedly
 from chirpid_patch.machine.process_memory import MemoryReading, process_memory
 from chirpid_patch.randomness.random_states import restored_generators
 
@@ -153,7 +153,7 @@ class DataLoaderPerformanceMonitor:
 
             sample()
             try:
-                with repeated(sample, interval_s, "chirpid-usage-watch"):
+                with call_repeatedly(sample, interval_s, "chirpid-usage-watch"):
                     yield watch
             finally:
                 sample()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from chirp_migrate.doctor.document import DoctorReport
-from chirp_migrate.plans.document import PlanDocument, RunDocument
+from chirp_migrate.doctor.doctor_report import DoctorReport
+from chirp_migrate.plans.plan_document import PlanDocument, RunDocument
 from chirp_migrate.transaction.journal_schema import Record
-from chirp_migrate.tune.document import TuneReport
-from chirp_migrate.verify.document import VerifyReport
+from chirp_migrate.tune.tune_report import TuneReport
+from chirp_migrate.verify.verify_report import VerifyReport
 
 TARGET = Path(__file__).resolve().parent / "schemas"
 

@@ -12,7 +12,7 @@ from harness import in_turn
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirpid_patch.machine.nvml import GpuProbe, GpuStatus
-from chirpid_patch.machine.polling import repeated
+from chirpid_patch.machine.polling import call_repeatedly
 
 _LONGEST_LEAD_S = 1.0  # NVML's longest sampling period
 _READ_EVERY_S = 0.05
@@ -121,7 +121,7 @@ def turn(epoch: Callable[[], int], seconds: float, device: torch.device, probe: 
         if time.perf_counter() - begun >= lead_s:
             statuses.append(probe.read())
 
-    with repeated(read, _READ_EVERY_S, "gpu-bench-reader"):
+    with call_repeatedly(read, _READ_EVERY_S, "gpu-bench-reader"):
         while (taken := time.perf_counter() - begun) < seconds or not samples:
             samples += epoch()
         wait_for(device)

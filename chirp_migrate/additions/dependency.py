@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.additions.pins import name_of, requirement_files, setup_arguments, text_of
+from chirp_migrate.additions.requirement_pins import name_of, requirement_files, setup_arguments, text_of
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.source.files import read_file
 
@@ -185,7 +185,7 @@ def _poetry_dependencies(root: Path) -> list[Any]:
 
 
 def _setup_script_dependencies(root: Path) -> list[Any]:
-    """Return the dependencies that ``setup.py`` lists as literals, extras included."""
+    """Return the dependencies and extras that ``setup.py`` lists as literals."""
     given = setup_arguments(text_of(root / _SETUP_SCRIPT))
     extras = given.get("extras_require")
     lists = (given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ()))

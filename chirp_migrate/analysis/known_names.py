@@ -116,7 +116,7 @@ def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator
 
 
 def dataset_names(project: Project) -> frozenset[str]:
-    """Return the names, aliases included, of dataset classes of the project whose names do not look like datasets."""
+    """Return the names and aliases of the project's dataset classes whose names do not look like datasets."""
     return project.descendants(*_DATASET_CLASSES)
 
 

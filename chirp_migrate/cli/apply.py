@@ -11,7 +11,7 @@ from shlex import quote
 import click
 
 from chirp_migrate.additions.dependency import need_runtime
-from chirp_migrate.additions.pins import contradictions
+from chirp_migrate.additions.requirement_pins import contradictions
 from chirp_migrate.cli.options import (
     Command,
     Text,
@@ -21,7 +21,7 @@ from chirp_migrate.cli.options import (
     plan_file_option,
     wait_option,
 )
-from chirp_migrate.cli.planning import PlanRequest, planned, planning_options, read_plan_file
+from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options, read_plan_file
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.progress import ProgressStep
@@ -99,7 +99,7 @@ def apply(
         if path.exists():
             _recover(path, output, may_write=not show_diff, wait_s=wait_s)
         if plan_file is None:
-            plan, edited = planned(request, output), frozenset[str]()
+            plan, edited = make_plan(request, output), frozenset[str]()
         else:
             plan, edited = accepted_part(read_plan_file(plan_file, request), path, plan_file)
         project = journal_root(path)
@@ -122,7 +122,7 @@ def apply(
 def next_commands(path: Path) -> list[str]:
     """Return the lines with the next commands after a run at ``path``."""
     from chirp_migrate.training.errors import InvalidTree  # which apply needs only here
-    from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, discover
+    from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, find_entry_points
 
     folder = path if path.is_dir() else path.parent
     place = quote(str(folder))
@@ -133,7 +133,7 @@ def next_commands(path: Path) -> list[str]:
     try:
         said = read_command_table(folder, "verify")[1]
         if said.keys().isdisjoint(("workload", "command")) and not (folder / DEFAULT_WORKLOAD).is_file():
-            discover(folder.resolve(), said.get("model"))
+            find_entry_points(folder.resolve(), said.get("model"))
     except InvalidTree:
         start = f"chirp-migrate init-workload {place}"
         return [f"Next: read it ({shown}), then: {start}", f"Then fill in chirp_verify.py, and run: {verify}"]

@@ -1,4 +1,6 @@
-"""``[tool.chirp-migrate.verify]`` and ``.tune`` as defaults of the options of these commands, and their types.
+"""Read default values for the options of ``verify`` and ``tune`` from ``pyproject.toml``, and check their types.
+
+The tables are ``[tool.chirp-migrate.verify]`` and ``[tool.chirp-migrate.tune]``.
 
 The keys are the names of the options; docs/settings.md describes them.
 """

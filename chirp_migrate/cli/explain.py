@@ -12,7 +12,7 @@ import click
 
 from chirp_migrate import __version__
 from chirp_migrate.cli.options import Command, complete_rules, output_options
-from chirp_migrate.cli.rules import described
+from chirp_migrate.cli.rules import rule_entry
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.engine.rewrite_file import rewrite
@@ -44,7 +44,7 @@ def explain(code: str, output: Output) -> None:
     content = {
         "schema": SCHEMA,
         "tool": f"chirp-migrate {__version__}",
-        **described(rule),
+        **rule_entry(rule),
         "requires": rule.requires,
         "before": before,
         "after": after,

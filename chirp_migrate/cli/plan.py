@@ -7,7 +7,7 @@ import sys
 import click
 
 from chirp_migrate.cli.options import Command, output_options
-from chirp_migrate.cli.planning import PlanRequest, planned, planning_options
+from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -36,7 +36,7 @@ def plan(request: PlanRequest, output: Output) -> None:
     The plan lists the hunks of every file with rule and reason, and the hash of the source. `review` shows each hunk of
     a saved plan for a decision; `apply --plan` applies exactly the saved plan.
     """
-    made = planned(request, output)
+    made = make_plan(request, output)
     output.write(plan_document(made))
     shown = made.seen_from(journal_root(request.path))
     applied.show_planned(shown, output.screen(prose=False))

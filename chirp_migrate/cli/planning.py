@@ -25,7 +25,7 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Plan, PlanOptions
 from chirp_migrate.review.plan_file import PlanFile, load_plan
 
-__all__ = ["PlanRequest", "looking_options", "planned", "planning_options", "read_plan_file"]
+__all__ = ["PlanRequest", "looking_options", "make_plan", "planning_options", "read_plan_file"]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ planning_options = collect_options("request", PlanRequest, path_argument, *_look
 looking_options = collect_options("request", PlanRequest, path_argument, *_looked_at)
 
 
-def planned(request: PlanRequest, output: Output) -> Plan:
+def make_plan(request: PlanRequest, output: Output) -> Plan:
     """Return the plan for the current tree, with progress on a terminal."""
     settings = request.settings
     with output.progress("planning") as progress:

@@ -13,7 +13,7 @@ import click
 
 from chirp_migrate.cli.apply import accepted_part, apply_plan, check_pins, explain_interruption, next_commands
 from chirp_migrate.cli.options import Command, ignore_pins_option, option, output_options, plan_file_option, wait_option
-from chirp_migrate.cli.planning import PlanRequest, planned, planning_options, read_plan_file
+from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options, read_plan_file
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
@@ -21,8 +21,8 @@ from chirp_migrate.console.text import count
 from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.errors import Refused, UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.plans.document import PlanDocument
 from chirp_migrate.plans.plan import Plan, Safety, Status
+from chirp_migrate.plans.plan_document import PlanDocument
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.report.wording import NOTES
 from chirp_migrate.review.plan_file import PlanFile, plan_document, read_document, read_plan, with_earlier_decisions
@@ -169,7 +169,7 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
                 click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning again.", err=True)
         if old is not None and request.is_bare:
             request = request.again(old.options)
-    plan = planned(request, output)
+    plan = make_plan(request, output)
     content = plan_document(plan)
     if old is not None:
         content = with_earlier_decisions(old, content)

@@ -11,7 +11,7 @@ from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.plan import SCHEMA
 from chirp_migrate.rules import Rule, all_rules
 
-__all__ = ["described", "rules"]
+__all__ = ["rule_entry", "rules"]
 
 
 @click.command(
@@ -24,7 +24,7 @@ def rules(output: Output) -> None:
 
     `chirp-migrate explain CODE` shows one rule in full.
     """
-    content = [described(rule) for rule in all_rules()]
+    content = [rule_entry(rule) for rule in all_rules()]
     output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", "rules": content})
     if output.json_is_printed:
         return
@@ -37,7 +37,7 @@ def rules(output: Output) -> None:
             screen.text(rule.reason, 8, "dim")
 
 
-def described(rule: Rule) -> dict[str, str]:
+def rule_entry(rule: Rule) -> dict[str, str]:
     """Return a rule in the form of documents."""
     fields = {"code": rule.code, "name": rule.name, "safety": rule.safety.value}
     return {**fields, "summary": rule.summary, "reason": rule.reason}

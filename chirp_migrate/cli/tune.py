@@ -154,7 +154,7 @@ def tune(
     if (workload is not None or script) and not watches:
         given = "--workload" if workload is not None else "a command after --"
         raise UsageProblem(
-            f"{given} watches a training, and --dataset or --config name its data: pass only one of them."
+            f"with {given}, `tune` finds the data in the training: omit --dataset and --config, or pass only these."
         )
     if profile is not None and not save:
         raise UsageProblem("--profile and --no-save contradict each other: pass only one of them.")

@@ -43,18 +43,18 @@ from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.report.kept_verdict import keep_verdict, verified_files
-from chirp_migrate.report.plots import drawn, prepare
+from chirp_migrate.report.plots import draw_plots, prepare
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.errors import InvalidTree, WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.workload.choosing import call_of, select_entry_points
-from chirp_migrate.training.workload.entry_points import Source, call_options, discover
+from chirp_migrate.training.workload.entry_points import Source, call_options, find_entry_points
 from chirp_migrate.transaction.recovery import recover
-from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve
 from chirp_migrate.verify.sides.baseline import before_side
+from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["options_of", "verify"]
 
@@ -249,7 +249,7 @@ def _run_verification(
         before = before_side(root, baseline)
         verified = verified_files(root)
         if options.source is Source.FOUND:
-            discover(root, options.model)  # errors of the project are reported before anything is copied
+            find_entry_points(root, options.model)  # errors of the project are reported before anything is copied
         progress(ProgressStep("importing PyTorch"))
         from chirp_migrate.verify.session import verification
 
@@ -262,7 +262,7 @@ def _run_verification(
         report = msgspec.structs.replace(report, problems=problems_in(report.passes.get("after", {}), has_own_data))
     more = [_save_document(root, report, output)]  # before the plots, which may not be writable
     if plot is not None:
-        more.append(drawn(plot, report))
+        more.append(draw_plots(plot, report))
     if not output.verbose:
         page = f"chirp-migrate report {quote(str(path))} -o report.html"
         more.append(f"Everything measured: -v, --json FILE, or {page}.")
@@ -313,7 +313,7 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
     if baseline is not None:
         before_side(root, baseline)  # a wrong setting is reported before anything runs, even if nothing runs
     if options.source is Source.FOUND:
-        discovery = select_entry_points(discover(root, options.model), options.select)
+        discovery = select_entry_points(find_entry_points(root, options.model), options.select)
     else:
         before = before_side(root, baseline)
         with (

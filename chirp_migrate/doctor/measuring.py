@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from chirp_migrate.console.progress import Progress
-from chirp_migrate.doctor.recording import LoaderPass, Tuned
-from chirp_migrate.tune.document import Candidate, Outcome
+from chirp_migrate.doctor.recording import LoaderPass, WorkerTuning
 from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
 from chirp_migrate.tune.request import Grid
 from chirp_migrate.tune.subject import of_loader
 from chirp_migrate.tune.sweep import Sweep, expected_s, grid
+from chirp_migrate.tune.tune_report import Candidate, Outcome
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.worker_start import start_method, start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
@@ -22,7 +22,9 @@ _ROUNDS = 3
 _SLICE_S = 0.2
 
 
-def measure_workers(loader: Any, seen: LoaderPass, batch_s: float, seconds: float, show: Progress) -> Tuned | None:
+def measure_workers(
+    loader: Any, seen: LoaderPass, batch_s: float, seconds: float, show: Progress
+) -> WorkerTuning | None:
     """Measure numbers of workers in turns.
 
     Args:
@@ -70,4 +72,4 @@ def measure_workers(loader: Any, seen: LoaderPass, batch_s: float, seconds: floa
         return None
     samples = sum(seen.sizes) if seen.is_complete else len(loader.dataset)
     now_s, best_s = (samples / mean_rate(one.rates).value for one in (of_now, best))
-    return Tuned(seen.loader, best.candidate.num_workers, now_s, best_s, tried)
+    return WorkerTuning(seen.loader, best.candidate.num_workers, now_s, best_s, tried)

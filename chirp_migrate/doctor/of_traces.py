@@ -15,13 +15,13 @@ from chirp_migrate.doctor.recording import (
     Recording,
     Task,
 )
-from chirp_migrate.verify.document import LoadingProblem
-from chirp_migrate.verify.spec import Trace
+from chirp_migrate.verify.spec import PassTrace
+from chirp_migrate.verify.verify_report import LoadingProblem
 
 __all__ = ["problems_in"]
 
 
-def problems_in(traces: Mapping[str, Sequence[Trace]], has_own_data: bool) -> list[LoadingProblem]:
+def problems_in(traces: Mapping[str, Sequence[PassTrace]], has_own_data: bool) -> list[LoadingProblem]:
     """Return the problems of all entry points; a problem of several entry points appears once.
 
     Args:
@@ -34,7 +34,7 @@ def problems_in(traces: Mapping[str, Sequence[Trace]], has_own_data: bool) -> li
     return [LoadingProblem(check, message, list(labels)) for (check, message), labels in found.items()]
 
 
-def _recording(label: str, traces: Sequence[Trace], has_own_data: bool) -> Recording:
+def _recording(label: str, traces: Sequence[PassTrace], has_own_data: bool) -> Recording:
     """Return the recording of an entry point; the line of a loader's place is its number, as the line is unknown."""
     seen = Recording(label, has_own_data=has_own_data)
     numbers: dict[int, int] = {}
@@ -58,7 +58,7 @@ def _recording(label: str, traces: Sequence[Trace], has_own_data: bool) -> Recor
     return seen
 
 
-def _loader(number: int, dataset: int, one: Trace) -> LoaderInfo:
+def _loader(number: int, dataset: int, one: PassTrace) -> LoaderInfo:
     return LoaderInfo(
         number=number,
         place=Place("", number),
@@ -77,7 +77,7 @@ def _loader(number: int, dataset: int, one: Trace) -> LoaderInfo:
     )
 
 
-def _tasks(one: Trace) -> list[Task]:
+def _tasks(one: PassTrace) -> list[Task]:
     """Return the batches; the name of a sample is its index in the innermost dataset, if that is known."""
     names = [f"{one.base} {index}" for index in one.base_indices] if " " in one.base else []
     ends = pairwise(accumulate(one.sizes, initial=0))

@@ -17,8 +17,8 @@ __all__ = [
     "Recording",
     "Results",
     "Task",
-    "Tuned",
-    "Unpicklable",
+    "UnpicklablePart",
+    "WorkerTuning",
 ]
 
 IN_TRAINING_PROCESS = -1
@@ -35,13 +35,13 @@ class Place(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.line}"
 
 
-class Unpicklable(msgspec.Struct, frozen=True):
+class UnpicklablePart(msgspec.Struct, frozen=True):
     """An object that a loader would have to send to spawned workers and that pickle refuses.
 
     Attributes:
         path: attribute path from the loader: ``dataset.transform.steps[2]``.
         kind: what the object is: ``lambda``, ``local function``, ``open file``, or the name of its class.
-        place: where a function or class is defined.
+        place: the definition of a function or class.
         error: what pickle raised, in one line.
     """
 
@@ -56,9 +56,9 @@ class LoaderInfo(msgspec.Struct):
 
     Attributes:
         number: in the order of first use.
-        place: where the loader was built.
+        place: the line that built the loader.
         dataset: class name of its dataset.
-        dataset_place: where that class is defined.
+        dataset_place: the definition of that class.
         dataset_ids: numbers of the dataset and of the datasets inside it, outermost first. Equal objects have equal
             numbers.
         is_stream: whether the dataset is an ``IterableDataset``.
@@ -73,7 +73,7 @@ class LoaderInfo(msgspec.Struct):
             Tensors do not count: they are shared.
         held_bytes: bytes of the tensors and arrays that the dataset holds.
         objects: number of Python objects in each large container that the dataset holds.
-        functions: where each function is defined with which the dataset reads, by name.
+        functions: name → place of each function with which the dataset reads.
         unguarded: line of the main script that leads to the first pass and runs again if a worker imports the script;
             an empty place if there is none, or workers are forked or cannot be sent the loader's objects.
     """
@@ -93,7 +93,7 @@ class LoaderInfo(msgspec.Struct):
     sampler: str
     is_random_order: bool
     is_distributed: bool = False
-    unpicklable: list[Unpicklable] = []
+    unpicklable: list[UnpicklablePart] = []
     sent_bytes: int = 0
     held_bytes: int = 0
     objects: dict[str, int] = {}
@@ -321,7 +321,7 @@ class FetcherRun(msgspec.Struct):
         return max((task.native_threads for task in self.tasks), default=0)
 
 
-class Tuned(msgspec.Struct, frozen=True):
+class WorkerTuning(msgspec.Struct, frozen=True):
     """The result of measuring numbers of workers for a loader, without the training.
 
     Attributes:
@@ -363,7 +363,7 @@ class Recording(msgspec.Struct):
     runs: list[FetcherRun] = []
     worker_starts: list[int] = []
     has_own_data: bool = True
-    tuned: Tuned | None = None
+    tuned: WorkerTuning | None = None
     seconds: float = 0.0
     is_cut: bool = False
     error: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, sentence
-from chirp_migrate.doctor.document import DoctorReport, Problem, Watched
+from chirp_migrate.doctor.doctor_report import DoctorReport, Problem, WatchedEntryPoint
 
 __all__ = ["show", "show_problem", "summary"]
 
@@ -36,7 +36,7 @@ def show_problem(problem: Problem, screen: Screen, several: bool) -> None:
         screen.text(", ".join(problem.entry_points), 2, "dim", first="In:   ")
 
 
-def _watched(one: Watched) -> str:
+def _watched(one: WatchedEntryPoint) -> str:
     if one.error:
         return f"{one.label} failed after {one.seconds:.1f} s: {one.error}"
     seen = f"{count(one.loaders, 'loader')}, {count(one.batches, 'batch')}"

@@ -9,7 +9,7 @@ from chirp_migrate.training.workload.entry_points import Discovery, Sizes
 __all__ = ["MEASURED", "NAMES", "Request"]
 
 MEASURED = "measured workers of "
-"""Beginning of the name of the last message, before a label. The message has a :class:`.recording.Tuned`."""
+"""Beginning of the name of the last message, before a label. The message has a :class:`.recording.WorkerTuning`."""
 
 NAMES = "names of the calls"
 """Name of the first message of a child that trains the calls of a hook; the message has their names."""

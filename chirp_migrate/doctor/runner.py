@@ -17,7 +17,7 @@ from chirp_migrate.doctor.checks.waiting import slow_reading
 from chirp_migrate.doctor.measuring import measure_workers
 from chirp_migrate.doctor.recording import LoaderPass, Recording
 from chirp_migrate.doctor.request import MEASURED, NAMES, Request
-from chirp_migrate.doctor.watch.training import watched
+from chirp_migrate.doctor.watch.training import record_training
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import NotFound, NotUsable, first_line, user_code
 from chirp_migrate.training.process.imports import check_imports
@@ -28,7 +28,7 @@ from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
 from chirp_migrate.training.workload.hook import call_names
 
-__all__ = ["Done", "run"]
+__all__ = ["AllRecordingsSent", "run"]
 
 _SEED = 435
 _LEAST_S = 2.0
@@ -38,11 +38,11 @@ _HEADER = "Traceback (most recent call last):\n"
 
 
 @dataclass
-class Done:
+class AllRecordingsSent:
     """The message that all entry points ran; each recording was sent before."""
 
 
-def run(request: Request, parent: Parent) -> Done:
+def run(request: Request, parent: Parent) -> AllRecordingsSent:
     """Train each entry point, and send its recording.
 
     With the remaining time, measure numbers of workers for the loader that a training waited for most.
@@ -61,7 +61,7 @@ def run(request: Request, parent: Parent) -> Done:
         parent.send(PartialResult(NAMES, [entry.name for entry in entries]))
     # Found entry points train on samples of ours: few are enough to see what loaders do.
     is_found = entries[0].source is Source.FOUND
-    sizes = request.sizes.watched() if is_found else request.sizes
+    sizes = request.sizes.for_watched_run() if is_found else request.sizes
     with user_code("the model"):
         model = load_model(request.discovery.model)
     data = data_for(entries, sizes)
@@ -88,7 +88,7 @@ def run(request: Request, parent: Parent) -> Done:
     if slowest is not None:
         parent.wait_for_turn()
         _measure(slowest, min(_LONGEST_MEASUREMENT_S, request.ends_at - time.time()), parent)
-    return Done()
+    return AllRecordingsSent()
 
 
 class _Slow(NamedTuple):
@@ -143,7 +143,7 @@ def _train(
 ) -> list[Any]:
     seed_everything(_SEED)
     call = prepare_call(entry, model, data, sizes)
-    return watched(entry.label, call, *watch)
+    return record_training(entry.label, call, *watch)
 
 
 def _exit(status: int) -> NoReturn:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from chirp_migrate import __version__
 from chirp_migrate.console.json_document import as_bytes
-from chirp_migrate.doctor.document import DoctorReport, Problem
+from chirp_migrate.doctor.doctor_report import DoctorReport, Problem
 from chirp_migrate.review.places import top_of
 
 __all__ = ["sarif_bytes"]

@@ -13,8 +13,8 @@ from chirp_migrate import __version__
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import shorten_list
 from chirp_migrate.doctor.checks import problems_of
-from chirp_migrate.doctor.document import DoctorReport, Watched
-from chirp_migrate.doctor.recording import Recording, Tuned
+from chirp_migrate.doctor.doctor_report import DoctorReport, WatchedEntryPoint
+from chirp_migrate.doctor.recording import Recording, WorkerTuning
 from chirp_migrate.doctor.request import MEASURED, NAMES, Request
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
@@ -134,7 +134,7 @@ class _Watching:
             if part.name.startswith(MEASURED):
                 label = part.name.removeprefix(MEASURED)
                 slow = next(one for one in self._recordings if one.label == label)
-                slow.tuned = msgspec.convert(part.value, Tuned)
+                slow.tuned = msgspec.convert(part.value, WorkerTuning)
                 continue
             recording = msgspec.convert(part.value, Recording, str_keys=True)
             if recording.error.startswith("SystemExit"):  # the script printed the reason
@@ -164,7 +164,7 @@ def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:
     if not any(one.passes for one in recordings):
         notes.append("the training took no batch from a PyTorch loader, so nothing was checked")
     watched = [
-        Watched(
+        WatchedEntryPoint(
             label=one.label,
             seconds=one.seconds,
             loaders=len(one.loaders),

@@ -46,7 +46,7 @@ class _Binding:
 
 
 @dataclass
-class _Dead:
+class _DeadStatement:
     statement: ast.stmt
     alias: ast.alias | None
     block: list[ast.stmt]
@@ -55,8 +55,8 @@ class _Dead:
 def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle) -> Iterator[list[Edit]]:
     """Yield edits that remove imports and variables that are unused in ``after`` but were used in ``before``.
 
-    Each removal may make further names dead. So the result is a sequence of lists of edits; each list refers to the
-    text after the lists before it.
+    Each removal may make further names dead. So the result is a sequence of lists of edits; the
+    positions in each list refer to the text that the earlier lists produce.
 
     Args:
         before: module text before the rewrite.
@@ -86,7 +86,9 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
         only_imports = all(place.alias is not None for places in dead.values() for place in places)
 
 
-def _without_idle_submodules(before: str, dead: dict[_Binding, list[_Dead]]) -> dict[_Binding, list[_Dead]]:
+def _without_idle_submodules(
+    before: str, dead: dict[_Binding, list[_DeadStatement]]
+) -> dict[_Binding, list[_DeadStatement]]:
     """Remove from ``dead`` each ``import package.module`` whose module the old text did not read.
 
     The import of the package next to it then stays, too.
@@ -100,7 +102,9 @@ def _without_idle_submodules(before: str, dead: dict[_Binding, list[_Dead]]) -> 
     return {binding: places for binding, places in found.items() if places}
 
 
-def _needless_imports(before: str, after: str, is_public: Callable[[str], bool]) -> dict[_Binding, list[_Dead]]:
+def _needless_imports(
+    before: str, after: str, is_public: Callable[[str], bool]
+) -> dict[_Binding, list[_DeadStatement]]:
     """Return top-level imports without a remaining effect.
 
     These are ``import torch.utils.data`` next to ``import torch``, and ``from torch.utils.data import *``.
@@ -136,9 +140,9 @@ class _ModuleNames:
         self._names_loaded: dict[str, set[str]] = {}
 
     @cached_property
-    def bindings(self) -> dict[_Binding, list[_Dead]]:
+    def bindings(self) -> dict[_Binding, list[_DeadStatement]]:
         """Yield bindings: imports, and in functions also inner functions and variables."""
-        found: dict[_Binding, list[_Dead]] = {}
+        found: dict[_Binding, list[_DeadStatement]] = {}
         for statement in self._outline.find(ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef):
             around = self._enclosing_definitions(statement)
             if around and isinstance(around[0], ast.ClassDef):
@@ -148,20 +152,20 @@ class _ModuleNames:
                 case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                     for alias in aliases:
                         name = alias.asname or alias.name.partition(".")[0]
-                        found.setdefault(_Binding(scope, name), []).append(_Dead(statement, alias, block))
+                        found.setdefault(_Binding(scope, name), []).append(_DeadStatement(statement, alias, block))
                 case ast.Assign(targets=[ast.Name(id=name)]) if scope:
-                    found.setdefault(_Binding(scope, name), []).append(_Dead(statement, None, block))
+                    found.setdefault(_Binding(scope, name), []).append(_DeadStatement(statement, None, block))
                 case ast.FunctionDef(name=name, decorator_list=[]) if scope:
-                    found.setdefault(_Binding(scope, name), []).append(_Dead(statement, None, block))
+                    found.setdefault(_Binding(scope, name), []).append(_DeadStatement(statement, None, block))
         return found
 
-    def bound(self, names: Collection[str]) -> dict[_Binding, list[_Dead]]:
+    def bound(self, names: Collection[str]) -> dict[_Binding, list[_DeadStatement]]:
         """Return the bindings of ``names`` whose computation has no visible effect."""
         named = {one: places for one, places in self.bindings.items() if one.name in names}
         pure = {one: [place for place in places if _is_pure(place.statement)] for one, places in named.items()}
         return {one: places for one, places in pure.items() if places}
 
-    def unused(self, names: Collection[str]) -> dict[_Binding, list[_Dead]]:
+    def unused(self, names: Collection[str]) -> dict[_Binding, list[_DeadStatement]]:
         """Return the bindings of ``names`` that no code reads."""
         bound = self.bound(names).items()
         return {
@@ -172,23 +176,23 @@ class _ModuleNames:
         }
 
     @cached_property
-    def submodules(self) -> dict[str, list[_Dead]]:
+    def submodules(self) -> dict[str, list[_DeadStatement]]:
         """Return top-level ``import package.module`` next to an ``import package``, by their modules."""
         body = self._outline.tree.body
         plain = [(one, alias) for one in body if isinstance(one, ast.Import) for alias in one.names if not alias.asname]
         packages = {alias.name for _, alias in plain}
-        found: dict[str, list[_Dead]] = {}
+        found: dict[str, list[_DeadStatement]] = {}
         for statement, alias in plain:
             if "." in alias.name and alias.name.partition(".")[0] in packages:
-                found.setdefault(alias.name, []).append(_Dead(statement, alias, body))
+                found.setdefault(alias.name, []).append(_DeadStatement(statement, alias, body))
         return found
 
     @cached_property
-    def stars(self) -> list[_Dead]:
+    def stars(self) -> list[_DeadStatement]:
         """Return the top-level statements ``from module import *``."""
         body = self._outline.tree.body
         froms = (one for one in body if isinstance(one, ast.ImportFrom))
-        return [_Dead(one, alias, body) for one in froms for alias in one.names if alias.name == "*"]
+        return [_DeadStatement(one, alias, body) for one in froms for alias in one.names if alias.name == "*"]
 
     @cached_property
     def paths(self) -> frozenset[str]:
@@ -317,14 +321,14 @@ def _is_pure(statement: ast.stmt) -> bool:
     )
 
 
-def _removals(text: str, dead: dict[_Binding, list[_Dead]], style: ImportStyle) -> list[Edit]:
+def _removals(text: str, dead: dict[_Binding, list[_DeadStatement]], style: ImportStyle) -> list[Edit]:
     lines = SOURCE_LINE.findall(text)
     starts = [0, *accumulate(map(len, lines))]
 
     def offset(line: int, column: int) -> int:
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
-    by_statement: dict[ast.stmt, list[_Dead]] = {}
+    by_statement: dict[ast.stmt, list[_DeadStatement]] = {}
     for place in (place for places in dead.values() for place in places):
         by_statement.setdefault(place.statement, []).append(place)
     edits: list[Edit] = []

@@ -6,7 +6,7 @@ import re
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.class_looks import place_of_class_change, place_of_class_value
+from chirp_migrate.analysis.dataflow.class_inspection import place_of_class_change, place_of_class_value
 from chirp_migrate.analysis.dataflow.closures import Capture, captures, variable_reads
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import may_list_attributes, set_from_outside

@@ -72,7 +72,7 @@ def function_offset(module: Module, node: cst.CSTNode) -> int:
 
 
 def _defines_or_imports(statement: cst.CSTNode) -> bool:
-    """Return whether functions may follow a statement: a definition, or an import, guarded imports included."""
+    """Return whether functions can follow a statement: a definition, or an import (also a guarded import)."""
     if isinstance(statement, cst.FunctionDef | cst.ClassDef):
         return True
     guarded = isinstance(statement, cst.If | cst.Try) and isinstance(statement.body, cst.IndentedBlock)
@@ -263,9 +263,9 @@ def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:
 
 
 def remove_repeated_imports(module: Module, span: tuple[int, int], captured: Iterable[Capture]) -> Iterator[Edit]:
-    """Yield edits that remove imports of enclosing functions that only the lines in ``span``, which repeat them, use.
+    """Yield edits that remove imports inside enclosing functions if only the lines in ``span`` use them.
 
-    Imports of modules that may have side effects stay.
+    These lines contain the imports themselves. Imports of modules that may have side effects stay.
     """
     for one in captured:
         statement = one.bindings[0].node

@@ -7,25 +7,25 @@ from collections.abc import Collection, Iterable, Sequence
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import Capture, captures
-from chirp_migrate.analysis.dataflow.function_flow import Look, looks_at_function
-from chirp_migrate.analysis.dataflow.function_looks import CODE, DETAILS, place_of_inspection
+from chirp_migrate.analysis.dataflow.function_flow import FunctionUse, find_function_uses
+from chirp_migrate.analysis.dataflow.function_inspection import CODE, DETAILS, place_of_inspection
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     has_relatives,
     is_accessed_by_name,
     is_probed,
     is_replaced,
+    may_be_called_on_other_objects,
     may_be_set,
-    may_get_other_objects,
     may_list_attributes,
     may_set_computed,
 )
 from chirp_migrate.analysis.dataflow.value_flow import (
-    Assigned,
     AttributeRead,
     CallArgument,
     ConditionalOperand,
     DisplayEntry,
+    ValueAssignment,
     step_of,
 )
 from chirp_migrate.analysis.known_names import (
@@ -71,7 +71,7 @@ _BASES_LIMIT = 8
 
 
 class MovedFunction:
-    """A function or lambda inside a function, which a function of the module, or a method, will replace.
+    """A function or lambda inside a function, and its replacement: a function of the module, or a method.
 
     Attributes:
         place: offset in the module of the new function.
@@ -127,7 +127,7 @@ class MovedFunction:
 
     def _takes_other_objects(self, method: cst.FunctionDef) -> bool:
         owner = self.module.enclosing_class(method)
-        return owner is None or may_get_other_objects(self.module, self.project, owner, method.name.value)
+        return owner is None or may_be_called_on_other_objects(self.module, self.project, owner, method.name.value)
 
     def _takes_methods(self) -> bool:
         """Return whether no code inspects the methods of the enclosing class, so that another method is invisible."""
@@ -183,7 +183,7 @@ class MovedFunction:
         match step_of(self.module, use):
             case ConditionalOperand(whole):
                 return self._is_given_to_loader(whole)
-            case Assigned((cst.Name(),), _):
+            case ValueAssignment((cst.Name(),), _):
                 return True  # its reads are among the uses
             case CallArgument(cst.Arg(keyword=cst.Name(value=keyword)), call):
                 return keyword in _CALLED_BY_LOADERS and is_call_of(self.module, call, _LOADER_CALL, self.project)
@@ -218,10 +218,10 @@ class MovedFunction:
             raise NotMovable(f"the project reads names or code of functions ({place})")
         if holds and (place := place_of_inspection(self.project, DETAILS)) is not None:
             raise NotMovable(f"the project reads function attributes that the replacement does not have ({place})")
-        looks = looks_at_function(self.module, self.project, self.node)
-        if (place := looks.get(Look.LOST)) is not None:
+        found_uses = find_function_uses(self.module, self.project, self.node)
+        if (place := found_uses.get(FunctionUse.LOST)) is not None:
             raise NotMovable(f"the project uses it in a way that cannot be traced ({place})")
-        if (place := looks.get(Look.ATTRIBUTE)) is not None:
+        if (place := found_uses.get(FunctionUse.ATTRIBUTE)) is not None:
             raise NotMovable(f"the project may set attributes on it ({place})")
         if (
             (by_partial or self.captives or self.bound)
@@ -233,12 +233,12 @@ class MovedFunction:
             raise NotMovable(
                 "it is an attribute of a class, where a function becomes a method; its replacement would not become one"
             )
-        if holds and (place := looks.get(Look.METHOD)) is not None:
+        if holds and (place := found_uses.get(FunctionUse.METHOD)) is not None:
             raise NotMovable(f"the project may turn it into a method, and its replacement cannot be a method ({place})")
-        if holds and (place := looks.get(Look.CLASS)) is not None:
+        if holds and (place := found_uses.get(FunctionUse.CLASS)) is not None:
             raise NotMovable(f"the project checks its class ({place})")
         is_new_object = (by_partial or self.captives or self.bound) and not replaced and self.method is None
-        if not is_new_object and (place := looks.get(Look.KEY)) is not None:
+        if not is_new_object and (place := found_uses.get(FunctionUse.KEY)) is not None:
             raise NotMovable(f"the project may use it as a key, or read its identity ({place})")
         if holds and may_be_copied(self.module, self.project, self.node):
             raise NotMovable("a deep copy of an object that holds it would also copy the captured values")
@@ -255,7 +255,7 @@ class MovedFunction:
         match step:
             case ConditionalOperand(whole):
                 return self._may_be_method(whole)
-            case Assigned(targets):
+            case ValueAssignment(targets):
                 owners = (target.value for target in targets if isinstance(target, cst.Attribute))
                 names = (target for target in targets if isinstance(target, cst.Name))
                 in_class = any(isinstance(module.scopes.scope_of(name).node, cst.ClassDef) for name in names)

@@ -23,7 +23,9 @@ def line_deletion(module: Module, statement: cst.CSTNode) -> Edit:
     return Edit(module.line_start(start), module.line_end(end - 1), "")
 
 
-def class_decorator(module: Module, style: CodeStyle, node: cst.ClassDef, name: str, arguments: Sequence[str]) -> Edit:
+def class_decorator_insertion(
+    module: Module, style: CodeStyle, node: cst.ClassDef, name: str, arguments: Sequence[str]
+) -> Edit:
     """Put ``@name(arguments)`` above a class without decorators, with one argument on each line if it is long."""
     line = call_text(module, style, f"@{name}", arguments)
     place = module.span(node)[0]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chirp_migrate.additions.scaffold import SCAFFOLD_PATHS, is_scaffold
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.plans.plan import Skipped
+from chirp_migrate.plans.plan import SkippedFile
 from chirp_migrate.source.git import ignored_paths
 from chirp_migrate.transaction.journal_schema import JOURNAL_FOLDER
 
@@ -85,7 +85,7 @@ class Discovery:
     root: Path
     files: tuple[str, ...]
     notebooks: tuple[str, ...]
-    left_out: tuple[Skipped, ...]
+    left_out: tuple[SkippedFile, ...]
     context: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
 
@@ -168,7 +168,7 @@ def discover(
             settings=_settings_in(list(root.iterdir()), ""),
         )
     ignored = ignored_paths(root)
-    left_out: list[Skipped] = []
+    left_out: list[SkippedFile] = []
     context: list[str] = []
     found: list[str] = []
     settings: list[str] = []
@@ -183,7 +183,7 @@ def discover(
             found.append(name)
         else:
             context.append(name)
-            left_out.append(Skipped(name, reason))
+            left_out.append(SkippedFile(name, reason))
     files = tuple(name for name in found if name.endswith(".py"))
     books = tuple(name for name in found if name.endswith(".ipynb"))
     if not files and not books:
@@ -195,7 +195,7 @@ def discover(
 
 
 def _walk_folder(
-    root: Path, ignored: frozenset[str], left_out: list[Skipped], settings: list[str]
+    root: Path, ignored: frozenset[str], left_out: list[SkippedFile], settings: list[str]
 ) -> Iterator[tuple[str, bool]]:
     """Yield the paths of the files below ``root``, and whether they are vendored.
 
@@ -205,12 +205,12 @@ def _walk_folder(
     while folders:
         prefix, vendored = folders.pop()
         # The line for a vendored folder covers all its contents.
-        said: list[Skipped] = [] if vendored else left_out
+        said: list[SkippedFile] = [] if vendored else left_out
         try:
             with os.scandir(root / prefix) as listed:
                 entries = list(listed)
         except OSError as error:
-            said.append(Skipped(prefix.rstrip("/") or ".", f"cannot be listed: {error.strerror}"))
+            said.append(SkippedFile(prefix.rstrip("/") or ".", f"cannot be listed: {error.strerror}"))
             continue
         if not vendored:
             settings += (one for one in _settings_in(entries, prefix) if one not in ignored)
@@ -223,7 +223,7 @@ def _walk_folder(
                 if reason is None:
                     theirs = vendored or _is_vendored(entry)
                     if theirs and not vendored:
-                        said.append(Skipped(relative, "vendored code; to migrate it, name it on the command line"))
+                        said.append(SkippedFile(relative, "vendored code; to migrate it, name it on the command line"))
                     folders.append((f"{relative}/", theirs))
             elif entry.name.endswith((".py", ".ipynb")):
                 reason = "ignored by git" if relative in ignored else _file_reason(entry, relative)
@@ -234,7 +234,7 @@ def _walk_folder(
             else:
                 continue
             if reason is not None:
-                said.append(Skipped(relative, reason))
+                said.append(SkippedFile(relative, reason))
 
 
 def _settings_in(entries: Sequence[os.DirEntry[str] | Path], prefix: str) -> tuple[str, ...]:

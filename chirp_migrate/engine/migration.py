@@ -16,7 +16,7 @@ from chirp_migrate.additions.dependency import (
     imports_runtime,
     requirement,
 )
-from chirp_migrate.additions.pins import older_pythons
+from chirp_migrate.additions.requirement_pins import older_pythons
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.additions.vendor import PACKAGE, vendor_files
 from chirp_migrate.console.progress import Progress, no_progress

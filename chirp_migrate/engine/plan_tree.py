@@ -23,7 +23,7 @@ from chirp_migrate.engine.rewrite_file import FileResult, concerned_rules
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.settings_loaders import loaders_in_settings
 from chirp_migrate.engine.worker_pool import collect_garbage_rarely, migrate_files
-from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions, Skipped, Status
+from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions, SkippedFile, Status
 from chirp_migrate.rules import Rule
 from chirp_migrate.source.notebook import NotebookSource, has_stored_outputs
 from chirp_migrate.source.text import SourceFile, UnreadableSource
@@ -95,7 +95,7 @@ def plan_tree(
     concerned = [path for path in looked_at if path in named or any(word in texts[path] for word in words)]
     # A file that cannot be decoded can still be searched for words.
     skipped = [
-        Skipped(path, _reason_of_error(error))
+        SkippedFile(path, _reason_of_error(error))
         for path, error in (unread | unread_books).items()
         if path not in found.context
         and (isinstance(error, OSError) or concerned_rules(rules, path, read.raw_text(path), project))
@@ -125,7 +125,7 @@ def plan_tree(
         if problem is None:
             findings += _locate_findings(result.findings, source)
         else:
-            skipped.append(Skipped(result.path, problem))
+            skipped.append(SkippedFile(result.path, problem))
     files = _hunks_joined_across_files(files)
     if overlay is None:
         findings += (one for path, text in held_settings.items() for one in loaders_in_settings(path, text, rules))
@@ -134,7 +134,9 @@ def plan_tree(
     if overlay is None and any(hunk.imports for file in files for hunk in file.hunks):
         notes += removed_from_numpy(project)
     skipped.sort(key=lambda one: one.path)
-    left_out = tuple(sorted((*found.left_out, *(Skipped(one, _STORED) for one in stored)), key=lambda one: one.path))
+    left_out = tuple(
+        sorted((*found.left_out, *(SkippedFile(one, _STORED) for one in stored)), key=lambda one: one.path)
+    )
     if left_tests and overlay is None:
         progress(ProgressStep("counting loaders in tests"))
         left_out = _without_idle_tests(left_out, left_tests, texts, project, settings, jobs)
@@ -176,13 +178,13 @@ def source_of(path: str, data: bytes) -> Source:
 
 
 def _without_idle_tests(
-    left_out: Sequence[Skipped],
+    left_out: Sequence[SkippedFile],
     tests: Sequence[str],
     texts: Mapping[str, str],
     project: Project,
     settings: Settings,
     jobs: int | None,
-) -> tuple[Skipped, ...]:
+) -> tuple[SkippedFile, ...]:
     """Return the excluded files, with the number of loaders in each test; omit tests without loaders."""
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]

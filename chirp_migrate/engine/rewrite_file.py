@@ -18,7 +18,7 @@ from chirp_migrate.engine.suppression import Suppressions, UnreadableComments, r
 from chirp_migrate.plans.plan import Edit, Finding, GainKind, Hunk, Safety, Status
 from chirp_migrate.rules import Proposal, Rule, all_rules
 from chirp_migrate.source.diff import changed_lines
-from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, grouped, sharing_lines
+from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, group_items, sharing_lines
 from chirp_migrate.syntax.module import Module, UnparsableModule, is_deep
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
@@ -299,7 +299,7 @@ class _RewriteState:
         """Return the hunks, and for each rewrite the number of its hunk; None if later rewrites undid it."""
         edits = list(self._pieces.edits())
         joined = {*self._joined, *self._pieces.joined, *sharing_lines(edits, self._original.line_starts)}
-        groups = grouped(len(self._done), joined)
+        groups = group_items(len(self._done), joined)
         by_group: dict[int, list[Edit]] = {}
         last: tuple[set[int], int] = (set(), -1)
         for edit, owners in edits:

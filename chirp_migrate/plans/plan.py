@@ -23,7 +23,7 @@ __all__ = [
     "Plan",
     "PlanOptions",
     "Safety",
-    "Skipped",
+    "SkippedFile",
     "Status",
     "sha256",
 ]
@@ -202,7 +202,7 @@ class FilePlan:
     public: frozenset[str] = frozenset()
 
 
-class Skipped(Struct, frozen=True, omit_defaults=True):
+class SkippedFile(Struct, frozen=True, omit_defaults=True):
     """A file that could not be handled, or an excluded one, and the reason.
 
     Attributes:
@@ -254,13 +254,13 @@ class Plan:
     root: Path
     files: tuple[FilePlan, ...]
     findings: tuple[Finding, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
     notes: tuple[str, ...] = ()
-    left_out: tuple[Skipped, ...] = ()
+    left_out: tuple[SkippedFile, ...] = ()
     options: PlanOptions = field(default_factory=PlanOptions)
 
     def seen_from(self, folder: Path) -> Plan:
-        """Return the plan with ``folder``, which contains or is the root, as its root."""
+        """Return the plan with ``folder`` as its root: the present root or a folder above it."""
         between = self.root.relative_to(folder)
         return replace(
             self,
@@ -277,13 +277,13 @@ class Plan:
         return any(file.note == "vendor" for file in self.files)
 
 
-_Placed = TypeVar("_Placed", FilePlan, Finding, Skipped)
+_Placed = TypeVar("_Placed", FilePlan, Finding, SkippedFile)
 
 
 def _below(folder: Path, parts: tuple[_Placed, ...]) -> tuple[_Placed, ...]:
     paths = [(folder / part.path).as_posix() for part in parts]
     return tuple(
-        structs.replace(part, path=path) if isinstance(part, Skipped) else replace(part, path=path)
+        structs.replace(part, path=path) if isinstance(part, SkippedFile) else replace(part, path=path)
         for part, path in zip(parts, paths, strict=True)
     )
 

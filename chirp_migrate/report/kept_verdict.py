@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from chirp_migrate.doctor import document as doctor_document
-from chirp_migrate.doctor.document import DoctorReport
+from chirp_migrate.doctor import doctor_report
+from chirp_migrate.doctor.doctor_report import DoctorReport
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import JournalDamaged
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import DOCTOR, VERDICT, applied_runs, keep_document
-from chirp_migrate.verify.document import VerifyReport, encode
+from chirp_migrate.verify.verify_report import VerifyReport, encode
 
 __all__ = ["changed_since", "keep_problems", "keep_verdict", "verified_files"]
 
@@ -47,7 +47,7 @@ def keep_verdict(root: Path, report: VerifyReport) -> str | None:
 
 def keep_problems(root: Path, report: DoctorReport) -> str | None:
     """Store the result of ``doctor`` in the journal, as :func:`keep_verdict` stores a verdict."""
-    return _keep(root, DOCTOR, doctor_document.encode(report), "The result")
+    return _keep(root, DOCTOR, doctor_report.encode(report), "The result")
 
 
 def _keep(root: Path, name: str, content: bytes, what: str) -> str | None:

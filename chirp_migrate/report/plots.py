@@ -8,9 +8,9 @@ from pathlib import Path
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.report.page.charts import plots_of, times_plot
 from chirp_migrate.report.page.render import environment, style_sheet
-from chirp_migrate.verify.document import VerifyReport
+from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["drawn", "prepare"]
+__all__ = ["draw_plots", "prepare"]
 
 _COLUMNS = 60
 
@@ -27,7 +27,7 @@ def prepare(folder: Path) -> None:
         raise UsageProblem(f"{folder} cannot be created ({error.strerror}): choose another --plot.") from None
 
 
-def drawn(folder: Path, report: VerifyReport) -> str:
+def draw_plots(folder: Path, report: VerifyReport) -> str:
     """Draw the measurements into an existing folder, replacing files, and return one sentence about them.
 
     Raises:

@@ -8,11 +8,11 @@ from pathlib import Path
 from shlex import quote
 from typing import TypeVar
 
-from chirp_migrate.doctor import document as doctor_document
-from chirp_migrate.doctor.document import DoctorReport
+from chirp_migrate.doctor import doctor_report
+from chirp_migrate.doctor.doctor_report import DoctorReport
 from chirp_migrate.engine.discover import journal_root, root_of
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
-from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Skipped, Status
+from chirp_migrate.plans.plan import FilePlan, Finding, Plan, SkippedFile, Status
 from chirp_migrate.report.files import finding_story, story_of_file
 from chirp_migrate.report.kept_verdict import changed_since
 from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
@@ -22,7 +22,7 @@ from chirp_migrate.review.selection import Choices, select
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import APPLIED_PLAN, DOCTOR, VERDICT, JournalRun, read_runs
 from chirp_migrate.transaction.journal_schema import State
-from chirp_migrate.verify.document import VerifyReport, decode
+from chirp_migrate.verify.verify_report import VerifyReport, decode
 
 __all__ = ["read_story"]
 
@@ -54,7 +54,7 @@ def read_story(
         Refused: the tree has changed since the plan was made, or a run was interrupted.
         JournalDamaged: a journal cannot be read or trusted.
     """
-    doctor = None if doctor_file is None else _document_in(doctor_file, "doctor", doctor_document.decode)
+    doctor = None if doctor_file is None else _document_in(doctor_file, "doctor", doctor_report.decode)
     if plan_file is not None:
         return replace(_story_of_plan(path, plan_file, verdict_file), doctor=doctor)
     return _story_of_runs(path, run, verdict_file, doctor)
@@ -87,7 +87,7 @@ def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, do
     stories = [_story_of_run(run, runs) for run in chosen]
     doubts = [*_find_mismatches(stories, verdict, kept_with, runs)]
     if doctor is None:
-        doctor, kept_with = _last_result(runs, DOCTOR, doctor_document.decode)
+        doctor, kept_with = _last_result(runs, DOCTOR, doctor_report.decode)
         if kept_with is not None and kept_with < runs[-1].number:
             doubts.append(f"Run {kept_with + 1} was applied after the last doctor: run doctor again.")
     return Story(root.name, tuple(stories), verdict, tuple(doubts), doctor)
@@ -113,7 +113,7 @@ def _story_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
         planned = [file.path for file in document.files]
         plan = read_applied(document, run.root, _written_contents(run, planned))
         written = {file.path for file in plan.files}
-        left = tuple(Skipped(path, _NOT_WRITTEN) for path in planned if path not in written)
+        left = tuple(SkippedFile(path, _NOT_WRITTEN) for path in planned if path not in written)
         return _run_story(plan, left, run=run, edited=edited)
     except ValueError as error:  # overlapping edits are detected when they are applied
         raise JournalDamaged(
@@ -136,7 +136,7 @@ def _story_of_found_plan(found: PlanFile) -> RunStory:
 
 def _run_story(
     plan: Plan,
-    left: tuple[Skipped, ...] = (),
+    left: tuple[SkippedFile, ...] = (),
     *,
     run: JournalRun | None = None,
     edited: Collection[str] = (),

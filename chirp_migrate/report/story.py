@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from chirp_migrate.doctor.document import DoctorReport
-from chirp_migrate.plans.plan import Finding, Skipped
+from chirp_migrate.doctor.doctor_report import DoctorReport
+from chirp_migrate.plans.plan import Finding, SkippedFile
 from chirp_migrate.report.hunks import Section
 from chirp_migrate.report.wording import sections
 from chirp_migrate.review.loader_account import Ledger
-from chirp_migrate.verify.document import VerifyReport
+from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story", "reported_by_file"]
 
@@ -108,8 +108,8 @@ class RunStory:
     tool: str
     files: tuple[FileStory, ...]
     reported: tuple[FindingStory, ...]
-    skipped: tuple[Skipped, ...]
-    left_out: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
+    left_out: tuple[SkippedFile, ...]
     ledger: Ledger | None
     notes: tuple[str, ...]
 

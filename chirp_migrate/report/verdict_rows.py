@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.measures.metric_data import Measure
+from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = [
     "EntryTimes",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.plans.document import Replacement
 from chirp_migrate.plans.plan import FilePlan
+from chirp_migrate.plans.plan_document import Replacement
 from chirp_migrate.review.blocks import Lines
 from chirp_migrate.source.diff import changed_lines
 from chirp_migrate.source.text import SourceFile

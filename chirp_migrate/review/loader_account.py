@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from chirp_migrate.plans.document import Account
-from chirp_migrate.plans.plan import Plan, Skipped, Status
+from chirp_migrate.plans.plan import Plan, SkippedFile, Status
+from chirp_migrate.plans.plan_document import LoaderAccount
 from chirp_migrate.rules import all_rules
 
 __all__ = ["Ledger"]
@@ -36,7 +36,7 @@ class Ledger:
     counting: bool
 
     @classmethod
-    def of(cls, plan: Plan, left: Collection[Skipped] = ()) -> Ledger:
+    def of(cls, plan: Plan, left: Collection[SkippedFile] = ()) -> Ledger:
         """Count the findings of a run.
 
         Args:
@@ -64,9 +64,9 @@ class Ledger:
         """Return the number of all counted places."""
         return sum(self.sites.values())
 
-    def account(self) -> Account:
+    def account(self) -> LoaderAccount:
         """Return the ledger in the form of documents."""
-        return Account(
+        return LoaderAccount(
             sites={"found": self.found, **_by_name(self.sites)},
             listed_by_reason=dict(self.reasons),
             rules={code: _by_name(counts) for code, counts in self.rules.items()},

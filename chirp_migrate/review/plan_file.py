@@ -20,7 +20,8 @@ from chirp_migrate.console.json_document import read_as, read_json
 from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.errors import Refused, UsageProblem
-from chirp_migrate.plans.document import (
+from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Hunk, Plan, SkippedFile, sha256
+from chirp_migrate.plans.plan_document import (
     KIND,
     Decision,
     FileEntry,
@@ -30,7 +31,6 @@ from chirp_migrate.plans.document import (
     Replacement,
     RunDocument,
 )
-from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Hunk, Plan, Skipped, sha256
 from chirp_migrate.review.blocks import Lines
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId
@@ -89,7 +89,7 @@ def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
     )
 
 
-def run_document(plan: Plan, left: Sequence[Skipped], **more: Any) -> RunDocument:
+def run_document(plan: Plan, left: Sequence[SkippedFile], **more: Any) -> RunDocument:
     """Return the document of a finished or simulated run, without the contents of files.
 
     Args:

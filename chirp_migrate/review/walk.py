@@ -13,7 +13,7 @@ from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk, Plan, Status
 from chirp_migrate.review.blocks import Block, Lines
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId, select
 from chirp_migrate.source.diff import file_hunks, line_hunks
-from chirp_migrate.source.piece_table import grouped
+from chirp_migrate.source.piece_table import group_items
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits
 
 __all__ = ["Item", "NotValid", "Review", "edit_buffer", "read_buffer"]
@@ -201,7 +201,7 @@ def _bound(items: Sequence[Item]) -> dict[HunkId, list[Item]]:
         for number, item in enumerate(items)
         for call in (item.hunk.together if item.hunk is not None else ())
     ]
-    groups = grouped(len(items), pairs)
+    groups = group_items(len(items), pairs)
     return {
         item.id: [other for other, its_group in zip(items, groups, strict=True) if its_group == group]
         for item, group in zip(items, groups, strict=True)

@@ -12,7 +12,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.datasets.declared_class import Declared, read_declared
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.edits.statements import class_decorator
+from chirp_migrate.edits.statements import class_decorator_insertion
 from chirp_migrate.rules.api import (
     TORCH_DATASET,
     Module,
@@ -102,7 +102,7 @@ class WorkerSafeDatasetClass(Rule):
 def _propose_decorator(module: Module, project: Project, node: cst.ClassDef, declared: Declared) -> Proposal:
     name = declared.decorator
     message = f"`{node.name.value}` {_DOES[name]}: `@{name}` declares this, and the loader reads whole batches at once"
-    edit = class_decorator(module, project.code_style, node, name, declared.arguments)
+    edit = class_decorator_insertion(module, project.code_style, node, name, declared.arguments)
     place = module.span(node.name)[0]
     gain = loader_gains(project).gain_of_class(module.path, node.name.value)
     return Proposal(place, message, (edit,), frozenset({runtime(name)}), gain=gain)

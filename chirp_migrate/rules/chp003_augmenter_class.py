@@ -17,7 +17,7 @@ from chirp_migrate.analysis.datasets.augmenter_meaning import (
     masks_like_spec_augment,
 )
 from chirp_migrate.analysis.datasets.declared_class import tuple_source
-from chirp_migrate.edits.statements import class_decorator
+from chirp_migrate.edits.statements import class_decorator_insertion
 from chirp_migrate.rules.api import (
     NN_MODULE,
     Module,
@@ -126,7 +126,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
         calls_made = [call.func for call in find_in(methods[entry], cst.Call)]
         called = [name for name in methods if any(is_on_self(one, name) for one in calls_made)]
         calls = [f"calls={tuple_source(called)}"] if called else []
-        edit = class_decorator(module, project.code_style, node, decorator, [*said, *calls])
+        edit = class_decorator_insertion(module, project.code_style, node, decorator, [*said, *calls])
         message = f"`{title}` augments single samples: `@{decorator}` declares this, and loaders augment whole batches"
         return Proposal(offset, message, (edit,), frozenset({runtime(decorator)}))
     return None

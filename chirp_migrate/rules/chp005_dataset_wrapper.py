@@ -14,7 +14,7 @@ from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.symbolic import Name
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_probed
-from chirp_migrate.analysis.datasets.dataset_meaning import Augmenting
+from chirp_migrate.analysis.datasets.dataset_meaning import AugmentedSamples
 from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
 from chirp_migrate.analysis.datasets.type_members import meaning_of_members
 from chirp_migrate.edits.statements import is_dispensable, line_deletion
@@ -74,7 +74,8 @@ class DatasetWrapper(Rule):
     name = "dataset-wrapper"
     reason = (
         "A dataset class that type() creates from lambdas cannot be sent to worker processes, and all its objects "
-        "share one captured augmentation object. A class of the runtime does the same for whole batches."
+        "share one captured augmentation object. The rewrite uses a class of "
+        "chirpid_patch, which augments whole batches."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
@@ -143,7 +144,7 @@ def _made_by_type(
     return Proposal(offset, message, edits, frozenset({runtime(_SHIPPED)}))
 
 
-def _captured_names(module: Module, node: cst.Call, meaning: Augmenting) -> list[Capture] | None:
+def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[Capture] | None:
     """Return the names of enclosing functions in ``meaning``; ``None`` if it contains anything else."""
     found: list[Capture] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]

@@ -21,8 +21,9 @@ class WireAugmentation(Rule):
     - `wrapper-unused`: the module imports `create_augmented_dataset_wrapper` at its top level and does not mention it
       again.
     - `wrapper-visible`: nothing else in the module has that name, neither at the call nor at the top level.
-    - `known-flags`: the wrapper, a function of the project, has the parameters `use_spec_augment` and
-      `use_gaussian_noise`, or `training`, which is not its first parameter. All parameters but the first have defaults.
+    - `known-flags`: the wrapper is a function of the project. It has `use_spec_augment` and `use_gaussian_noise` as
+      parameters, or else `training`; none of them is the first parameter. All its other parameters but the first have
+      defaults.
     - `dataset-first`: the first argument is positional, without a star.
     - `config-available`: the code there reads a configuration, called `config` or `cfg`, with `get`.
     """

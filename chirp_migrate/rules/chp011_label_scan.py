@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.analysis.datasets.dataset_names import dataset_test
 from chirp_migrate.analysis.datasets.label_loops import Comprehension, label_comprehension, label_loop
-from chirp_migrate.analysis.datasets.label_scan import Scan
+from chirp_migrate.analysis.datasets.label_scan import LabelPass
 from chirp_migrate.analysis.datasets.label_scan_outline import has_dataset_facts, may_scan
 from chirp_migrate.edits.move_definition import whole_span
 from chirp_migrate.rules.api import (
@@ -109,7 +109,7 @@ class LabelScan(Rule):
                 yield _proposal(module, node, scan)
 
 
-def _proposal(module: Module, node: cst.CSTNode, scan: Scan) -> Proposal:
+def _proposal(module: Module, node: cst.CSTNode, scan: LabelPass) -> Proposal:
     offset, called = module.span(node)[0], _runtime_function(module, node, scan)
     if scan.problem is not None:
         indices = "" if scan.index is None else ", indices"
@@ -119,18 +119,18 @@ def _proposal(module: Module, node: cst.CSTNode, scan: Scan) -> Proposal:
     return Proposal(offset, message, tuple(_edits(module, node, scan, called)), frozenset({runtime(called)}))
 
 
-def _runtime_function(module: Module, node: cst.CSTNode, scan: Scan) -> str:
+def _runtime_function(module: Module, node: cst.CSTNode, scan: LabelPass) -> str:
     """Return the runtime's function: ``read_labels``, or ``iterate_labels`` if labels must be read one by one."""
     return _READ if isinstance(node, cst.ListComp) and _is_whole(module, node, scan) else _ITERATE
 
 
-def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: Scan) -> bool:
+def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: LabelPass) -> bool:
     """Return whether a comprehension yields the labels unchanged, and replacing all of it loses no comment."""
     as_they_are = node.elt is scan.reads[0] if scan.reads else is_name(node.elt, scan.label or "")
     return as_they_are and scan.iterable is node.for_in.iter and "#" not in module.source(node)
 
 
-def _edits(module: Module, node: cst.CSTNode, scan: Scan, called: str) -> Iterator[Edit]:
+def _edits(module: Module, node: cst.CSTNode, scan: LabelPass, called: str) -> Iterator[Edit]:
     """Yield the edits that make the loop iterate over labels."""
     arguments = scan.arguments(module)
     if scan.unpack is (scan.index is not None):  # not as it is read where nothing is said

@@ -59,7 +59,7 @@ class LoaderRestarted(Rule):
             if node is None or loop is None or _is_bound_in(loop, node) or names.loader(node) is None:
                 continue
             message = (
-                f"`next(iter({one_line(module, node)}))` in a loop restarts the loader, workers included, each time: "
+                f"`next(iter({one_line(module, node)}))` in a loop restarts the loader and its workers each time: "
                 "loop over it, or create the iterator once before the loop"
             )
             yield Proposal(module.span(call)[0], message)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Set
 
 import libcst as cst
 
+from chirp_migrate.analysis.datasets.dataset_generators import find_dataset_generators
 from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
 from chirp_migrate.analysis.datasets.dataset_state import dataset_states
-from chirp_migrate.analysis.datasets.held_generators import held_generators
 from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.analysis.loaders.worker_seeding import RepeatedSeed, repeated_seeds
 from chirp_migrate.rules.api import (
@@ -80,7 +80,7 @@ class CopiedGenerator(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report generators of datasets, and ``worker_init_fn`` with the same seed for all workers or epochs."""
         if _HELD.search(module.text):
-            for one in (one for state in dataset_states(module, project) for one in held_generators(state)):
+            for one in (one for state in dataset_states(module, project) for one in find_dataset_generators(state)):
                 yield Proposal(
                     module.span(one.value)[0],
                     f"`{one.name}`: every {one.workers} starts with the same state, so "

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
-from chirp_migrate.analysis.datasets.dataset_state import DatasetState, contents, dataset_states
+from chirp_migrate.analysis.datasets.dataset_state import DatasetState, contained_expressions, dataset_states
 from chirp_migrate.analysis.devices.device_moves import cuda_uses, moves_to_cuda
 from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.rules.api import (
@@ -98,7 +98,7 @@ def _forks(module: Module) -> Iterator[Proposal]:
                 yield _forking(module, call, used)
         context = keywords(call).get("multiprocessing_context")
         scope = module.enclosing_function(call) or module.tree
-        if context is not None and any(_is_fork(module, one) for one in contents(module, scope, context)):
+        if context is not None and any(_is_fork(module, one) for one in contained_expressions(module, scope, context)):
             used = next((use for one in dict.fromkeys((scope, module.tree)) for use in cuda_uses(module, one)), None)
             if used is not None:
                 yield _forking(module, context, used)

@@ -24,9 +24,9 @@ class UnguardedScript(Rule):
     code = "CHP020"
     name = "unguarded-script"
     reason = (
-        "Workers that are not forked (macOS, Windows, and Linux from Python 3.14 on) import the main script. Without "
-        '`if __name__ == "__main__":` each worker runs the whole script again. Where workers are started so, `doctor` '
-        "names the line of a run that fails."
+        "Workers that are not forked (macOS, Windows, and Linux with Python 3.14 or later) import the main script. "
+        'Without `if __name__ == "__main__":` each worker runs the whole script again. Where workers are started so, '
+        "`doctor` names the line of a run that fails."
     )
     safety = Safety.ADVICE
     stops_workers = True

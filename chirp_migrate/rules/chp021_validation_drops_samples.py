@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_state import DatasetState, assigned_value, contents
+from chirp_migrate.analysis.datasets.dataset_state import DatasetState, assigned_value, contained_expressions
 from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls, may_build_loader
 from chirp_migrate.rules.api import SEE_IT, Module, Outline, Project, Proposal, Rule, Safety, dotted, is_name
 
@@ -95,7 +95,7 @@ def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
     if dataset is None:
         return True
     scope = module.enclosing_function(loader.call) or module.tree
-    values = [*contents(module, scope, dataset)]
+    values = [*contained_expressions(module, scope, dataset)]
     if isinstance(dataset, cst.Attribute):
         same = [n for n in module.find(cst.Attribute) if dotted(n) == dotted(dataset)]
         values += [v for n in same if (v := assigned_value(module, n)) is not None]

@@ -19,8 +19,8 @@ class PickledMemoryMap(Rule):
     code = "CHP022"
     name = "pickled-memory-map"
     reason = (
-        "NumPy pickles a memory map with its contents. A worker that is not forked (macOS, Windows, and Linux from "
-        "Python 3.14 on) loads the whole file into its memory, which defeats the memory map. Where workers are "
+        "NumPy pickles a memory map with its contents. A worker that is not forked (macOS, Windows, and Linux with "
+        "Python 3.14 or later) loads the whole file into its memory, which defeats the memory map. Where workers are "
         "started so, `doctor` counts the bytes."
     )
     safety = Safety.ADVICE

@@ -8,7 +8,7 @@ from functools import partial
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.value_flow import Assigned, CallArgument, DisplayElement, step_of
+from chirp_migrate.analysis.dataflow.value_flow import CallArgument, DisplayElement, ValueAssignment, step_of
 from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
@@ -75,7 +75,7 @@ def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
     if _is_collected(module, wait.node):
         return _LATER
     match step_of(module, wait.node):
-        case Assigned((cst.Name(value=name),), cst.Assign() as statement):
+        case ValueAssignment((cst.Name(value=name),), cst.Assign() as statement):
             names = (node for node in find_own(loop.body, cst.Name) if node.value == name)
             reads = [one for one in names if mention(module, one) is Mention.READ and not holds(module, statement, one)]
             return _LATER if reads and all(_is_collected(module, read) for read in reads) else None
@@ -107,7 +107,7 @@ def _is_collected(module: Module, node: cst.CSTNode) -> bool:
 def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
     """Return whether a call has the form ``all = torch.cat([all, new])``."""
     match step_of(module, call):
-        case Assigned(targets, cst.Assign()):
+        case ValueAssignment(targets, cst.Assign()):
             given = [argument.value for argument in call.args]
             given += [part.value for one in given if isinstance(one, cst.Tuple | cst.List) for part in one.elements]
             return any(target.deep_equals(one) for target in targets for one in given)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.delegating_transform import read_delegation
-from chirp_migrate.edits.statements import class_decorator
+from chirp_migrate.edits.statements import class_decorator_insertion
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, functions_of, last_name, runtime
 
 #: Words in augmentation code that the runtime can apply to whole batches.
@@ -55,7 +55,7 @@ class ComposedTransforms(Rule):
             if not isinstance(node, cst.ClassDef) or (found := read_delegation(module, node)) is None:
                 continue
             decorator = "composes_transforms" if found.composes else "applies_transform"
-            edit = class_decorator(module, project.code_style, node, decorator, [f'"{found.attribute}"'])
+            edit = class_decorator_insertion(module, project.code_style, node, decorator, [f'"{found.attribute}"'])
             does = "only chains transforms" if found.composes else "only calls a function"
             message = f"`{node.name.value}` {does}: `@{decorator}` declares this, and loaders apply it to whole batches"
             yield Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(decorator)}))

@@ -10,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import origins
 from chirp_migrate.analysis.datasets.dataset_names import dataset_test
-from chirp_migrate.analysis.datasets.label_scan import Scan, stacked_samples, why_too_early
+from chirp_migrate.analysis.datasets.label_scan import LabelPass, stacked_samples, why_too_early
 from chirp_migrate.rules.api import GAP, Edit, Module, Outline, Project, Proposal, Rule, Safety, is_call_of, runtime
 
 _RUNTIME = "stack_samples"
@@ -80,7 +80,7 @@ class StackedSamples(Rule):
             yield _proposal(module, project, call, scan)
 
 
-def _proposal(module: Module, project: Project, call: cst.Call, scan: Scan) -> Proposal:
+def _proposal(module: Module, project: Project, call: cst.Call, scan: LabelPass) -> Proposal:
     offset, problem = module.span(call)[0], why_too_early(module, project, scan)
     computed = scan.index is not None and not isinstance(scan.index, cst.Name)
     if problem is None and computed and not _is_at_hand(module, scan.iterable):

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import accumulate
 
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Plan, Status
-from chirp_migrate.source.matching_lines import fewest_changes, grouped
+from chirp_migrate.source.matching_lines import fewest_changes, group_differences
 from chirp_migrate.source.text import SOURCE_LINE
 
 __all__ = ["changed_lines", "count_changes", "file_diff", "file_hunks", "line_hunks", "unified_diff"]
@@ -80,7 +80,7 @@ def _hunks(before: bytes, after: bytes) -> tuple[str, ...]:
 
 def line_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the hunks between two lists of lines."""
-    for group in grouped(before, after, _CONTEXT):
+    for group in group_differences(before, after, _CONTEXT):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
         yield f"@@ -{_hunk_range(i1, i2)} +{_hunk_range(j1, j2)} @@\n"
         for tag, i1, i2, j1, j2 in group:

@@ -25,7 +25,7 @@ def write_new(path: Path, content: bytes, *, like: Path | None = None, mode: int
         mode: permission bits; by default those of ``like``, or ``0o666`` without the bits of the umask.
 
     Raises:
-        FileExistsError: something is at ``path``, a dangling link included.
+        FileExistsError: something is at ``path``, or a dangling link.
         OSError: the file cannot be written; the incomplete file is removed.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from chirp_migrate.errors import Refused
 
-__all__ = ["guard", "ignored_paths", "run_git", "uncommitted"]
+__all__ = ["guard", "ignored_paths", "run_git", "uncommitted_paths"]
 
 #: Number of paths for one git process, well below any limit on the length of a command line.
 _PATHS_A_CALL = 200
@@ -25,7 +25,7 @@ def guard(root: Path, paths: Iterable[str]) -> None:
     Raises:
         Refused: files have such changes (the error lists them), or git cannot read the repository.
     """
-    changed = uncommitted(root, paths)
+    changed = uncommitted_paths(root, paths)
     if changed:
         raise Refused(
             f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} uncommitted changes: commit or stash "
@@ -33,7 +33,7 @@ def guard(root: Path, paths: Iterable[str]) -> None:
         )
 
 
-def uncommitted(root: Path, paths: Iterable[str]) -> list[str]:
+def uncommitted_paths(root: Path, paths: Iterable[str]) -> list[str]:
     """Return the paths that are modified, staged or untracked in their git work tree, sorted.
 
     Raises:

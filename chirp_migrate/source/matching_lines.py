@@ -6,7 +6,7 @@ import difflib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-__all__ = ["Opcode", "fewest_changes", "grouped"]
+__all__ = ["Opcode", "fewest_changes", "group_differences"]
 
 Opcode = tuple[str, int, int, int, int]
 """An operation of :mod:`difflib`: ``equal``, ``replace``, ``delete`` or ``insert``, and two half-open ranges."""
@@ -29,7 +29,7 @@ def fewest_changes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
     return list(_matcher(old, new).get_opcodes())
 
 
-def grouped(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[list[Opcode]]:
+def group_differences(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[list[Opcode]]:
     """Return the differences in hunks with this number of equal lines around."""
     return iter(_matcher(old, new).get_grouped_opcodes(context))
 

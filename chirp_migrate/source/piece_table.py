@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import edit_order
 
-__all__ = ["FOLLOWS", "Owners", "PieceTable", "grouped", "lines_of", "sharing_lines"]
+__all__ = ["FOLLOWS", "Owners", "PieceTable", "group_items", "lines_of", "sharing_lines"]
 
 #: Numbers of the rewrites that an edit belongs to.
 Owners = frozenset[int]
@@ -140,7 +140,7 @@ class PieceTable:
         self.joined |= {(one, other) for one in earlier for other in later if one != other}
 
 
-def grouped(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
+def group_items(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
     """Return the group of each of ``count`` items, named by its smallest member, if ``pairs`` belong together."""
     group = list(range(count))
 

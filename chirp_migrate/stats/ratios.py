@@ -1,6 +1,6 @@
 """Ratios with intervals from seconds, corrections for many tests, and two-sample tests.
 
-A ratio is judged on the logarithms of the rounds' paired ratios ``after / before``. For a few rounds, a bootstrap
+A ratio is judged on the logarithms of the rounds' paired ratios ``after / before``. With only a few rounds, a bootstrap
 interval is too narrow (resampling five values cannot show the tails). So the interval is Student's, which is exact for
 normal logarithms. No function of this module uses a result to decide when to stop.
 """
@@ -150,7 +150,7 @@ def noticed_share(first: int, second: int, alpha: float) -> float:
 
 
 def noticed_shift(values: ArrayLike, share: float) -> float | None:
-    """Return the shift by which ``share`` of the values pass a point; None if too few of them vary.
+    """Return the smallest shift that moves ``share`` of the values past one point; None if too few values vary.
 
     The shift is the length of the shortest interval with this share of the values. Values equal to the most common
     value, such as those of skipped samples, do not move.

@@ -36,7 +36,7 @@ class ImportTable:
         classes: the classes defined there, with the dotted names of their bases (an empty one for other expressions).
         functions: names of the functions defined there.
         values: names that get a value in another way.
-        exported: what ``__all__`` lists, if it is one literal.
+        exported: the names in ``__all__``, if it is one literal.
         parameters: for each function and class at the top level, the names of its parameters in order.
     """
 

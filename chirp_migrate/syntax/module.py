@@ -265,7 +265,7 @@ class Module:
         return start + (units if before.isascii() else len(before.encode()[:units].decode()))
 
     def statement_start(self, statement: cst.CSTNode) -> int:
-        """Return the offset of a statement, decorators included."""
+        """Return the offset of a statement, or of its first decorator."""
         return self._statement_offsets[_small_statement(statement, 0)][0]
 
     def statements_at(self, offsets: Iterable[int]) -> list[Statement]:
@@ -291,7 +291,7 @@ class Module:
         return self._known_spans[node]
 
     def source(self, node: cst.CSTNode) -> str:
-        """Return the source text of ``node``, its own parentheses included."""
+        """Return the source text of ``node`` with its own parentheses."""
         return self.tree.code_for_node(node)
 
     def position(self, offset: int) -> tuple[int, int]:

@@ -586,7 +586,7 @@ class Project:
         return self.is_compiled(module) and extension_modules.reads_samples(self._settings[_source_of(module)], name)
 
     def imported_elsewhere(self, module: Module, name: str) -> bool:
-        """Return whether another file of the backend, notebooks included, may import or read ``name`` from ``module``.
+        """Return whether another file or notebook of the backend may import or read ``name`` from ``module``.
 
         The answer may be True by mistake: a star import, or an attribute of a module of that name, counts.
         """

@@ -15,7 +15,7 @@ __all__ = [
     "NotFound",
     "NotMigrated",
     "NotUsable",
-    "Raised",
+    "UserCodeError",
     "WorkloadFailed",
     "first_line",
     "user_code",
@@ -42,19 +42,19 @@ class NotFound(NotUsable):
     """In a child: an object that the user named does not exist; the user's code has not failed."""
 
 
-class Raised(Exception):
+class UserCodeError(Exception):
     """In a child: the user's code raised ``__cause__``; the message names the place."""
 
 
 @contextmanager
 def user_code(doing: str) -> Iterator[None]:
-    """Return a context for the user's code in a child, in which errors become :class:`Raised`, "``doing`` raised …"."""
+    """Return a context for the user's code in a child; errors become :class:`UserCodeError`, "``doing`` raised …"."""
     try:
         yield
     except NotUsable:
         raise
     except (Exception, SystemExit) as error:
-        raise Raised(f"{doing} raised {type(error).__name__}: {first_line(error)}") from error
+        raise UserCodeError(f"{doing} raised {type(error).__name__}: {first_line(error)}") from error
 
 
 class WorkloadFailed(ChirpMigrateError):

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.errors import CommitFailed, Refused
-from chirp_migrate.plans.plan import FilePlan, Plan, Skipped, sha256
+from chirp_migrate.plans.plan import FilePlan, Plan, SkippedFile, sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.change_files import (
@@ -22,7 +22,7 @@ from chirp_migrate.transaction.change_files import (
 )
 from chirp_migrate.transaction.journal import JournalRun
 from chirp_migrate.transaction.journal_schema import JournalFile, State, Version, checked_path
-from chirp_migrate.transaction.recovery import locked_after_recovery, reason
+from chirp_migrate.transaction.recovery import locked_after_recovery, os_error_text
 
 __all__ = ["CommitResult", "commit"]
 
@@ -41,7 +41,7 @@ class CommitResult:
     """
 
     applied: tuple[FilePlan, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
     run: str
     linked: tuple[str, ...] = ()
     found: str | None = None
@@ -100,9 +100,9 @@ class _Target:
     linked: bool
 
 
-def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tuple[Skipped, ...]]:
+def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tuple[SkippedFile, ...]]:
     targets: list[_Target] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     changed: list[str] = []
     for file in files:
         if file.before == file.after:
@@ -124,7 +124,7 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
         if not as_planned:
             changed.append(file.path)
         elif (why := _unwritable(place)) is not None:
-            skipped.append(Skipped(file.path, why))
+            skipped.append(SkippedFile(file.path, why))
         else:
             targets.append(_Target(file, JournalFile.of(path, version, sha256(file.after)), linked))
     if changed:
@@ -182,7 +182,7 @@ def _apply_run(run: JournalRun, on_step: Callable[[ProgressStep], None]) -> None
                 f"{error.path} changed while the migration was applied: everything was undone, run apply again."
             ) from None
         if isinstance(error, OSError):
-            raise CommitFailed(f"{reason(error)}: everything was undone, all files are as before.") from error
+            raise CommitFailed(f"{os_error_text(error)}: everything was undone, all files are as before.") from error
         raise
 
 
@@ -195,8 +195,8 @@ def _undo_commit(run: JournalRun, cause: BaseException) -> None:
         remove_folders(run.root, run.folders)
         journal.retire(run)
     except OSError as error:
-        why = reason(cause) if isinstance(cause, OSError) else "it was stopped"
+        why = os_error_text(cause) if isinstance(cause, OSError) else "it was stopped"
         raise CommitFailed(
-            f"applying failed ({why}) and so did undoing it ({reason(error)}): the journal is kept, the next "
+            f"applying failed ({why}) and so did undoing it ({os_error_text(error)}): the journal is kept, the next "
             "chirp-migrate command undoes the rest."
         ) from cause

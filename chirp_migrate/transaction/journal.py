@@ -42,10 +42,10 @@ __all__ = [
     "applied_runs",
     "begin",
     "change_state",
+    "interrupted_folders",
     "is_unfinished",
     "journal_folder",
     "keep_document",
-    "leftovers",
     "read_run",
     "read_runs",
     "remove_leftovers",
@@ -205,7 +205,7 @@ def applied_runs(root: Path) -> tuple[JournalRun, ...]:
     return tuple(run for run in read_runs(root) if run.state is State.APPLIED)
 
 
-def leftovers(root: Path) -> list[str]:
+def interrupted_folders(root: Path) -> list[str]:
     """Return the folders of runs whose recording (``new-…``) or removal (``old-…``) was interrupted."""
     return _names(root, _LEFTOVER)
 
@@ -323,7 +323,7 @@ def remove_leftovers(root: Path) -> None:
         OSError: a file or folder cannot be removed.
     """
     home = journal_folder(root)
-    for name in leftovers(root):
+    for name in interrupted_folders(root):
         shutil.rmtree(home / name)
     ignore = home / ".gitignore"
     # It may be empty if the process was killed while writing it.

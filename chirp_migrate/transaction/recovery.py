@@ -21,7 +21,7 @@ from chirp_migrate.transaction.journal import journal_folder
 from chirp_migrate.transaction.journal_schema import State
 from chirp_migrate.transaction.lock import hold_lock
 
-__all__ = ["locked_after_recovery", "reason", "recover"]
+__all__ = ["locked_after_recovery", "os_error_text", "recover"]
 
 
 def recover(
@@ -66,7 +66,7 @@ def locked_after_recovery(
                 found = _finish_interrupted(root, force, on_step)
             yield found
     except OSError as error:
-        raise CommitFailed(f"{reason(error)}: nothing was changed.") from error
+        raise CommitFailed(f"{os_error_text(error)}: nothing was changed.") from error
 
 
 def _finish_interrupted(root: Path, force: bool, on_step: Callable[[ProgressStep], None]) -> str | None:
@@ -102,13 +102,13 @@ def _explain_interruption() -> Iterator[None]:
         yield
     except OSError as error:
         raise CommitFailed(
-            f"an earlier run was interrupted and cannot be finished ({reason(error)}): nothing is lost; make "
+            f"an earlier run was interrupted and cannot be finished ({os_error_text(error)}): nothing is lost; make "
             "that place writable and run the command again."
         ) from error
 
 
 def _finish_leftovers(root: Path) -> str | None:
-    found = journal.leftovers(root)
+    found = journal.interrupted_folders(root)
     journal.remove_leftovers(root)
     if any(name.startswith("old-") for name in found):
         return "A run was interrupted after its files had been restored; its remaining files were removed."
@@ -123,12 +123,14 @@ def _needs_recovery(root: Path) -> bool:
         return False
     try:
         runs = journal.read_runs(root)
-        return not runs or bool(journal.leftovers(root)) or any(run.state is not State.APPLIED for run in runs)
+        return (
+            not runs or bool(journal.interrupted_folders(root)) or any(run.state is not State.APPLIED for run in runs)
+        )
     except JournalDamaged:
         return True
 
 
-def reason(error: OSError) -> str:
+def os_error_text(error: OSError) -> str:
     """Return the text of a system error with its path."""
     where = f"{error.filename} " if error.filename else ""
     return f"{where}cannot be written: {error.strerror or error}"

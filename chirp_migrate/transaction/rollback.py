@@ -26,7 +26,7 @@ from chirp_migrate.transaction.change_files import (
 from chirp_migrate.transaction.journal import JournalRun, journal_folder
 from chirp_migrate.transaction.journal_schema import JournalFile, State, Version
 from chirp_migrate.transaction.merging import Conflict, three_way_merge
-from chirp_migrate.transaction.recovery import locked_after_recovery, reason
+from chirp_migrate.transaction.recovery import locked_after_recovery, os_error_text
 
 __all__ = ["RollbackResult", "later_runs", "nothing_applied", "rollback"]
 
@@ -111,7 +111,7 @@ def rollback(
                 if not done:
                     raise
                 names = ", ".join(result.run for result in done)
-                why = reason(error) if isinstance(error, OSError) else str(error)
+                why = os_error_text(error) if isinstance(error, OSError) else str(error)
                 raise CommitFailed(f"undone: {names}; not run {undoing.run.name}: {why}") from error
         return tuple(done)
 
@@ -262,13 +262,15 @@ def _roll_back(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) -> R
         if isinstance(error, ChangedMeanwhile):
             raise Refused(f"{error.path} changed during the rollback: nothing was rolled back, run it again.") from None
         if isinstance(error, OSError):
-            raise CommitFailed(f"{reason(error)}: nothing was rolled back, the migration is still applied.") from error
+            raise CommitFailed(
+                f"{os_error_text(error)}: nothing was rolled back, the migration is still applied."
+            ) from error
         raise
     try:
         journal.retire(rolling)
     except OSError as error:
         raise CommitFailed(
-            f"all files are as before the migration, but its journal cannot be removed ({reason(error)}): "
+            f"all files are as before the migration, but its journal cannot be removed ({os_error_text(error)}): "
             f"make {journal_folder(run.root)} writable and run the command again."
         ) from error
     restored = tuple(file.path for file in files if file.before is not None and file.path not in undoing.merged)
@@ -287,8 +289,8 @@ def _undo_rollback(rolling: JournalRun, applied: JournalRun, cause: BaseExceptio
         complete_changes(rolling, [change.reversed for change in changes_of(rolling)])
         journal.change_state(applied, State.APPLIED)
     except OSError as error:
-        why = reason(cause) if isinstance(cause, OSError) else "it was stopped"
+        why = os_error_text(cause) if isinstance(cause, OSError) else "it was stopped"
         raise CommitFailed(
-            f"rolling back failed ({why}) and so did undoing that ({reason(error)}): the journal is kept, the next "
-            "chirp-migrate command finishes the rollback."
+            f"rolling back failed ({why}) and so did undoing that ({os_error_text(error)}): the journal is kept, the "
+            "next chirp-migrate command finishes the rollback."
         ) from cause

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.tune.document import Candidate, Comparison, Measured, Outcome
+from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, Comparison, Outcome
 
 __all__ = ["TOLERANCE", "compare_with_best", "is_conclusive", "mean_rate", "mean_rates", "pick"]
 
@@ -37,14 +37,14 @@ def mean_rate(rates: Sequence[float]) -> Ratio:
     return paired_ratio([1.0] * len(rates), rates, _CONFIDENCE)
 
 
-def mean_rates(measured: Sequence[Measured]) -> dict[Candidate, Ratio]:
+def mean_rates(measured: Sequence[CandidateMeasurement]) -> dict[Candidate, Ratio]:
     """Return the mean rates of all measured configurations."""
     return {
         configuration.candidate: mean_rate(configuration.rates) for configuration in measured if configuration.rates
     }
 
 
-def compare_with_best(measured: Sequence[Measured]) -> list[Comparison]:
+def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[Comparison]:
     """Return the comparison of each configuration with the best one, in the same order.
 
     Rounds are paired by their number. A configuration that was given up after some rounds is compared over these
@@ -56,7 +56,7 @@ def compare_with_best(measured: Sequence[Measured]) -> list[Comparison]:
     return [_compare(configuration, best) for configuration in measured]
 
 
-def _compare(configuration: Measured, best: Measured | None) -> Comparison:
+def _compare(configuration: CandidateMeasurement, best: CandidateMeasurement | None) -> Comparison:
     rates, candidate = configuration.rates, configuration.candidate
     if best is None or not rates:
         return Comparison(configuration=str(candidate), outcome=Outcome.FAILED, conclusive=True)
@@ -83,14 +83,14 @@ def _compare(configuration: Measured, best: Measured | None) -> Comparison:
     )
 
 
-def pick(measured: Sequence[Measured]) -> Measured | None:
+def pick(measured: Sequence[CandidateMeasurement]) -> CandidateMeasurement | None:
     """Return the smallest configuration that is the best or tied with it; None if all failed."""
     placed = zip(measured, compare_with_best(measured), strict=True)
     tied = [configuration for configuration, comparison in placed if comparison.outcome in (Outcome.BEST, Outcome.TIED)]
     return min(tied, key=lambda configuration: configuration.candidate.size, default=None)
 
 
-def is_conclusive(measured: Sequence[Measured]) -> bool:
+def is_conclusive(measured: Sequence[CandidateMeasurement]) -> bool:
     """Return whether further rounds are unlikely to change the pick."""
     chosen = pick(measured)
     return chosen is None or all(

@@ -11,8 +11,8 @@ from typing import Any
 
 from chirp_migrate.console.text import escape_for_matplotlib, percent
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.tune.document import Candidate, LoaderReport, Outcome
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
+from chirp_migrate.tune.tune_report import Candidate, LoaderReport, Outcome
 
 __all__ = ["check", "draw"]
 

@@ -7,8 +7,8 @@ import statistics
 from chirp_migrate.console.text import percent
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
-from chirp_migrate.tune.document import LoaderReport, Measured, Outcome, Recommendation, Training
 from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, mean_rates, pick
+from chirp_migrate.tune.tune_report import CandidateMeasurement, LoaderReport, Outcome, Recommendation, Training
 from chirp_migrate.verify.measures.targets import (
     AUGMENTATION_PERCENT,
     AUGMENTATION_WARNING,
@@ -45,7 +45,7 @@ def conclude(loader: LoaderReport, training: Training | None) -> None:
         loader.recommendations = [*advice, *_recommend_at_limits(loader, chosen), *_recommend_for_gpu(training)]
 
 
-def _recommend_workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
+def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> list[Recommendation]:
     way = chosen.candidate
     rates = {way: rate.value for way, rate in mean_rates(loader.measured).items()}
     if loader.waited_share is not None and loader.waited_share < _WAITS_LITTLE:
@@ -81,7 +81,7 @@ def _recommend_workers(loader: LoaderReport, chosen: Measured) -> list[Recommend
     return advice
 
 
-def _recommend_persistent_workers(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
+def _recommend_persistent_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> list[Recommendation]:
     """Recommend to keep the workers, if starting them takes a noticeable part of an epoch."""
     start_s = statistics.median(chosen.first_batch_s)
     epoch_s = loader.samples / mean_rate(chosen.rates).value
@@ -126,7 +126,7 @@ def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
     return [Recommendation("the transform of the dataset", what, f"{percent(share)} of loading, {bound}", warning=high)]
 
 
-def _recommend_at_limits(loader: LoaderReport, chosen: Measured) -> list[Recommendation]:
+def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> list[Recommendation]:
     advice = []
     # If other processes are busy, loading waits for a CPU; the wait then does not show anything about files.
     quiet = loader.others is None or loader.others < BUSY_ABOVE

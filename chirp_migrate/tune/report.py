@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count, percent, sentence
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
-from chirp_migrate.tune.document import Comparison, LoaderReport, Measured, Outcome, Training, TuneReport
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
+from chirp_migrate.tune.tune_report import CandidateMeasurement, Comparison, LoaderReport, Outcome, Training, TuneReport
 
 __all__ = ["show"]
 
@@ -63,13 +63,13 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
         screen.text(line, hang=2)
 
 
-def _is_shown(measured: Measured, comparison: Comparison, loader: LoaderReport) -> bool:
+def _is_shown(measured: CandidateMeasurement, comparison: Comparison, loader: LoaderReport) -> bool:
     """Return whether a configuration is shown without -v: the pick, the best, the current one, and no workers."""
     way = measured.candidate
     return way in (loader.picked, loader.now) or way.alone or comparison.outcome is Outcome.BEST
 
 
-def _row(measured: Measured, comparison: Comparison, rate: float, loader: LoaderReport) -> list[str]:
+def _row(measured: CandidateMeasurement, comparison: Comparison, rate: float, loader: LoaderReport) -> list[str]:
     ratio = (
         ""
         if comparison.ratio_to_best is None

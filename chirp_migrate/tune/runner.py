@@ -14,17 +14,16 @@ import torch
 from chirp_migrate import __version__
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import shorten_list
-from chirp_migrate.training.errors import Raised, user_code
+from chirp_migrate.training.errors import UserCodeError, user_code
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.process.protocol import PartialResult
 from chirp_migrate.training.watch.augmentation_cost import time_both
-from chirp_migrate.training.watch.samples import unaugmented, varying_places
+from chirp_migrate.training.watch.samples import unaugmented_dataset, varying_places
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.training.workload.hook import call_names
-from chirp_migrate.tune.document import Candidate, LoaderReport, Measured, Training, TuneReport
 from chirp_migrate.tune.plateau import pick
 from chirp_migrate.tune.recommend import conclude
 from chirp_migrate.tune.request import TuneTask
@@ -32,7 +31,8 @@ from chirp_migrate.tune.saving import save
 from chirp_migrate.tune.sources import from_config, from_reference
 from chirp_migrate.tune.subject import Subject
 from chirp_migrate.tune.sweep import Sweep, grid, measure
-from chirp_migrate.tune.watching import watched
+from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, LoaderReport, Training, TuneReport
+from chirp_migrate.tune.watching import watch_loaders
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.machine.cpus import usable_cpus
@@ -60,7 +60,7 @@ def run(
 
     Raises:
         NotUsable: the requested dataset or training cannot be measured.
-        Raised: the user's code raised an error.
+        UserCodeError: the user's code raised an error.
     """
     seed_everything(_SEED)
     ends_at = request.ends_at or time.time() + request.grid.seconds
@@ -78,7 +78,7 @@ def run(
         try:
             with user_code(f"reading a batch of {subject.report.name}"):
                 report = _measure_subject(subject, request, left_s / (len(subjects) - number), show)
-        except Raised as raised:
+        except UserCodeError as raised:
             if not loaders and number == len(subjects) - 1:
                 raise
             notes.append(f"{subject.report.name} was not measured: {raised}")
@@ -94,7 +94,7 @@ def run(
         training=training,
         notes=notes,
         machine=here,
-        described=machine.line(here),
+        described=machine.summary_line(here),
     )
 
 
@@ -122,7 +122,7 @@ def _find_subjects(
         for entry in entries
         if entry.label not in request.lost
     }
-    subjects, training, notes = watched(calls, show, seconds, lambda label: begin(label, len(calls) - 1))
+    subjects, training, notes = watch_loaders(calls, show, seconds, lambda label: begin(label, len(calls) - 1))
     check_imports(Path(request.tree), request.discovery.origin)
     lost = [f"skipped, because it does not train: {label} {how}" for label, how in request.lost.items()]
     return subjects, training, lost + notes
@@ -168,7 +168,7 @@ def _measure_augmentation(subject: Subject, seconds: float) -> tuple[list[float]
     if plain is None:
         if not varying_places(subject.dataset, subject.collate):
             return [], [], "it does not augment, because its samples are the same each time they are read"
-        plain = unaugmented(subject.dataset, subject.collate)
+        plain = unaugmented_dataset(subject.dataset, subject.collate)
     if plain is None:
         why = "it has no unaugmented dataset with the same samples: pass one with --unaugmented MODULE:CALLABLE"
         return [], [], why
@@ -184,7 +184,7 @@ def _measure_augmentation(subject: Subject, seconds: float) -> tuple[list[float]
 
 def _measure_batch_sizes(
     subject: Subject, chosen: Candidate, sizes: list[int], seconds: float, show: Progress
-) -> list[Measured]:
+) -> list[CandidateMeasurement]:
     """Measure the pick at its own and at other batch sizes, in turns."""
     ways = [replace(chosen, batch_size=size) for size in (subject.report.batch_size, *sizes)]
     show(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")

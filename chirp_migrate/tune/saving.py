@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.tune.document import Measured
 from chirp_migrate.tune.plateau import mean_rate, pick
 from chirp_migrate.tune.subject import Subject
+from chirp_migrate.tune.tune_report import CandidateMeasurement
 from chirpid_patch.loader_speed.profiles import recall, remember, signature
 from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.machine.accelerator import pinning_device
@@ -20,7 +20,7 @@ _WIDEST = 10.0
 """Largest ratio of the ends of the interval of a rate that is saved."""
 
 
-def save(subject: Subject, measured: Sequence[Measured], profile: Path, thread_safe: bool) -> str | None:
+def save(subject: Subject, measured: Sequence[CandidateMeasurement], profile: Path, thread_safe: bool) -> str | None:
     """Save the pick for the factory's calls that build this loader; return one sentence if it cannot be saved.
 
     The pick is saved twice if these calls differ: for a call without ``num_workers``, and for a migrated call with the
@@ -56,7 +56,7 @@ def factory_arguments(subject: Subject, thread_safe: bool) -> list[dict[str, Any
     return [plain, {**options, "num_workers": subject.asked_workers}] if subject.asked_workers else [plain]
 
 
-def _choice_of(measured: Sequence[Measured]) -> LoaderChoice | None:
+def _choice_of(measured: Sequence[CandidateMeasurement]) -> LoaderChoice | None:
     """Return the pick as the factory stores it.
 
     The result is None if there is no pick, or loading in the main process was not measured.

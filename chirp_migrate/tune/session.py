@@ -16,8 +16,8 @@ from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.process.run_child import Child, Role
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.entry_points import Source
-from chirp_migrate.tune.document import TuneReport
 from chirp_migrate.tune.request import TuneTask
+from chirp_migrate.tune.tune_report import TuneReport
 from chirp_migrate.verify.options import VerifyOptions, training_of
 
 __all__ = ["tune_tree"]
@@ -88,7 +88,8 @@ def _of_training(request: TuneTask, options: VerifyOptions, tree: Path, progress
     root = Path(request.tree)
     if options.source is Source.COMMAND:
         raise UsageProblem(
-            "the settings for verify name a command, whose loaders tune cannot see: pass --workload or --dataset."
+            "the settings of `verify` name a command; `tune` cannot see the loaders in a command: pass --workload or "
+            "--dataset."
         )
     progress(ProgressStep("finding and copying the training"))
     discovery = training_of(root, root, options, "tune")

@@ -12,10 +12,10 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from chirp_migrate.training.errors import NotUsable, user_code
-from chirp_migrate.training.process.imports import modules_of, named
+from chirp_migrate.training.process.imports import import_object, modules_of
 from chirp_migrate.tune.config import TuneConfig
-from chirp_migrate.tune.document import Candidate
 from chirp_migrate.tune.subject import Subject, of_dataset, of_loader
+from chirp_migrate.tune.tune_report import Candidate
 
 __all__ = ["DEFAULT_BATCH_SIZE", "from_config", "from_reference"]
 
@@ -102,7 +102,7 @@ def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
 
 def _build_dataset(reference: str, config: TuneConfig | None) -> Any:
     with user_code(f"importing {reference.rpartition(':')[0]}"):
-        value = named(reference, "function or class", lambda one: not inspect.ismodule(one))
+        value = import_object(reference, "function or class", lambda one: not inspect.ismodule(one))
     if not callable(value) or isinstance(value, DataLoader):
         return value
     arguments = [config.location] if config is not None and _wants_one(value) else []

@@ -15,8 +15,8 @@ from torch.utils.data import (
 )
 
 from chirp_migrate.training.errors import NotUsable
-from chirp_migrate.training.watch.samples import described
-from chirp_migrate.tune.document import Candidate, LoaderReport
+from chirp_migrate.training.watch.samples import nested_class_names
+from chirp_migrate.tune.tune_report import Candidate, LoaderReport
 from chirpid_patch import BatchedDataLoader
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.machine.accelerator import pinning_device
@@ -60,7 +60,7 @@ def of_dataset(dataset: Any, batch_size: int, migrated: bool) -> Subject:
         NotUsable: the dataset is not map-style, or is empty.
     """
     _check(dataset)
-    report = LoaderReport(described(dataset), "training", batch_size, len(dataset), migrated)
+    report = LoaderReport(nested_class_names(dataset), "training", batch_size, len(dataset), migrated)
     return Subject(dataset, report, {"shuffle": True})
 
 
@@ -88,7 +88,7 @@ def of_loader(loader: Any, role: str) -> Subject:
     ahead = (loader.prefetch_factor or TORCH_PREFETCH) if workers else None
     threads = (loader.prefetch_threads or 0) if migrated and not workers else 0
     now = Candidate(workers, ahead, threads, loader.batch_size)
-    report = LoaderReport(described(dataset), role, loader.batch_size, len(dataset), migrated, now)
+    report = LoaderReport(nested_class_names(dataset), role, loader.batch_size, len(dataset), migrated, now)
     return Subject(dataset, report, options, loader.num_workers)
 
 

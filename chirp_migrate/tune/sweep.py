@@ -19,9 +19,9 @@ from statistics import median
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.training.errors import first_line
 from chirp_migrate.training.process.background_load import Watch
-from chirp_migrate.tune.document import Candidate, Measured, Outcome
 from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
 from chirp_migrate.tune.subject import Subject, new_loader
+from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, Outcome
 from chirpid_patch.loader_speed.measure import Rate, measure_rate
 from chirpid_patch.loader_speed.search import EndlessIndices
 from chirpid_patch.loading.worker_start import start_method, start_seconds
@@ -105,7 +105,7 @@ class Sweep:
     is_limited: bool = False
 
     def __post_init__(self) -> None:
-        self.measured = [Measured(candidate) for candidate in self.candidates]
+        self.measured = [CandidateMeasurement(candidate) for candidate in self.candidates]
         self.rounds = 0
         self._cpu_shares: list[float] = []
         self._others: list[float] = []
@@ -121,7 +121,7 @@ class Sweep:
         """Return the median share of the CPUs that other processes used; None if it is not known."""
         return median(self._others) if self._others else None
 
-    def run(self) -> list[Measured]:
+    def run(self) -> list[CandidateMeasurement]:
         """Measure until the pick is unlikely to change, or time is up.
 
         Raises:
@@ -158,19 +158,19 @@ class Sweep:
                 time_left = f"; about {rest:.0f} s left" if rest >= 1 else ""
                 self.show(f"round {self.rounds}: {ahead}{time_left}")
 
-    def _measured_in_time(self) -> list[Measured]:
+    def _measured_in_time(self) -> list[CandidateMeasurement]:
         """Return the configurations that were measured, or failed, in time."""
         self.measured = [one for one in self.measured if one.rates or one.error is not None]
         return self.measured
 
-    def _candidates_of_round(self) -> list[Measured]:
+    def _candidates_of_round(self) -> list[CandidateMeasurement]:
         """Return the candidates of the next round in order: all at first, later those not clearly below the best."""
         contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
         order = deque(configuration for configuration in contenders if configuration.error is None)
         order.rotate(-self.rounds)
         return list(order) if self.rounds % 2 == 0 else list(reversed(order))
 
-    def _contenders(self) -> list[Measured]:
+    def _contenders(self) -> list[CandidateMeasurement]:
         placed = zip(self.measured, compare_with_best(self.measured), strict=True)
         return [
             configuration
@@ -178,7 +178,7 @@ class Sweep:
             if not (comparison.conclusive and comparison.outcome in (Outcome.BELOW, Outcome.FAILED))
         ]
 
-    def _measure(self, configuration: Measured, slice_s: float) -> None:
+    def _measure(self, configuration: CandidateMeasurement, slice_s: float) -> None:
         watch = Watch()
         try:
             with watch.watching():

@@ -14,17 +14,17 @@ import torch
 
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import count, percent, shorten_list
-from chirp_migrate.training.errors import NotUsable, Raised, user_code
+from chirp_migrate.training.errors import NotUsable, UserCodeError, user_code
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
-from chirp_migrate.training.watch.samples import described
-from chirp_migrate.tune.document import Training
+from chirp_migrate.training.watch.samples import nested_class_names
 from chirp_migrate.tune.subject import Subject, of_loader
+from chirp_migrate.tune.tune_report import Training
 from chirpid_patch import DataLoaderPerformanceMonitor
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import BatchTimer
 
-__all__ = ["watched"]
+__all__ = ["watch_loaders"]
 
 _BATCHES, _LONG_ENOUGH_S = 8, 1.0
 """Number of batches after which a pass over a loader ends if it took this many seconds: its waits are known by then."""
@@ -92,7 +92,7 @@ class _LoaderWatch(Interception):
             raise _SeenEnough
         dataset = getattr(loader, "dataset", None)
         role = "training" if torch.is_grad_enabled() else "validation"
-        key = (role, described(dataset), loader.batch_size, type(loader).__name__)
+        key = (role, nested_class_names(dataset), loader.batch_size, type(loader).__name__)
         known = self.loaders.setdefault(key, _LoaderGroup(loader, role))
         timer = BatchTimer()
         batches, began = 0, time.perf_counter()
@@ -115,7 +115,7 @@ class _LoaderWatch(Interception):
         return PassingIterator(self, loader, start(), around)
 
 
-def watched(
+def watch_loaders(
     calls: Mapping[str, Callable[[], Callable[[], Any]]],
     show: Progress,
     seconds: float = math.inf,
@@ -134,12 +134,12 @@ def watched(
 
     Raises:
         NotUsable: the training took no batch from a loader that can be measured.
-        Raised: no entry point trains; this is the error of the first one.
+        UserCodeError: no entry point trains; this is the error of the first one.
     """
     watching = _LoaderWatch(_LONGEST_SHARE * seconds)
     monitor = DataLoaderPerformanceMonitor()
     notes: list[str] = []
-    first: Raised | None = None
+    first: UserCodeError | None = None
     began = time.perf_counter()
     with watching, monitor.watch() as usage:
         for number, (label, make) in enumerate(calls.items()):
@@ -151,7 +151,7 @@ def watched(
             try:
                 with user_code(label):
                     watching.run(make())
-            except Raised as raised:
+            except UserCodeError as raised:
                 first = first or raised
                 notes.append(f"skipped, because it does not train: {raised}")
                 show(f"skipped, because it does not train: {raised}")
@@ -173,7 +173,7 @@ def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[Subje
     subjects: list[Subject] = []
     notes: list[str] = []
     for kind in slowest_first:
-        name = f"{described(kind.loader.dataset)} ({kind.role})"
+        name = f"{nested_class_names(kind.loader.dataset)} ({kind.role})"
         try:
             subject = of_loader(kind.loader, kind.role)
         except NotUsable as problem:

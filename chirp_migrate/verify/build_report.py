@@ -15,16 +15,24 @@ from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.workload.entry_points import Discovery, Source
-from chirp_migrate.verify.document import Described, EntryVerdict, Measured, OwnTimes, Simulated, VerifyReport, Workload
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.measures.figures import MEASURES, figures, memory_slope, timed_figures
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.measures.targets import judge_targets
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import Trace, Visit
-from chirp_migrate.verify.timing.rounds import SIDES, Rounds, Stopped
-from chirp_migrate.verify.verdict import Verdict, judged
-from chirp_migrate.verify.watching import Watched
+from chirp_migrate.verify.spec import EntryTiming, PassTrace
+from chirp_migrate.verify.timing.rounds import SIDES, Rounds, StopReason
+from chirp_migrate.verify.verdict import Verdict, judge_rounds
+from chirp_migrate.verify.verify_report import (
+    EntryVerdict,
+    OwnTimes,
+    ReportedMetrics,
+    RunDescription,
+    SimulatedDevice,
+    VerifyReport,
+    Workload,
+)
+from chirp_migrate.verify.watching import WatchedRuns
 from chirpid_patch.machine.cpus import usable_cpus
 
 __all__ = ["Findings", "build_report", "failed_report", "rounds_line"]
@@ -42,7 +50,7 @@ class Findings:
         spent_s: seconds of each activity, by name.
     """
 
-    watched: Watched
+    watched: WatchedRuns
     equivalence: Equivalence
     rounds: Rounds = field(default_factory=lambda: Rounds.of((), ()))
     measured: dict[str, SideMeasures] = field(default_factory=dict)
@@ -58,7 +66,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
     """
     labels = [entry.label for entry in discovery.entry_points if entry.label not in found.watched.failing]
     equivalence, timed = found.equivalence, found.rounds
-    judge = judged(timed, settings.threshold, settings.margin, settings.strict)
+    judge = judge_rounds(timed, settings.threshold, settings.margin, settings.strict)
     reached = {label for each in timed.made for label in each.labels}
     not_timed = [] if equivalence.differences else [label for label in labels if label not in reached]
     decision = judge.decide(equivalence.differences, len(not_timed))
@@ -71,7 +79,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
     targets = []
     if after := found.measured.get("after"):
         targets = judge_targets(after, figures(after), settings.sizes.batch_size, settings.simulates)
-    reason, interrupted = decision.reason, timed.ended_with == Stopped.INTERRUPTED
+    reason, interrupted = decision.reason, timed.ended_with == StopReason.INTERRUPTED
     if settings.simulates:
         reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
     if interrupted:
@@ -99,7 +107,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
         zero_cost_ratio=None if total is None else total.zero_cost_ratio,
         own_runs=_own_runs(discovery, timed),
         spent_s={name: round(seconds, 3) for name, seconds in found.spent_s.items()},
-        measures=Measured(
+        measures=ReportedMetrics(
             definitions=list(MEASURES),
             figures={side: _figures(measured, timed, side) for side, measured in found.measured.items()},
             memory_slope_mib={side: memory_slope(measured) for side, measured in found.measured.items()},
@@ -125,10 +133,10 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
             command=list(discovery.entry_points[0].command or discovery.entry_points[0].script) or None,
         ),
         machine=on,
-        described=Described(
+        described=RunDescription(
             rounds=rounds_line(timed) if timed.count else "",
             workload=discovery.describe(settings.sizes),
-            machine=machine.line(on),
+            machine=machine.summary_line(on),
             compared=discovery.compared(saw_loaders=any(traces["before"].values())) or "",
             unseen=_describe_uncompared(traces),
         ),
@@ -176,7 +184,7 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
         side=failure.side,
         output_tail=failure.shown_tail,
         machine=on,
-        described=Described(machine=machine.line(on)),
+        described=RunDescription(machine=machine.summary_line(on)),
         files=dict(files),
         **_provenance(),
     )
@@ -195,7 +203,7 @@ def rounds_line(rounds: Rounds) -> str:
     )
 
 
-def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[Trace]]]) -> str:
+def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[PassTrace]]]) -> str:
     """Return one sentence on objects in batches that were not compared; empty without any."""
     types: dict[str, set[str]] = {}
     for entries in traces.values():
@@ -232,12 +240,12 @@ def _figures(measured: SideMeasures, timed: Rounds, side: str) -> dict[str, floa
     return {measure.name: found.get(measure.name) for measure in MEASURES}
 
 
-def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> Simulated:
+def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> SimulatedDevice:
     """Return a description of the simulation, and the share of the time that it kept the device busy."""
     step_ms = settings.simulate_step_ms
     if discovery.source is Source.COMMAND:
         text = f"SIMULATED device steps of {step_ms:g} ms were requested, but a command cannot have any: none ran."
-        return Simulated(step_ms=step_ms, what=text)
+        return SimulatedDevice(step_ms=step_ms, what=text)
     first = timed.made[0].visits if timed.made else {}
     steps = {
         side: {label: visit.steps for label, visit in visits.items() if visit.steps is not None}
@@ -264,8 +272,8 @@ def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: R
     if late:
         all_steps = sum(one.steps for one in counts)
         text += f"; in {late} of {all_steps} steps the training's own work took longer than the step"
-    return Simulated(step_ms=step_ms, what=f"{text}.", device_busy=busy, steps=steps)
+    return SimulatedDevice(step_ms=step_ms, what=f"{text}.", device_busy=busy, steps=steps)
 
 
-def _timed_s(visit: Visit) -> float:
+def _timed_s(visit: EntryTiming) -> float:
     return math.fsum([visit.start_s, *visit.epochs_s, *visit.cached_s, visit.rest_s])

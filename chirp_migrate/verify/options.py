@@ -17,7 +17,7 @@ from chirp_migrate.training.workload.entry_points import (
     EntryPoint,
     Sizes,
     Source,
-    discover,
+    find_entry_points,
 )
 from chirp_migrate.training.workload.hook import file_of
 from chirp_migrate.training.workload.script import script_in
@@ -153,7 +153,7 @@ def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "
         InvalidTree: no entry point is found, or the file of the hook does not exist.
     """
     if options.entry is None:
-        found = discover(tree, options.model, command)
+        found = find_entry_points(tree, options.model, command)
         if options.own_epochs is not None:
             own = [replace(one, own=replace(one.own, epochs=options.own_epochs)) for one in found.entry_points]
             found = replace(found, entry_points=tuple(own))
@@ -205,9 +205,9 @@ def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Size
             if name in said:
                 raise UsageProblem(f"the samples in {data} determine {name}: omit it.")
         # Imports NumPy, which reading a document does not need.
-        from chirp_migrate.training.workload.arrays import with_data
+        from chirp_migrate.training.workload.arrays import sizes_for_data
 
-        sizes = with_data(sizes, data)
+        sizes = sizes_for_data(sizes, data)
     if entry is None and sizes.samples < LEAST_SAMPLES:
         raise UsageProblem(f"{sizes.samples} samples are too few to split and train on: {LEAST_SAMPLES} are needed.")
     return sizes

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.training.errors import NotFound, NotUsable, Raised
+from chirp_migrate.training.errors import NotFound, NotUsable, UserCodeError
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.process.protocol import PartialResult
@@ -37,7 +37,7 @@ from chirp_migrate.verify.equivalence.fingerprint import fingerprint
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, aspects
 from chirp_migrate.verify.equivalence.loader_recorder import FewWorkers, LoaderWatch
 from chirp_migrate.verify.measures.measuring import Measuring
-from chirp_migrate.verify.spec import REPEATED, EntryResult, Job, RunResult, RunSpec, Visit
+from chirp_migrate.verify.spec import REPEATED, EntryResult, EntryTiming, Job, RunResult, RunSpec
 from chirp_migrate.verify.timing.constant_batch import CachedLoading
 from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, Epochs
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
@@ -51,24 +51,24 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 @contextmanager
 def _errors_as_raised(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """Return a context for code of the backend, in which errors become :class:`Raised` with the entry point."""
+    """Return a context for code of the backend, in which errors become :class:`UserCodeError` with the entry point."""
     try:
         yield
     except NotFound:
         raise
     except NotUsable as error:
-        raise Raised(str(error)) from error
+        raise UserCodeError(str(error)) from error
     except (Exception, SystemExit) as error:
         text = f"{type(error).__name__}: {error}".strip()
         frames = error.__traceback__ and error.__traceback__.tb_next  # this function's frame does not concern users
-        raise Raised(f"{entry.label or entry.hook} raised {text} ({stage})") from error.with_traceback(frames)
+        raise UserCodeError(f"{entry.label or entry.hook} raised {text} ({stage})") from error.with_traceback(frames)
 
 
 def run(spec: RunSpec, parent: Parent) -> RunResult:
     """Do the job of ``spec``.
 
     Raises:
-        Raised: the backend's code raised an error that is no result of an entry point.
+        UserCodeError: the backend's code raised an error that is no result of an entry point.
         NotFound: an object that the user named does not exist.
     """
     result = RunResult()
@@ -79,11 +79,11 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
         return result
     spent: dict[str, float] = defaultdict(float)
     with _spending(spent, "importing the training"):
-        data = data_for(spec.entry_points, spec.sizes.watched())
+        data = data_for(spec.entry_points, spec.sizes.for_watched_run())
         for entry in spec.entry_points:
             if entry.source is Source.FOUND:
-                with suppress(Raised):  # it fails again where that is a result
-                    _prepare_call(spec, entry, data, spec.sizes.watched())
+                with suppress(UserCodeError):  # it fails again where that is a result
+                    _prepare_call(spec, entry, data, spec.sizes.for_watched_run())
         gc.freeze()  # garbage collection skips the objects of the imports before every training
     if spec.job is Job.WATCH:
         _watch_entry_points(spec, parent, data)
@@ -100,13 +100,13 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
 def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
     """Watch each entry point in its own turn, and send the results; then watch it with another seed."""
     torch.set_num_threads(spec.watching_threads)
-    sizes = spec.sizes.watched()
+    sizes = spec.sizes.for_watched_run()
     for number, entry in enumerate(spec.entry_points):
         parent.wait_for_turn()
         parent.show(ProgressStep(entry.label, number, len(spec.entry_points)))
         try:
             one = _watch_entry_point(spec, entry, data, sizes)
-        except Raised as raised:
+        except UserCodeError as raised:
             one = EntryResult(0.0, {}, [])
             one.error, one.printed = _describe_error(spec, raised)
         else:
@@ -163,8 +163,8 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
                 with _errors_as_raised(entry, "timing"):
                     visit = epochs.time(call)
                 del call
-            except Raised as raised:
-                visit = Visit()
+            except UserCodeError as raised:
+                visit = EntryTiming()
                 visit.error, visit.printed = _describe_error(spec, raised)
             visit.steps = steps.take() if steps is not None else None
             _let_workers_end()
@@ -180,7 +180,9 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
     torch.set_num_threads(spec.watching_threads)
     with FewWorkers() as around:
         for entry in (one for one in spec.entry_points if one.label in spec.repeats):
-            results[entry.label] = fingerprint(_run_training_call(spec, entry, small, spec.sizes.watched(), around)[1])
+            results[entry.label] = fingerprint(
+                _run_training_call(spec, entry, small, spec.sizes.for_watched_run(), around)[1]
+            )
             gc.freeze()
     torch.set_num_threads(spec.threads)
     return results
@@ -214,7 +216,7 @@ def _measure_entry_points(spec: RunSpec, parent: Parent) -> Any:
                 break
             parent.show(ProgressStep(entry.label, number, len(spec.entry_points)))
             sizes = spec.sizes if entry.label in spec.whole else _with_endless_epochs(spec.sizes)
-            with suppress(Raised):
+            with suppress(UserCodeError):
                 call = _prepare_call(spec, entry, data, sizes)
                 for interception in filter(None, (measuring, steps)):
                     interception.cover_new_classes()
@@ -239,11 +241,11 @@ def _time_call(epochs: Epochs, entry: EntryPoint, call: Callable[[], Any], seed:
         return time.perf_counter() - began, None
 
 
-def _describe_error(spec: RunSpec, raised: Raised) -> tuple[str, str]:
+def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     """Return the error of the backend's code in one line, and the end of its traceback.
 
     Raises:
-        Raised: raised again, if the backend's code is not the cause.
+        UserCodeError: raised again, if the backend's code is not the cause.
     """
     error = raised.__cause__
     if error is None or (isinstance(error, NotUsable) and not spec.entry_points[0].command):

@@ -22,7 +22,6 @@ from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.verify.build_report import Findings, build_report
-from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.equivalence.api import public_names
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_results, compare_traces
 from chirp_migrate.verify.options import VerifyOptions
@@ -30,8 +29,9 @@ from chirp_migrate.verify.sides.baseline import Before
 from chirp_migrate.verify.sides.copies import find_training, make_sides
 from chirp_migrate.verify.spec import EntryResult
 from chirp_migrate.verify.timing.children import Children
-from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, take_rounds
+from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, take_rounds
 from chirp_migrate.verify.verdict import Judge, timings
+from chirp_migrate.verify.verify_report import VerifyReport
 from chirp_migrate.verify.watching import watch
 
 __all__ = ["measure", "verification"]
@@ -54,7 +54,7 @@ def verification(
 
     Args:
         root: the migrated project.
-        before: the version before.
+        before: the version before the migration.
         files: SHA-256 of the verified files, which the report stores.
         options: the options of the verification.
         progress: called with the current and the finished steps.
@@ -95,7 +95,7 @@ def measure(
 
     Args:
         trees: copies of both versions, ``before`` and ``after``.
-        discovery: entry points of the version before.
+        discovery: entry points of the version before the migration.
         progress: called with the current and the finished steps.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
         conditions: see :func:`.build_report`.
@@ -161,9 +161,9 @@ def _time_versions(
         results = compare_results(before, again["before"], after, again["after"], found.equivalence.unrepeatable)
         found.equivalence = found.equivalence.joined(results)
     for label, error in children.failing.items():
-        note = f"{label}: not timed: with more samples it fails before the migration: {error}"
+        note = f"{label}: not timed: the version before the migration fails with more samples: {error}"
         found.equivalence = found.equivalence.joined(Equivalence(notes=[note]))
-    if not measuring_s or found.equivalence.differences or found.rounds.ended_with == Stopped.INTERRUPTED:
+    if not measuring_s or found.equivalence.differences or found.rounds.ended_with == StopReason.INTERRUPTED:
         return
     left_s = deadline - time.monotonic()
     starting_s = children.spent_s["starting interpreters, importing"] / max(1, found.rounds.count)
@@ -210,9 +210,9 @@ def _run_rounds(
 
     count_of_all = len(found.watched.working("before"))
     rounds = take_rounds(make, still_open, settings.rounds, deadline, count_of_all)
-    if rounds.ended_with == Stopped.BUDGET:
+    if rounds.ended_with == StopReason.BUDGET:
         progress(f"stopped after {count(rounds.count, 'round')}: the budget of {settings.budget_s:.0f} s is used up")
-    elif rounds.ended_with == Stopped.INTERRUPTED:
+    elif rounds.ended_with == StopReason.INTERRUPTED:
         progress(f"interrupted after {count(rounds.count, 'round')}: this is the verdict so far")
     return rounds
 

@@ -10,7 +10,7 @@ from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.options import VerifyOptions
 
-__all__ = ["REPEATED", "EntryResult", "Job", "RunResult", "RunSpec", "StepCount", "Trace", "Visit"]
+__all__ = ["REPEATED", "EntryResult", "EntryTiming", "Job", "PassTrace", "RunResult", "RunSpec", "StepCount"]
 
 REPEATED = "results of watched runs that were repeated"
 """Name of the part of a TIME result with these results: label → fingerprint."""
@@ -91,7 +91,7 @@ class StepCount:
 
 
 @dataclass
-class Trace:
+class PassTrace:
     """One loader pass, as the training code sees it.
 
     Attributes:
@@ -171,9 +171,9 @@ class EntryResult:
 
     seconds: float
     fingerprint: dict[str, str]
-    traces: list[Trace]
+    traces: list[PassTrace]
     seeds: list[dict[str, str]] = field(default_factory=list)
-    again: list[Trace] = field(default_factory=list)
+    again: list[PassTrace] = field(default_factory=list)
     error: str = ""
     printed: str = ""
     lost: bool = False
@@ -181,12 +181,12 @@ class EntryResult:
 
 
 @dataclass
-class Visit:
+class EntryTiming:
     """The timing of one entry point in one process, epoch by epoch, until enough epochs have run.
 
     Attributes:
         start_s: seconds from the call to the end of the first epoch: datasets, models, workers and that epoch.
-        epochs_s: seconds of each later epoch, validation included; empty if no loader was iterated over again.
+        epochs_s: seconds of each later epoch with its validation; empty if no loader was iterated over again.
         cached_s: seconds of an epoch that was fed from one batch in memory; empty without such an epoch.
         rest_s: seconds from the last timed epoch to the end of the call; 0 if the call was ended early.
         samples, batches: average numbers taken from all loaders in each of the later epochs.

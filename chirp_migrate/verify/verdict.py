@@ -14,7 +14,7 @@ from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, conclus
 from chirp_migrate.verify.options import MARGIN
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 
-__all__ = ["Decision", "Judge", "Timing", "Verdict", "judged", "timings"]
+__all__ = ["Decision", "Judge", "Timing", "Verdict", "judge_rounds", "timings"]
 
 _NAMED = 4
 
@@ -186,7 +186,7 @@ class Judge:
 
         There are none if an entry point is slower. While the total is open, all are open; then those that look slower.
 
-        With ``strict``, the result includes entry points that look faster but are not provably "not slower".
+        With ``strict``, the result also includes entry points that look faster but may still be slower.
         """
         if False in self._shown.values():
             return frozenset()
@@ -214,7 +214,7 @@ class Judge:
         return Verdict.MODEL_BOUND if bound else Verdict.NOT_SHOWN
 
 
-def judged(rounds: Rounds, threshold: float, margin: float, strict: bool) -> Judge:
+def judge_rounds(rounds: Rounds, threshold: float, margin: float, strict: bool) -> Judge:
     """Return the conclusions from these rounds; see :class:`Judge`."""
     by = Judge(threshold, margin, strict)
     for number, look in enumerate(rounds.looks):

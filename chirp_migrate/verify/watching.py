@@ -23,7 +23,7 @@ from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.spec import EntryResult, RunResult
 from chirp_migrate.verify.timing.children import Children
 
-__all__ = ["Watched", "watch"]
+__all__ = ["WatchedRuns", "watch"]
 
 _MOST_DEATHS = 3
 """Number of entry points of a version that may end their process; after one more, verify stops."""
@@ -31,7 +31,7 @@ _LOOK_S = 0.02
 
 
 @dataclass
-class Watched:
+class WatchedRuns:
     """The watched runs of both versions.
 
     Attributes:
@@ -111,17 +111,17 @@ class _WatchedVersion:
 
 def watch(
     children: Children, discovery: Discovery, api_names: dict[str, list[str]], twice_before: bool = False
-) -> Watched:
+) -> WatchedRuns:
     """Watch every entry point in both versions, at the same time if possible.
 
     Args:
         api_names: public names to look up.
-        twice_before: whether the version before is watched twice, because its runs may differ.
+        twice_before: whether the version before the migration is watched twice, because its runs may differ.
 
     Raises:
         WorkloadFailed: an entry point fails only after the migration, or all entry points fail before it.
     """
-    watched = Watched()
+    watched = WatchedRuns()
     for together in children.beside_each_other(("before", "after")):
         with ExitStack() as stack:
             sides = {

@@ -15,7 +15,7 @@ from torch import Tensor
 from chirpid_patch.datasets.gather import Batch, BatchedDataset, RowKinds
 from chirpid_patch.datasets.rows import batch_like, can_gather, gather, positions_of
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.transforms.off_cpu import operand, sent
+from chirpid_patch.transforms.off_cpu import as_operand, send
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,10 @@ class WorkerSafeArrayDataset(BatchedDataset):
         if dtype == self.x.dtype:
             batch = gather(self.x, rows)
         else:
-            chosen = torch.index_select(self.x, 0, sent(rows, self.x.device))
+            chosen = torch.index_select(self.x, 0, send(rows, self.x.device))
             batch = batch_like(self.x, len(rows), dtype).copy_(chosen)
         if self.divisor is not None:
-            batch.div_(operand(self.divisor, batch))
+            batch.div_(as_operand(self.divisor, batch))
         return [batch, gather(self.y, rows)]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from chirpid_patch.datasets.rows import SEQUENCES, gather, is_plain, is_table, m
 from chirpid_patch.declaration import batched_object_for, is_computed
 from chirpid_patch.machine.forked import is_threadless_copy
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.transforms.off_cpu import sent
+from chirpid_patch.transforms.off_cpu import send
 
 Batch = list[Any]
 RowKinds = list[tuple[torch.dtype, torch.Size]]
@@ -73,7 +73,7 @@ class Node:
 
     @property
     def count(self) -> int | None:
-        """Return the number of samples for indices from 0 on, independent of ``len``; None if it is not known."""
+        """Return how many indices, counted from 0, have a sample, independent of ``len``; None if it is not known."""
         return None
 
     @property
@@ -142,7 +142,7 @@ class BatchedDataset(Node, Dataset[Any]):
 
     @property
     def chooses_freely(self) -> bool:
-        """Return whether the time, the place and the number of index lookups have no visible effect."""
+        """Return whether indices can be looked up earlier, elsewhere, or more or less often with no visible effect."""
         return True
 
 
@@ -380,7 +380,7 @@ class _ConcatNode(_JointNode):
             return batches[0]
         joined = [column.new_empty((len(indices), *column.shape[1:])) for column in batches[0]]
         for part, batch in zip(parts, batches, strict=True):
-            places = sent(torch.from_numpy(part.places), batch[0].device)
+            places = send(torch.from_numpy(part.places), batch[0].device)
             for whole, column in zip(joined, batch, strict=True):
                 whole.index_copy_(0, places, column)
         return joined

@@ -30,8 +30,8 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
 
     Args:
         dataset: an object that can be indexed (with ``indices``) or iterated over (without).
-        indices: which samples, in this order; any iterable of indices that ``dataset`` accepts. By default all samples,
-            as iteration yields them: ``[y for _, y in dataset]``.
+        indices: indices of the samples, in this order; any iterable of indices that ``dataset`` accepts. By default all
+            samples, as iteration yields them: ``[y for _, y in dataset]``.
         unpack: True unpacks samples as ``_, y = sample``, which refuses all but pairs. False reads ``sample[1]``. None
             unpacks only without ``indices``.
 

@@ -124,7 +124,7 @@ def map_indices(table: Any, indices: Any) -> list[Any] | None:
 def gather(tensor: Tensor, rows: Tensor) -> Tensor:
     """Return the rows of ``tensor`` in new memory on the same device."""
     if off_cpu.is_away(tensor):
-        return torch.index_select(tensor, 0, off_cpu.sent(rows, tensor.device))
+        return torch.index_select(tensor, 0, off_cpu.send(rows, tensor.device))
     if get_worker_info() is None and not is_large(tensor.nbytes * rows.shape[0] // max(tensor.shape[0], 1)):
         return torch.index_select(tensor, 0, rows)  # too few bytes to reuse the memory
     return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))

@@ -29,8 +29,8 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
 
     Args:
         dataset: an object that can be indexed (with ``indices``) or iterated over (without).
-        indices: which samples, in this order; any iterable of indices that ``dataset`` accepts. By default all samples,
-            as in ``torch.stack([x for x, _ in dataset])``.
+        indices: indices of the samples, in this order; any iterable of indices that ``dataset`` accepts. By default all
+            samples, as in ``torch.stack([x for x, _ in dataset])``.
 
     Returns:
         A tensor (N, *shape of x) of the dtype of x.
@@ -71,7 +71,7 @@ def standardized_samples(
 
     Args:
         dataset: samples (x, y).
-        indices: which samples, in this order; ``...`` for all samples, in the order of iteration.
+        indices: indices of the samples, in this order; ``...`` for all samples, in the order of iteration.
         mean: the value that is subtracted from x, for example a number or a 0-dim tensor.
         std: the value that divides x, for example a number or a 0-dim tensor.
         eps: number that is added to ``std``; 0 adds nothing.

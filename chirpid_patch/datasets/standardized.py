@@ -180,7 +180,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     def _standardize_column(self, batch: Tensor) -> Any:
         """Standardise a batch of x that shares no memory: at once if the bits stay the same, else sample by sample."""
-        mean, deviation = (off_cpu.operand(statistic, batch) for statistic in self.operands())
+        mean, deviation = (off_cpu.as_operand(statistic, batch) for statistic in self.operands())
         if not self._broadcasts(batch):
             return default_collate([(x - mean) / deviation for x in batch])
         if self._stays_in_place(batch):

@@ -51,7 +51,7 @@ def streaming_standardization_stats(
 
     Args:
         dataset: map-style dataset; x of a sample (x, …) is a tensor, array or number, of a real dtype and any shape.
-        indices: which samples; None means all, ``range(len(dataset))``.
+        indices: indices of the samples; None means all, ``range(len(dataset))``.
         batch_size: samples read at a time; it affects memory, speed and rounding.
 
     Returns:

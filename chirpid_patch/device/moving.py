@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 
 def move_batch(batch: Any, device: str | torch.device) -> Any:
-    """Return ``batch`` with all its parts that have a device on ``device``.
+    """Return ``batch`` with every tensor, and every other part that has a device, moved to ``device``.
 
     The function moves tensors, packed sequences and objects with their own ``to``, in lists, tuples, named tuples,
     mappings and dataclasses, at any depth. It returns parts that are on the device already, and containers without
@@ -25,7 +25,7 @@ def move_batch(batch: Any, device: str | torch.device) -> Any:
     Raises:
         ValueError: ``device`` is a CUDA device, and there is none.
     """
-    return mapped(batch, partial(move_part, usable_device(device)))
+    return map_parts(batch, partial(move_part, usable_device(device)))
 
 
 def usable_device(device: str | torch.device) -> torch.device:
@@ -69,11 +69,11 @@ def movable_parts(batch: Any) -> list[Any]:
         parts.append(part)
         return part
 
-    mapped(batch, note)
+    map_parts(batch, note)
     return parts
 
 
-def mapped(batch: Any, move: Callable[[Any], Any]) -> Any:
+def map_parts(batch: Any, move: Callable[[Any], Any]) -> Any:
     """Return ``batch`` with ``move`` applied to all movable parts; ``batch`` itself if nothing changed."""
     if batch is None or isinstance(batch, str | bytes | int | float | complex | type):
         return batch
@@ -89,7 +89,7 @@ def mapped(batch: Any, move: Callable[[Any], Any]) -> Any:
         values = [getattr(batch, name) for name in names]
     else:
         return batch
-    parts = [mapped(value, move) for value in values]
+    parts = [map_parts(value, move) for value in values]
     return batch if all(map(is_, parts, values)) else _like(batch, names, parts)
 
 

@@ -61,7 +61,7 @@ def place_batches(
     Args:
         dataset: the dataset of the loader.
         batching: arguments of ``DataLoader`` that define the samples of a batch.
-        device: where batches arrive.
+        device: the device of the batches.
         share: share of the device's free memory that samples may take. None is 0.5 on an accelerator and 0 on the CPU,
             where ordinary loading is faster.
 

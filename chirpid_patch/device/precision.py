@@ -107,7 +107,7 @@ def setup_mixed_precision(
     device the function sets nothing, and there is no autocast unless ``dtype`` requests it.
 
     Args:
-        device: where the training runs.
+        device: the device of the training.
         dtype: dtype of autocast. None picks the fastest dtype on the device; ``torch.float32`` switches autocast off.
         tf32: let CUDA devices with TF32 (Ampere and later) multiply float32 matrices with 10 instead of 23 bits of
             mantissa. Results then differ from full float32 in the fourth digit.

@@ -56,7 +56,7 @@ class ResidentOn(Placement):
     The loader loads in this process, without threads. It cannot be pickled.
 
     Args:
-        device: where batches are built.
+        device: the device that builds the batches.
         share: share of the device's free memory that the samples may take, above 0 and at most 1.
 
     Raises:

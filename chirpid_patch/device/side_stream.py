@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from chirpid_patch.device.moving import in_pinned_memory, mapped, movable_parts, move_part, tensors_of
+from chirpid_patch.device.moving import in_pinned_memory, map_parts, movable_parts, move_part, tensors_of
 
 
 class CudaCopies:
@@ -68,7 +68,7 @@ class BatchCopy:
         parts = movable_parts(batch)
         if all(_may_go_beside(part, cuda.device) for part in parts):
             with cuda.on_copy_stream():
-                self._batch = mapped(batch, self._copy)
+                self._batch = map_parts(batch, self._copy)
                 if self._copies:
                     self._copied = cuda.copied()
 
@@ -77,7 +77,7 @@ class BatchCopy:
         batch, self._batch = self._batch, None
         copies, self._copies = self._copies, []
         if self._copied is None:
-            return mapped(batch, partial(move_part, self._cuda.device))
+            return map_parts(batch, partial(move_part, self._cuda.device))
         self._cuda.hand_over(copies, self._copied)
         return batch
 

@@ -69,7 +69,7 @@ def handle_oom_errors(
         "batch_size": (batch_size, smaller, "activations take memory for each sample of the batch"),
         "gradient_accumulation_steps": (gradient_accumulation_steps, steps, f"the optimiser sees {smaller * steps}"
                                         f" samples a step, before {batch_size * gradient_accumulation_steps}"),
-        "num_workers": (num_workers, num_workers // 2, "each worker process stores batches, and its copy of objects"),
+        "num_workers": (num_workers, num_workers // 2, "each worker process holds batches and a copy of the dataset"),
     }  # fmt: skip
     for name, (current, suggested, why) in changes.items():
         if suggested != current:

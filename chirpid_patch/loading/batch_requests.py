@@ -64,7 +64,7 @@ class EpochRequests:
         self._seen: dict[int, int] | None = {} if counted else None
         self._drops_last = drops_last
         self._skipped = skipped
-        #: Number of requests made so far, those skipped included.
+        #: Number of requests so far, made or skipped.
         self.drawn = 0
         #: Whether the sampler has come to its end.
         self.exhausted = False

@@ -288,8 +288,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _go_on_without(self, error: WorkersNotStartedError, seed: int | None) -> InProcessIterator:
         self._without_workers = self._lost_workers = True
         warnings.warn(
-            f"Worker processes cannot be started ({error}); batches are loaded in the training process from here on, "
-            "no sample is lost: pass num_workers=0 to load there from the start.",
+            f"Worker processes cannot be started ({error}). From now on the training process loads the batches; "
+            "no sample is lost. Pass num_workers=0 to load there from the start.",
             RuntimeWarning,
             stacklevel=7,
         )
@@ -535,7 +535,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return {**self.__dict__, "_iterator": None, "_idle_workers": None, "_progress": self._progress.between_epochs()}
 
     def __copy__(self) -> BatchedDataLoader[_T_co]:
-        """Return another loader that shares all objects with this one, kept workers included, as with PyTorch's."""
+        """Return another loader that shares all objects and kept workers with this loader, as PyTorch's loaders do."""
         twin: BatchedDataLoader[_T_co] = object.__new__(type(self))
         twin.__dict__.update({**self.__dict__, "_idle_workers": None, "_progress": self._progress.between_epochs()})
         return twin

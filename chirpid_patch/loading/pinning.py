@@ -36,22 +36,22 @@ def _pin_tensor(tensor: Tensor) -> Tensor:
         return tensor
 
 
-class Pinnable:
+class PinnableBatch:
     """A batch from a worker process, for PyTorch's thread that pins batches."""
 
     def __init__(self, batch: Any) -> None:
         self.batch = batch
 
-    def pin_memory(self) -> Pinnable:
+    def pin_memory(self) -> PinnableBatch:
         """Return the batch, pinned by ``pin_dense_tensors``."""
-        return Pinnable(pin_dense_tensors(self.batch))
+        return PinnableBatch(pin_dense_tensors(self.batch))
 
 
 class PinnableCollate:
-    """Wrap the batches of ``collate`` as ``Pinnable``. Picklable if ``collate`` is."""
+    """Wrap the batches of ``collate`` as ``PinnableBatch``. Picklable if ``collate`` is."""
 
     def __init__(self, collate: Callable[[Any], Any]) -> None:
         self._collate = collate
 
-    def __call__(self, samples: Any) -> Pinnable:
-        return Pinnable(self._collate(samples))
+    def __call__(self, samples: Any) -> PinnableBatch:
+        return PinnableBatch(self._collate(samples))

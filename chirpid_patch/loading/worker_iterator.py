@@ -25,7 +25,7 @@ from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest, EpochRequests
 from chirpid_patch.loading.by_value import NotSendableError, send_by_value
 from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes, without_random_calls
-from chirpid_patch.loading.pinning import Pinnable, PinnableCollate
+from chirpid_patch.loading.pinning import PinnableBatch, PinnableCollate
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.randomness.seeding import worker_init_fn
 from chirpid_patch.torch_private import MultiProcessingIterator, raise_for_dead_worker, unwatch_workers, watch_workers
@@ -268,7 +268,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
                 if self._is_broken and not self.ended:
                     self._start_again()
                 batch = super()._next_data()
-                return batch.batch if type(batch) is Pinnable else batch
+                return batch.batch if type(batch) is PinnableBatch else batch
             except _WorkerDiedError as death:
                 self._recover(death)
 

@@ -12,7 +12,7 @@ _SLEEP_PER_READING = 19
 
 
 @contextmanager
-def repeated(reading: Callable[[], object], interval_s: float, name: str) -> Iterator[None]:
+def call_repeatedly(reading: Callable[[], object], interval_s: float, name: str) -> Iterator[None]:
     """Call ``reading`` on a daemon thread called ``name`` while the block runs, ``interval_s`` seconds apart.
 
     If a call is slow, the interval is longer, so that calls take at most about 5 % of a core. No call is running after

@@ -95,7 +95,7 @@ def _repeat(step: Callable[[int], object], size: int) -> None:
 
 @contextmanager
 def _restored_generators(device: torch.device, *owners: Any) -> Iterator[None]:
-    """Return a context after which all random generators, that of the device included, have their earlier states."""
+    """Return a context after which all random generators, also of the device, have their earlier states."""
     forked: Any = nullcontext()
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index

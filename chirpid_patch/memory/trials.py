@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from chirpid_patch.machine.polling import repeated
+from chirpid_patch.machine.polling import call_repeatedly
 from chirpid_patch.machine.process_memory import most_resident, resident_memory
 from chirpid_patch.machine.usable_memory import available_memory
 
@@ -161,7 +161,7 @@ class CpuTrials(MemoryTrials):
 def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
     """Predict the most memory, in bytes, of a step with ``size`` samples.
 
-    ``peaks`` maps smaller sizes, 0 included, to their peaks in bytes. The prediction grows at least in proportion to
+    ``peaks`` maps 0 and smaller sizes to their peaks in bytes. The prediction grows at least in proportion to
     the peak of the largest size. If three well separated peaks show faster growth (a loss over all pairs of a batch),
     the prediction follows them. Sizes close to each other would show more noise than signal.
     """
@@ -184,7 +184,7 @@ def peak_memory(call: Callable[[], object]) -> int:
     """
     most = most_resident()
     seen = [resident_memory()]
-    with repeated(lambda: seen.append(resident_memory()), _SAMPLED_EVERY_S, "chirpid-peak-memory"):
+    with call_repeatedly(lambda: seen.append(resident_memory()), _SAMPLED_EVERY_S, "chirpid-peak-memory"):
         call()
     now = most_resident()
     return now if now > most else max(*seen, resident_memory())

@@ -11,7 +11,7 @@ from enum import IntEnum
 import torch
 
 from chirpid_patch.machine.nvml import GpuProbe
-from chirpid_patch.machine.polling import repeated
+from chirpid_patch.machine.polling import call_repeatedly
 from chirpid_patch.machine.process_memory import process_memory
 from chirpid_patch.machine.usable_memory import usable_memory
 
@@ -143,7 +143,7 @@ class MemoryWatch:
                 self._probe = stack.enter_context(GpuProbe())
                 stack.callback(setattr, self, "_probe", None)
                 self.check()
-                stack.enter_context(repeated(self.check, self.interval_s, "chirpid-memory-watch"))
+                stack.enter_context(call_repeatedly(self.check, self.interval_s, "chirpid-memory-watch"))
                 self._running = stack.pop_all()
         return self
 

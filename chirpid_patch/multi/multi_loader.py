@@ -170,7 +170,7 @@ class MultiDataLoader:
 
 
 def _samplers_with_epochs(loader: Any) -> list[Any]:
-    """Return the samplers of a loader that count epochs, inner samplers included, each once."""
+    """Return the samplers and inner samplers of a loader that count epochs, each once."""
     found: list[Any] = []
     waiting = [getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)]
     while waiting:

@@ -66,7 +66,7 @@ def restored_generators(*owners: Any) -> Iterator[None]:
     The generators are Python's, NumPy's and PyTorch's global CPU generators, those among ``owners`` (loaders, samplers,
     datasets, transforms, functions) and the objects that these refer to, and globals of their modules.
     """
-    held = [(generator, generator_state(generator)) for generator in held_generators(*owners)]
+    held = [(generator, generator_state(generator)) for generator in find_generators(*owners)]
     outside = GlobalStates.now()
     try:
         yield
@@ -76,7 +76,7 @@ def restored_generators(*owners: Any) -> Iterator[None]:
             restore_generator(generator, state)
 
 
-def held_generators(*owners: Any) -> list[Any]:
+def find_generators(*owners: Any) -> list[Any]:
     """Return the generators among ``owners`` and the objects they refer to, each once, if they have a state."""
     found = held_objects(owners)
     return [part for part in found if isinstance(part, GENERATORS) and not isinstance(part, random.SystemRandom)]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from chirpid_patch.transforms.noise import noise_pool, scaled_quantiles
-from chirpid_patch.transforms.off_cpu import sent
+from chirpid_patch.transforms.off_cpu import send
 
 # SplitMix64's constants as signed numbers, and the bits that a logical shift to the right leaves.
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
@@ -102,7 +102,7 @@ def add_device_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.u
     for first in range(0, len(rows), at_a_time):
         some = slice(first, first + at_a_time)
         numbers = np.stack([np.array(rows[some], dtype=np.int64), keys[some].view(np.int64)])
-        places, there = sent(torch.from_numpy(numbers), batch.device)
+        places, there = send(torch.from_numpy(numbers), batch.device)
         noise = device_noise(there, count, std, mode)
         noisy = batch.index_select(0, places)
         noisy.add_(noise.view(noisy.shape)).clamp_(0, 1)

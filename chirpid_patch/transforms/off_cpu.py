@@ -17,7 +17,7 @@ def is_away(tensor: Tensor) -> bool:
     return tensor.device.type != "cpu"
 
 
-def sent(numbers: Tensor, device: torch.device) -> Tensor:
+def send(numbers: Tensor, device: torch.device) -> Tensor:
     """Return a few numbers on ``device``. On CUDA nothing waits for the copy from pinned memory.
 
     PyTorch reuses the pinned memory only after the copy.
@@ -27,7 +27,7 @@ def sent(numbers: Tensor, device: torch.device) -> Tensor:
     return numbers.to(device)
 
 
-def operand(value: Any, batch: Tensor) -> Any:
+def as_operand(value: Any, batch: Tensor) -> Any:
     """Return ``value`` for arithmetic with ``batch``, on its device.
 
     Numbers become tensors if that changes no result on the CPU. The reason: CUDA divides by a Python number by
@@ -39,7 +39,7 @@ def operand(value: Any, batch: Tensor) -> Any:
         if value.device == batch.device:
             return value
         there = torch.full((), value.item(), dtype=value.dtype, device=batch.device) if not value.ndim else None
-        return sent(value, batch.device) if there is None else there
+        return send(value, batch.device) if there is None else there
     exact = batch.dtype in EXACT or not batch.is_floating_point()
     if exact and isinstance(value, float | np.floating):
         return torch.full((), float(value), dtype=torch.result_type(batch, float(value)), device=batch.device)

@@ -174,7 +174,7 @@ class SpecAugment(BatchTransform):
         places = np.zeros((2, len(batch), starts.shape[1], 1), dtype=np.int64)
         places[0, rows, :, 0], places[1, rows, :, 0] = starts, stops
         places[:, :, max(self.num_time_masks, 0) :] += n_time
-        first, end = off_cpu.sent(torch.from_numpy(places), batch.device)
+        first, end = off_cpu.send(torch.from_numpy(places), batch.device)
         along = torch.arange(n_time + n_freq, device=batch.device)
         times, frequencies = ((along >= first) & (along < end)).any(1).split([n_time, n_freq], 1)
         mask = times.unsqueeze(1) | frequencies.unsqueeze(2)
@@ -272,7 +272,7 @@ class Standardize(BatchTransform):
             batch[row] = self(batch[row])
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
-        mean, divisor = off_cpu.operand(self.mean, batch), off_cpu.operand(self._divisor(), batch)
+        mean, divisor = off_cpu.as_operand(self.mean, batch), off_cpu.as_operand(self._divisor(), batch)
         if _keeps_form(mean, batch) and _keeps_form(divisor, batch):
             return batch.sub_(mean).div_(divisor)
         return torch.stack([(sample - mean) / divisor for sample in batch])

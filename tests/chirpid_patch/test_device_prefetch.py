@@ -25,7 +25,7 @@ from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
 from chirpid_patch.device import move_ahead as device_prefetch
 from chirpid_patch.device import side_stream
 from chirpid_patch.device.move_ahead import DeviceIterator, DevicePrefetcher, move_batch
-from chirpid_patch.device.moving import mapped as move_mapped
+from chirpid_patch.device.moving import map_parts
 from chirpid_patch.device.side_stream import BatchCopy
 
 #: A device that every machine has beside the CPU; its tensors hold no values.
@@ -234,7 +234,7 @@ def pinned(*values: float) -> Tensor:
 
 
 def plain(moved: Any) -> Any:
-    return move_mapped(moved, lambda part: part.as_subclass(Tensor) if isinstance(part, Tensor) else part)
+    return map_parts(moved, lambda part: part.as_subclass(Tensor) if isinstance(part, Tensor) else part)
 
 
 @pytest.fixture

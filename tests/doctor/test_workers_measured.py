@@ -21,7 +21,7 @@ from chirp_migrate.doctor.recording import (
     Place,
     Recording,
     Task,
-    Tuned,
+    WorkerTuning,
 )
 from chirp_migrate.training.errors import NotUsable
 
@@ -132,16 +132,16 @@ def test_without_a_measurement_the_command_is_named() -> None:
 
 
 def test_the_measured_change_is_the_fix() -> None:
-    assert fix_of(recording(tuned=Tuned(0, 4, 1.234, 0.4, [0, 2, 4]))) == (
+    assert fix_of(recording(tuned=WorkerTuning(0, 4, 1.234, 0.4, [0, 2, 4]))) == (
         "Use num_workers=4: loading an epoch takes 0.40 s instead of 1.23 s (loading alone, measured with 0, 2, 4 "
         "workers)."
     )
 
 
 def test_where_workers_do_not_help_less_work_is_the_fix() -> None:
-    fix = fix_of(recording(tuned=Tuned(0, 0, 1.2, 1.2, [0, 2])))
+    fix = fix_of(recording(tuned=WorkerTuning(0, 0, 1.2, 1.2, [0, 2])))
     assert fix.startswith("Other numbers of workers do not help (measured: 0, 2). Use less work for each sample")
 
 
 def test_a_measurement_of_another_loader_is_not_reported() -> None:
-    assert "`chirp-migrate tune` measures" in fix_of(recording(tuned=Tuned(1, 4, 1.2, 0.4, [0, 2, 4])))
+    assert "`chirp-migrate tune` measures" in fix_of(recording(tuned=WorkerTuning(1, 4, 1.2, 0.4, [0, 2, 4])))

@@ -9,7 +9,7 @@ import pytest
 from report_tools import LOADERS, applied, backend, doctor_file, doctor_json, verdict_file, verdict_json
 from support import run
 
-from chirp_migrate.doctor import document as doctor_document
+from chirp_migrate.doctor import doctor_report
 from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, Status
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
@@ -18,7 +18,7 @@ from chirp_migrate.report.kept_verdict import keep_problems, keep_verdict, verif
 from chirp_migrate.report.reading import read_story
 from chirp_migrate.report.story import FileStory, Story
 from chirp_migrate.report.verdict_rows import all_together, entry_times, figures, waits_ms
-from chirp_migrate.verify.document import VerifyReport, decode
+from chirp_migrate.verify.verify_report import VerifyReport, decode
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
 
@@ -226,7 +226,7 @@ def test_a_verdict_is_kept_with_the_last_run_and_says_what_changed_since(tmp_pat
 
 def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    found = doctor_document.decode(json.dumps(doctor_json()).encode())
+    found = doctor_report.decode(json.dumps(doctor_json()).encode())
     assert read_story(root).doctor is None
     assert keep_problems(root, found) is None
     story = read_story(root)
@@ -246,7 +246,7 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
 def test_a_result_of_doctor_that_cannot_be_kept_is_one_sentence(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
     (root / ".chirp-migrate" / "0001" / "journal.json").write_text("{}")
-    said = keep_problems(root, doctor_document.decode(json.dumps(doctor_json()).encode()))
+    said = keep_problems(root, doctor_report.decode(json.dumps(doctor_json()).encode()))
     assert said is not None and said.startswith("The result could not be stored for `chirp-migrate report`")
 
 

@@ -16,7 +16,7 @@ from rich.cells import cell_len as columns
 
 from chirp_migrate.cli import main
 from chirp_migrate.console.screen import Screen, render_to_text
-from chirp_migrate.plans.plan import Finding, Plan, Safety, Skipped, Status
+from chirp_migrate.plans.plan import Finding, Plan, Safety, SkippedFile, Status
 from chirp_migrate.report.hunks import Row, Section
 from chirp_migrate.report.reading import read_story
 from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, Story
@@ -24,18 +24,18 @@ from chirp_migrate.report.terminal.render import show_story
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.document import (
-    Described,
-    Difference,
-    EntryVerdict,
-    Measured,
-    Noticed,
-    Simulated,
-    VerifyReport,
-)
 from chirp_migrate.verify.measures.metric_data import Measure
 from chirp_migrate.verify.measures.targets import TargetVerdict
 from chirp_migrate.verify.verdict import Verdict
+from chirp_migrate.verify.verify_report import (
+    DetectableDifference,
+    Difference,
+    EntryVerdict,
+    ReportedMetrics,
+    RunDescription,
+    SimulatedDevice,
+    VerifyReport,
+)
 
 SINGLE = "training_utils.fast_single_fold_training_with_predefined_split"
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -58,7 +58,7 @@ def verdict(text: str = "faster", **changes: object) -> VerifyReport:
         seconds={side: {SINGLE: taken} for side, taken in seconds.items()},
         total_seconds=seconds,
         verdicts={SINGLE: EntryVerdict("meets the threshold", zero_cost_ratio)},
-        measures=Measured(
+        measures=ReportedMetrics(
             definitions=[
                 Measure("samples_per_s", "samples/s", "samples per second", "samples taken, by time", ""),
                 Measure("wait_p50_ms", "ms", "wait for a batch, median", "from asking to having", ""),
@@ -70,8 +70,8 @@ def verdict(text: str = "faster", **changes: object) -> VerifyReport:
         ),
         targets=[TargetVerdict("R-004", "more than 10 batches/s", "met", 40.0, "40 batches/s", False)],
         smallest_adjusted_p={SINGLE: 0.47},
-        noticed={SINGLE: {"mean": Noticed(0.19, None, (500, 500))}},
-        described=Described(
+        noticed={SINGLE: {"mean": DetectableDifference(0.19, None, (500, 500))}},
+        described=RunDescription(
             rounds="4 made, 3 count, 1 of them though others used more than 10% of the CPUs.",
             machine="AMD EPYC, 2 usable CPUs, no GPU",
             workload="150 synthetic samples",
@@ -116,8 +116,8 @@ def run(*files: FileStory, **changes: object) -> RunStory:
         tool="chirp-migrate 0.1.0",
         files=files,
         reported=tuple(reported),
-        skipped=(Skipped("old.py", "it does not parse"),),
-        left_out=(Skipped(".venv", "a virtual environment"),),
+        skipped=(SkippedFile("old.py", "it does not parse"),),
+        left_out=(SkippedFile(".venv", "a virtual environment"),),
         ledger=Ledger.of(Plan(Path(), (), (*found, *(one.finding for one in reported)), ())),
         notes=(),
     )
@@ -131,7 +131,7 @@ CELL = hunk(findings=(RISKY,), sections=(Section(ROWS, cell=3),))
 NOTEBOOK = FileStory("Train.ipynb", "rewrite", "rewrite", 2, 1, (CELL,))
 WHOLE = hunk(Row("+", None, 1, "SHIPPED = 1"), kind="file", findings=())
 ADDED = FileStory("utils/dataloader_factory.py", "create", "scaffold", 1, 0, (WHOLE,))
-SIMULATED = Simulated(step_ms=8, what="SIMULATED: each training batch is followed by a device step of 8 ms.")
+SIMULATED = SimulatedDevice(step_ms=8, what="SIMULATED: each training batch is followed by a device step of 8 ms.")
 STORY = Story(
     "backend",
     (run(TRAIN, NOTEBOOK, ADDED), run(TRAIN, number=2, ledger=None)),
@@ -145,7 +145,7 @@ EVIL = Story(
         run(
             FileStory(HOSTILE, "rewrite", "rewrite", 1, 1, (EVIL_HUNK,)),
             notes=(HOSTILE,),
-            skipped=(Skipped(HOSTILE, HOSTILE),),
+            skipped=(SkippedFile(HOSTILE, HOSTILE),),
         ),
     ),
     verdict(

@@ -127,8 +127,8 @@ def test_memory_that_is_used_again_is_copied_as_before(text: str, used: str) -> 
             "class Bag:\n    def __getattr__(self, name):\n        return self.moved(name)",
             "whose `__getattr__` may return a `to`",
         ),
-        ("class Bag:\n    __getattribute__ = look_up", "whose `__getattribute__` may take no"),
-        ("class Bag:\n    to = move", "whose `to` may take no `non_blocking`"),
+        ("class Bag:\n    __getattribute__ = look_up", "whose `__getattribute__` perhaps takes no"),
+        ("class Bag:\n    to = move", "whose `to` perhaps takes no `non_blocking`"),
     ],
 )
 def test_what_the_backend_holds_decides_too(text: str, reason: str) -> None:

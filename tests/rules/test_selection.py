@@ -13,7 +13,7 @@ from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.engine.settings import Settings, glob_pattern, read_settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.plans.plan import Finding, Plan, PlanOptions, Safety, Skipped, Status
+from chirp_migrate.plans.plan import Finding, Plan, PlanOptions, Safety, SkippedFile, Status
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes
 from chirp_migrate.syntax.project import Project
@@ -326,7 +326,7 @@ def test_the_ledger_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert sum(content["listed_by_reason"].values()) == 1
     assert content["rules"]["CHP007"]["migrated"] == 1
     assert content["files_not_handled"] == 1
-    unwritten = Ledger.of(plan, [Skipped("a.py", "read-only")])
+    unwritten = Ledger.of(plan, [SkippedFile("a.py", "read-only")])
     assert unwritten.found == 4 and unwritten.reasons["file-not-written"] == 2
     assert not Ledger.of(replace(plan, options=PlanOptions(rules=("CHP007",)))).counting
 

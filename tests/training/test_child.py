@@ -28,7 +28,7 @@ import os, signal, subprocess, sys, threading, time
 from dataclasses import dataclass
 from pathlib import Path
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.training.errors import NotUsable, Raised
+from chirp_migrate.training.errors import NotUsable, UserCodeError
 from chirp_migrate.training.process.inside_child import Parent, serve
 
 @dataclass
@@ -183,11 +183,11 @@ def test_parts_of_what_it_found_come_as_they_are_known(stub: Start) -> None:
             "MemoryError: 16 GiB",
         ),
         (
-            "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise Raised('train raised') from error",
+            "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise UserCodeError('train raised') from error",
             "The stub failed: train raised.",
             "ZeroDivisionError",
         ),
-        ("raise Raised('no such file') from NotUsable()", "The stub failed: no such file.", ""),
+        ("raise UserCodeError('no such file') from NotUsable()", "The stub failed: no such file.", ""),
         ("import cv2.nowhere", "pip install opencv-python", "ModuleNotFoundError"),
     ],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.errors import Refused
-from chirp_migrate.source.git import guard, uncommitted
+from chirp_migrate.source.git import guard, uncommitted_paths
 
 FILES = ["a.py", "deep/b.py", "with space.py", "ümlaut.py", "star*.py"]
 
@@ -36,7 +36,7 @@ def backend(tmp_path: Path) -> Path:
 
 
 def test_a_clean_tree_passes(backend: Path) -> None:
-    assert uncommitted(backend, FILES) == []
+    assert uncommitted_paths(backend, FILES) == []
     guard(backend, FILES)
 
 
@@ -46,24 +46,24 @@ def test_each_changed_file_is_named(backend: Path, name: str, staged: bool) -> N
     (backend / name).write_text("x = 2\n")
     if staged:
         git(backend, "add", "--all")
-    assert uncommitted(backend, FILES) == [name]
+    assert uncommitted_paths(backend, FILES) == [name]
 
 
 def test_only_files_that_are_to_be_touched_count(backend: Path) -> None:
     (backend / "a.py").write_text("x = 2\n")
     (backend / "new.py").write_text("x = 2\n")
-    assert uncommitted(backend, ["deep/b.py", "with space.py"]) == []
+    assert uncommitted_paths(backend, ["deep/b.py", "with space.py"]) == []
 
 
 def test_an_untracked_file_counts(backend: Path) -> None:
     (backend / "folder").mkdir()
     (backend / "folder" / "new.py").write_text("x = 1\n")
-    assert uncommitted(backend, ["a.py", "folder/new.py"]) == ["folder/new.py"]
+    assert uncommitted_paths(backend, ["a.py", "folder/new.py"]) == ["folder/new.py"]
 
 
 def test_a_file_moved_in_the_index_counts(backend: Path) -> None:
     git(backend, "mv", "a.py", "moved.py")
-    assert uncommitted(backend, ["moved.py", "deep/b.py"]) == ["moved.py"]
+    assert uncommitted_paths(backend, ["moved.py", "deep/b.py"]) == ["moved.py"]
 
 
 def test_a_link_counts_as_the_file_that_is_written_through_it(backend: Path) -> None:
@@ -71,10 +71,10 @@ def test_a_link_counts_as_the_file_that_is_written_through_it(backend: Path) -> 
     (backend / "folder").symlink_to("deep", target_is_directory=True)
     git(backend, "add", "--all")
     git(backend, "commit", "--quiet", "--message", "links")
-    assert uncommitted(backend, ["link.txt", "folder/b.py"]) == []
+    assert uncommitted_paths(backend, ["link.txt", "folder/b.py"]) == []
     (backend / "deep" / "b.py").write_text("x = 2\n")
-    assert uncommitted(backend, ["link.txt"]) == ["link.txt"]
-    assert uncommitted(backend, ["folder/b.py"]) == ["folder/b.py"]
+    assert uncommitted_paths(backend, ["link.txt"]) == ["link.txt"]
+    assert uncommitted_paths(backend, ["folder/b.py"]) == ["folder/b.py"]
 
 
 def test_a_repository_inside_the_backend_is_asked_about_its_own_files(backend: Path) -> None:
@@ -82,10 +82,10 @@ def test_a_repository_inside_the_backend_is_asked_about_its_own_files(backend: P
     inner.mkdir()
     (inner / "c.py").write_text("x = 1\n")
     git(inner, "init", "--quiet")
-    assert uncommitted(backend, ["a.py", "inner/c.py"]) == ["inner/c.py"]
+    assert uncommitted_paths(backend, ["a.py", "inner/c.py"]) == ["inner/c.py"]
     git(inner, "add", "--all")
     git(inner, "commit", "--quiet", "--message", "all")
-    assert uncommitted(backend, ["a.py", "inner/c.py"]) == []
+    assert uncommitted_paths(backend, ["a.py", "inner/c.py"]) == []
 
 
 def test_many_files_are_asked_about(backend: Path) -> None:
@@ -93,7 +93,7 @@ def test_many_files_are_asked_about(backend: Path) -> None:
     (backend / "many").mkdir()
     for name in names:
         (backend / name).write_text("x = 1\n")
-    assert uncommitted(backend, names) == names
+    assert uncommitted_paths(backend, names) == names
 
 
 def test_the_refusal_lists_the_files_and_the_way_on(backend: Path) -> None:
@@ -131,4 +131,4 @@ def test_variables_of_a_git_hook_do_not_lead_to_another_repository(
     (backend / "a.py").write_text("x = 2\n")
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(other))
-    assert uncommitted(backend, FILES) == ["a.py"]
+    assert uncommitted_paths(backend, FILES) == ["a.py"]

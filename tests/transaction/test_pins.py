@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import LOADER, ROOT, run, sentence, snapshot, write_files
 
-from chirp_migrate.additions.pins import NEEDED
+from chirp_migrate.additions.requirement_pins import NEEDED
 
 if sys.version_info >= (3, 11):
     import tomllib

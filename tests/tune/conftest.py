@@ -1,4 +1,4 @@
-"""Measured values made by hand."""
+"""Measurements of candidates for tests, with chosen values."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from chirp_migrate.tune.document import Candidate, Measured
+from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement
 
 
 @pytest.fixture
-def measured() -> Callable[..., Measured]:
+def measured() -> Callable[..., CandidateMeasurement]:
     """A measured way of loading, by its workers and rates."""
 
     def make(workers: int, rates: Sequence[float], *, prefetch: int = 2, threads: int = 0, error: str | None = None):  # type: ignore[no-untyped-def]
         ahead = prefetch if workers else None
-        return Measured(Candidate(workers, ahead, threads, 32), list(rates), [0.1] * len(rates), 40, error)
+        return CandidateMeasurement(Candidate(workers, ahead, threads, 32), list(rates), [0.1] * len(rates), 40, error)
 
     return make

@@ -14,15 +14,15 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.training.errors import Raised
+from chirp_migrate.training.errors import UserCodeError
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
-from chirp_migrate.tune.document import Candidate, Measured, TuneReport
 from chirp_migrate.tune.request import Grid, TuneTask
 from chirp_migrate.tune.runner import run
 from chirp_migrate.tune.saving import factory_arguments, save
 from chirp_migrate.tune.subject import of_dataset, of_loader
 from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, grid, measure
-from chirp_migrate.tune.watching import watched
+from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, TuneReport
+from chirp_migrate.tune.watching import watch_loaders
 from chirpid_patch import OptimalDataLoaderFactory
 from chirpid_patch.loader_speed.profiles import recall, signature
 
@@ -187,7 +187,7 @@ def test_a_training_is_ended_when_its_loaders_were_seen() -> None:
                     pass
             walks.append("validation")
 
-    subjects, _, _ = watched({"train": lambda: train}, no_words)
+    subjects, _, _ = watch_loaders({"train": lambda: train}, no_words)
     assert walks == ["training", "validation"]
     assert {one.report.role for one in subjects} <= {"training", "validation"} and subjects
 
@@ -201,7 +201,7 @@ def test_a_long_pass_is_ended_once_its_waits_are_known(monkeypatch: pytest.Monke
         taken.append(sum(1 for _ in DataLoader(Clocked(4000, clock, 1.0), batch_size=1)))
         taken.append(sum(1 for _ in DataLoader(Clocked(4000, clock, 0.0), batch_size=1)))
 
-    watched({"train": lambda: train}, no_words)
+    watch_loaders({"train": lambda: train}, no_words)
     assert taken == [8, 4000]
 
 
@@ -214,14 +214,14 @@ def test_a_training_that_is_broken_is_skipped_and_named() -> None:
             pass
 
     reported: list[str | ProgressStep] = []
-    subjects, _, notes = watched({"first": lambda: broken, "second": lambda: train}, reported.append)
+    subjects, _, notes = watch_loaders({"first": lambda: broken, "second": lambda: train}, reported.append)
     assert len(subjects) == 1
     assert (
         notes[0] == ("skipped, because it does not train: first raised KeyError: 'no such bird'")
         and notes[0] in reported
     )
-    with pytest.raises(Raised, match="first raised KeyError"):
-        watched({"first": lambda: broken, "other": lambda: broken}, no_words)
+    with pytest.raises(UserCodeError, match="first raised KeyError"):
+        watch_loaders({"first": lambda: broken, "other": lambda: broken}, no_words)
 
 
 def test_what_is_not_entered_in_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ def test_what_is_not_entered_in_time_is_named(monkeypatch: pytest.MonkeyPatch) -
         for _batch in DataLoader(Waiting(seconds=0), batch_size=4):
             pass
 
-    _, _, notes = watched(dict.fromkeys(("one", "two", "three"), lambda: train), no_words, 60.0)
+    _, _, notes = watch_loaders(dict.fromkeys(("one", "two", "three"), lambda: train), no_words, 60.0)
     assert notes == ["not started within the time budget: two, three"]
 
 
@@ -253,7 +253,7 @@ def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pyte
             for _batch in DataLoader(base, batch_size=16):
                 pass
 
-    subjects, training, notes = watched({"train": lambda: train}, no_words)
+    subjects, training, notes = watch_loaders({"train": lambda: train}, no_words)
     assert [(one.report.name, one.report.role, one.report.batch_size) for one in subjects] == [
         ("Augmented > Clocked", "training", 4),
         ("Clocked", "validation", 8),
@@ -303,7 +303,7 @@ def test_a_migrated_dataset_is_kept_in_the_profile_or_it_says_why_not(tmp_path: 
     assert found.not_augmented is not None and "does not augment" in found.not_augmented
 
 
-def test_the_factory_loads_as_the_profile_says(tmp_path: Path, measured: Callable[..., Measured]) -> None:
+def test_the_factory_loads_as_the_profile_says(tmp_path: Path, measured: Callable[..., CandidateMeasurement]) -> None:
     profile, dataset = tmp_path / "profile.json", TensorDataset(torch.arange(40.0).reshape(20, 2), torch.arange(20))
     kept = save(of_dataset(dataset, 32, migrated=True), [measured(0, [1000.0, 1010.0, 990.0])], profile, False)
     assert kept is None
@@ -320,7 +320,7 @@ def test_nothing_is_kept_of_pytorch_s_loader(tmp_path: Path, sets: str) -> None:
     assert not profile.exists()
 
 
-def test_a_rate_that_is_hardly_known_is_not_kept(tmp_path: Path, measured: Callable[..., Measured]) -> None:
+def test_a_rate_that_is_hardly_known_is_not_kept(tmp_path: Path, measured: Callable[..., CandidateMeasurement]) -> None:
     subject = of_dataset(Waiting(seconds=0), 32, migrated=True)
     profile = tmp_path / "profile.json"
     problem = save(subject, [measured(0, [10.0, 4000.0, 90.0])], profile, False)
@@ -340,7 +340,9 @@ def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:
     assert recall(Path("nowhere"), signature(dataset, plain)) is None
 
 
-def test_a_migrated_call_is_given_the_best_within_its_bound(tmp_path: Path, measured: Callable[..., Measured]) -> None:
+def test_a_migrated_call_is_given_the_best_within_its_bound(
+    tmp_path: Path, measured: Callable[..., CandidateMeasurement]
+) -> None:
     subject = of_loader(DataLoader(TensorDataset(torch.arange(8.0)), batch_size=4, num_workers=2), "training")
     sweep = [measured(0, [100] * 3), measured(2, [200] * 3), measured(8, [400] * 3)]
     profile = tmp_path / "profile.json"
@@ -379,7 +381,7 @@ def test_a_training_that_raises_is_the_user_s(tmp_path: Path, monkeypatch: pytes
         "    return {'train': train}\n"
     )
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Raised, match=r"train raised OSError: data/a\.npy is missing"):
+    with pytest.raises(UserCodeError, match=r"train raised OSError: data/a\.npy is missing"):
         tuned(tmp_path, discovery=Discovery((EntryPoint("", "", hook=f"{name}.py:workload"),)))
 
 
@@ -396,5 +398,5 @@ def test_reading_that_raises_names_the_dataset(tmp_path: Path, sets: str, statem
         "class Broken:\n    def __len__(self):\n        return 3\n"
         f"    def __getitem__(self, index):\n        {statement}\n"
     )
-    with pytest.raises(Raised, match=f"^reading a batch of Broken raised {error}"):
+    with pytest.raises(UserCodeError, match=f"^reading a batch of Broken raised {error}"):
         tuned(tmp_path, dataset=f"{sets}_broken:Broken")

@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from chirp_migrate.tune.document import Candidate, Measured, Outcome
 from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
 from chirp_migrate.tune.sweep import grid
+from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, Outcome
 
-Make = Callable[..., Measured]
+Make = Callable[..., CandidateMeasurement]
 
 
-def picked(*measured: Measured) -> Candidate:
+def picked(*measured: CandidateMeasurement) -> Candidate:
     chosen = pick(measured)
     assert chosen is not None
     return chosen.candidate

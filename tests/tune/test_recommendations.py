@@ -13,28 +13,28 @@ from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
 from chirp_migrate.tune import plot
-from chirp_migrate.tune.document import (
+from chirp_migrate.tune.recommend import conclude
+from chirp_migrate.tune.report import show
+from chirp_migrate.tune.tune_report import (
     Candidate,
+    CandidateMeasurement,
     LoaderReport,
-    Measured,
     Outcome,
     Recommendation,
     Training,
     TuneReport,
 )
-from chirp_migrate.tune.recommend import conclude
-from chirp_migrate.tune.report import show
 
-Make = Callable[..., Measured]
+Make = Callable[..., CandidateMeasurement]
 
 
-def found(*measured: Measured, **more: Any) -> LoaderReport:
+def found(*measured: CandidateMeasurement, **more: Any) -> LoaderReport:
     values = {"name": "RetinalDataset", "role": "training", "batch_size": 32, "samples": 20_000, "migrated": True}
     return LoaderReport(**{**values, "measured": list(measured), "rounds": 3, "not_augmented": "none", **more})
 
 
 @pytest.fixture
-def sweep(measured: Make) -> list[Measured]:
+def sweep(measured: Make) -> list[CandidateMeasurement]:
     return [measured(0, [400, 405, 402]), measured(2, [780, 790, 785]), measured(4, [795, 800, 790])]
 
 
@@ -56,32 +56,32 @@ def by_setting(advice: list[Recommendation]) -> dict[str, Recommendation]:
     return {one.setting: one for one in advice}
 
 
-def test_the_number_of_workers_is_named_with_what_it_gains(sweep: list[Measured]) -> None:
+def test_the_number_of_workers_is_named_with_what_it_gains(sweep: list[CandidateMeasurement]) -> None:
     advice = by_setting(advice_on(found(*sweep)))
     assert advice["num_workers"].value == "2"
     assert "785" in advice["num_workers"].why and "402" in advice["num_workers"].why
     assert advice["prefetch_factor"].value == "2"
 
 
-def test_a_configuration_s_own_keys_are_named(sweep: list[Measured]) -> None:
+def test_a_configuration_s_own_keys_are_named(sweep: list[CandidateMeasurement]) -> None:
     setting = {"num_workers": "data.num_workers in retinal.yaml"}
     advice = by_setting(advice_on(found(*sweep, now=Candidate(0, batch_size=32), setting=setting)))
     assert advice["data.num_workers in retinal.yaml"].value == "2"
 
 
-def test_what_is_as_good_as_the_pick_is_left_alone(sweep: list[Measured]) -> None:
+def test_what_is_as_good_as_the_pick_is_left_alone(sweep: list[CandidateMeasurement]) -> None:
     advice = by_setting(advice_on(found(*sweep, now=Candidate(2, 2, 0, 32))))
     assert advice["num_workers"].value == "keep it" and "prefetch_factor" not in advice
 
 
-def test_loading_that_the_training_does_not_wait_for_is_left_alone(sweep: list[Measured]) -> None:
+def test_loading_that_the_training_does_not_wait_for_is_left_alone(sweep: list[CandidateMeasurement]) -> None:
     advice = by_setting(advice_on(found(*sweep, waited_share=0.02)))
     assert advice["num_workers"].value == "keep it" and "2.0 %" in advice["num_workers"].why
 
 
 @pytest.mark.parametrize(("without_s", "warning"), [(0.085, None), (0.075, False), (0.065, True)])
 def test_augmentation_has_a_target_of_20_and_a_warning_from_30_percent(
-    sweep: list[Measured], without_s: float, warning: bool | None
+    sweep: list[CandidateMeasurement], without_s: float, warning: bool | None
 ) -> None:
     one = found(*sweep, with_s=[0.1] * 3, without_s=[without_s] * 3)
     assert share_of_loading(one.with_s, one.without_s) == pytest.approx(1 - 10 * without_s)
@@ -89,8 +89,11 @@ def test_augmentation_has_a_target_of_20_and_a_warning_from_30_percent(
     assert (None if advice is None else advice.warning) == warning
 
 
-def test_a_larger_batch_size_is_told_of_and_never_just_recommended(sweep: list[Measured]) -> None:
-    sizes = [Measured(Candidate(2, 2, 0, size), [rate] * 3, [0.1] * 3) for size, rate in ((32, 780.0), (64, 990.0))]
+def test_a_larger_batch_size_is_told_of_and_never_just_recommended(sweep: list[CandidateMeasurement]) -> None:
+    sizes = [
+        CandidateMeasurement(Candidate(2, 2, 0, size), [rate] * 3, [0.1] * 3)
+        for size, rate in ((32, 780.0), (64, 990.0))
+    ]
     advice = by_setting(advice_on(found(*sweep, batch_sizes=sizes)))["batch_size"]
     assert "64" in advice.value and "changes what training learns" in advice.why
     sizes[1].rates = [800.0] * 3
@@ -116,7 +119,7 @@ def test_waiting_slow_start_a_failure_and_an_idle_gpu_are_each_told_of(measured:
     assert advice_on(found(measured(0, [], error="no"))) == []
 
 
-def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Measured]) -> None:
+def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[CandidateMeasurement]) -> None:
     one = found(*sweep, cpu_share=0.9, now=Candidate(4, 2, 0, 32), saved="/cache/profile.json", others=0.3)
     report = reported(one)
     text = render_to_text(lambda screen: show(report, screen))
@@ -142,7 +145,7 @@ def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Me
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["plot.svg", "plot.png"])
-def test_the_plot_is_drawn_and_marks_the_pick(sweep: list[Measured], tmp_path: Path, name: str) -> None:
+def test_the_plot_is_drawn_and_marks_the_pick(sweep: list[CandidateMeasurement], tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")
     target = tmp_path / name
     plot.check(target)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chirp_migrate.training.errors import NotUsable, Raised
+from chirp_migrate.training.errors import NotUsable, UserCodeError
 from chirp_migrate.tune.config import TuneConfig
 from chirp_migrate.tune.sources import from_config, from_reference
 
@@ -138,11 +138,11 @@ def test_no_dataset_is_said_in_one_sentence(tree: Callable[..., Path], reference
 
 def test_code_that_raises_is_the_user_s(tree: Callable[..., Path]) -> None:
     tree(tune_sets=SETS, tune_broken="import no_such_dependency\n")
-    with pytest.raises(Raised, match=r"tune_sets:broken.* KeyError: 'label'"):
+    with pytest.raises(UserCodeError, match=r"tune_sets:broken.* KeyError: 'label'"):
         from_reference("tune_sets:broken", "", None, False)
-    with pytest.raises(Raised, match=r"^tune_sets:broken_at_length raised ValueError: no label:$"):
+    with pytest.raises(UserCodeError, match=r"^tune_sets:broken_at_length raised ValueError: no label:$"):
         from_reference("tune_sets:broken_at_length", "", None, False)
-    with pytest.raises(Raised, match=r"tune_broken.* ModuleNotFoundError"):
+    with pytest.raises(UserCodeError, match=r"tune_broken.* ModuleNotFoundError"):
         from_reference("tune_broken:x", "", None, False)
 
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from chirp_migrate.cli.tune import tune
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.tune.document import Measured
 from chirp_migrate.tune.plateau import pick
+from chirp_migrate.tune.tune_report import CandidateMeasurement
 
 SETS = """
 import time
@@ -59,7 +59,7 @@ def test_a_dataset_is_measured_shown_drawn_and_written(tree: Path, tmp_path: Pat
     assert "2 configurations of Slow" in text and "less if the order is clear early" in text
     assert b"<svg" in plot.read_bytes()
     loader = json.loads(report.read_text())["loaders"][0]
-    chosen = pick([msgspec.convert(one, Measured) for one in loader["measured"]])
+    chosen = pick([msgspec.convert(one, CandidateMeasurement) for one in loader["measured"]])
     assert chosen is not None and f"Picked: {chosen.candidate}," in text
     assert f"- num_workers: {chosen.candidate.num_workers} (" in text
     assert loader["picked"] == asdict(chosen.candidate) and loader["saved"] == str(profile)
@@ -89,7 +89,7 @@ def test_what_goes_wrong_in_the_process_that_measures_is_told(
     ("arguments", "problem"),
     [
         (["--unaugmented", "a:b"], "--unaugmented needs --dataset"),
-        (["--workload", "chirp_verify.py:workload", "--dataset", "a:b"], "pass only one of them"),
+        (["--workload", "chirp_verify.py:workload", "--dataset", "a:b"], "or pass only these"),
         (["--workload", "nowhere.py:workload"], "there is no nowhere.py"),
         (["--", "python", "-m", "nowhere"], "PATH has no module nowhere"),
         ([], "has no utils/ folder"),

@@ -20,8 +20,8 @@ from chirp_migrate.plans.plan import FilePlan, Plan
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import applied_runs, change_state
 from chirp_migrate.transaction.journal_schema import State
-from chirp_migrate.verify.document import decode
 from chirp_migrate.verify.verdict import Verdict
+from chirp_migrate.verify.verify_report import decode
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SMALL = ("--samples", "48", "--epochs", "1", "--batch-size", "16", "--shape", "24x32", "--threads", "1")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_results
-from chirp_migrate.verify.spec import EntryResult, Trace
+from chirp_migrate.verify.spec import EntryResult, PassTrace
 
 
 def result(augmented: bool = False, **leaves: str) -> dict[str, EntryResult]:
-    return {"entry": EntryResult(1.0, leaves, [Trace(0, "train", random=augmented)])}
+    return {"entry": EntryResult(1.0, leaves, [PassTrace(0, "train", random=augmented)])}
 
 
 def compared(*runs: dict[str, EntryResult]) -> Equivalence:
@@ -36,7 +36,7 @@ def test_what_never_repeated_is_noted_and_not_compared() -> None:
     runs = [result(loss="1", seconds=str(clock)) for clock in range(4)]
     found = compared(*runs)
     assert found.differences == ()
-    assert found.notes == ["entry: 1 value (seconds): also different in two runs of the version before"]
+    assert found.notes == ["entry: 1 value (seconds): also different in two runs of the version before the migration"]
 
 
 def test_what_stopped_repeating_is_a_difference() -> None:

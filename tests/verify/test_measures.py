@@ -14,13 +14,13 @@ from chirp_migrate.verify.measures.metric_data import (
     AugmentationCost,
     EntryMeasures,
     LoaderRate,
+    PassTiming,
     SideMeasures,
     UsagePoint,
-    Walk,
     WorkerTrial,
 )
 from chirp_migrate.verify.measures.targets import MET, NOT_MEASURABLE, NOT_MET, TargetVerdict, judge_targets
-from chirp_migrate.verify.spec import Visit
+from chirp_migrate.verify.spec import EntryTiming
 
 AUGMENTED = "Augmented > Subset"
 
@@ -29,9 +29,9 @@ def side(memory: tuple[int, ...] = (100, 110, 112, 114)) -> SideMeasures:
     """Four epochs of three batches: 0.1 s for the first, 10, 20 ms waited for the others, one second an epoch."""
     walks = []
     for epoch, mib in enumerate(memory):
-        walks.append(Walk(0, "train", epoch, epoch + 0.6, [0.1, 0.01, 0.02], 40, mib * MIB))
-        walks.append(Walk(1, "validation", epoch + 0.6, epoch + 0.9, [0.05], 8))
-    again = [Walk(0, *list(asdict(walk).values())[1:]) for walk in walks[::2]]
+        walks.append(PassTiming(0, "train", epoch, epoch + 0.6, [0.1, 0.01, 0.02], 40, mib * MIB))
+        walks.append(PassTiming(1, "validation", epoch + 0.6, epoch + 0.9, [0.05], 8))
+    again = [PassTiming(0, *list(asdict(walk).values())[1:]) for walk in walks[::2]]
     return SideMeasures(
         entries={
             "one": EntryMeasures(4.0, walks, 0, [AUGMENTED]),
@@ -49,7 +49,7 @@ def side(memory: tuple[int, ...] = (100, 110, 112, 114)) -> SideMeasures:
     )
 
 
-TIMED = Visit(start_s=9.0, epochs_s=[2.0], cached_s=[1.5], samples=600.0, batches=30.0)
+TIMED = EntryTiming(start_s=9.0, epochs_s=[2.0], cached_s=[1.5], samples=600.0, batches=30.0)
 
 
 def test_every_figure_is_defined_once_and_every_definition_has_a_figure() -> None:
@@ -73,7 +73,7 @@ def test_figures_are_what_their_definitions_say() -> None:
     assert (found["gpu_percent"], found["gpu_memory_mib"]) == (80.0, 3.0)
     assert (found["memory_mib"], found["resident_mib"]) == (120.0, 310.0)
     assert found["memory_slope_mib"] == pytest.approx(2.0), "the first epoch is left out"
-    before = Visit(start_s=9.0, epochs_s=[3.0, 4.0, 2.0], samples=600.0, batches=30.0)
+    before = EntryTiming(start_s=9.0, epochs_s=[3.0, 4.0, 2.0], samples=600.0, batches=30.0)
     assert timed_figures(750.0, [(before, TIMED)]) == {
         "training_s": 750.0,
         "samples_per_s": 200.0,
@@ -87,7 +87,7 @@ def test_nothing_measured_gives_no_figures_and_no_errors() -> None:
     found = figures(empty)
     assert {name for name, value in found.items() if value is not None} == {"waiting_percent", "lost_workers"}
     assert epochs(empty.entries["one"]) == []
-    assert timed_figures(1.0, [(Visit(start_s=1.0), Visit(start_s=1.0))]) == {"training_s": 1.0}
+    assert timed_figures(1.0, [(EntryTiming(start_s=1.0), EntryTiming(start_s=1.0))]) == {"training_s": 1.0}
 
 
 def test_the_slope_has_an_interval_that_holds_it_or_is_not_given() -> None:

@@ -24,8 +24,8 @@ from torch.utils.data import (
 )
 
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
-from chirp_migrate.training.watch.samples import described, unaugmented, varying_places
-from chirp_migrate.verify.measures.figures import added_s, figures
+from chirp_migrate.training.watch.samples import nested_class_names, unaugmented_dataset, varying_places
+from chirp_migrate.verify.measures.figures import figures, seconds_of_augmentation
 from chirp_migrate.verify.measures.measuring import Measuring, augmentation_cost, resident_bytes
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.measures.worker_safety import check_workers, rates
@@ -192,13 +192,13 @@ def test_what_varies_and_what_it_is_made_of() -> None:
     augmented = WorkerSafeAugmentedDataset(Subset(base, range(8)), training=True)
     assert varying_places(base, default_collate) == set()
     assert varying_places(augmented, default_collate) == {"[0]"}
-    assert described(augmented) == "WorkerSafeAugmentedDataset > Subset > TensorDataset"
-    switched = unaugmented(augmented, default_collate)
+    assert nested_class_names(augmented) == "WorkerSafeAugmentedDataset > Subset > TensorDataset"
+    switched = unaugmented_dataset(augmented, default_collate)
     assert switched is not None and switched is not augmented and augmented.training
     assert torch.equal(switched[3][0], base[3][0])
     twice = Holding(Holding(base))
-    assert unaugmented(twice, default_collate) is base
-    assert unaugmented(Numbers(random=True), default_collate) is None
+    assert unaugmented_dataset(twice, default_collate) is base
+    assert unaugmented_dataset(Numbers(random=True), default_collate) is None
 
 
 def test_augmentation_is_timed_against_the_same_samples_without_it() -> None:
@@ -206,11 +206,11 @@ def test_augmentation_is_timed_against_the_same_samples_without_it() -> None:
     cost = augmentation_cost(slow, default_collate, 4, batched=False, until=LONG)
     assert len(cost.with_s) == len(cost.without_s) >= 1
     assert min(cost.with_s) >= 4 * 2 * MS
-    added, share = added_s(cost), share_of_loading(cost.with_s, cost.without_s)
+    added, share = seconds_of_augmentation(cost), share_of_loading(cost.with_s, cost.without_s)
     assert added is not None and share is not None and share < 1
     within = augmentation_cost(Numbers(random=True), default_collate, 4, batched=False, until=LONG)
     assert within.reason == "Numbers has no unaugmented dataset with the same samples"
-    assert added_s(within) is None and share_of_loading(within.with_s, within.without_s) is None
+    assert seconds_of_augmentation(within) is None and share_of_loading(within.with_s, within.without_s) is None
 
 
 @linux

@@ -11,13 +11,13 @@ from support import run
 
 from chirp_migrate.console.progress import no_progress
 from chirp_migrate.console.screen import render_to_text
-from chirp_migrate.report.plots import drawn
+from chirp_migrate.report.plots import draw_plots
 from chirp_migrate.report.terminal.summary import show_verify
-from chirp_migrate.training.workload.entry_points import Sizes, discover
-from chirp_migrate.verify.document import decode, encode
+from chirp_migrate.training.workload.entry_points import Sizes, find_entry_points
 from chirp_migrate.verify.measures.figures import MEASURES
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import measure
+from chirp_migrate.verify.verify_report import decode, encode
 
 SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=3, batch_size=16)
 SINGLE = "training_utils.single_fold_training_with_predefined_split"
@@ -32,7 +32,7 @@ SETTINGS = VerifyOptions(SIZES, rounds=3, threads=1, simulate_step_ms=STEP_MS, w
 def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     tree = write_backend("tree")
     trees = {"before": tree, "after": tree}
-    report = measure(trees, discover(tree), SETTINGS, no_progress, time.monotonic() + 600)
+    report = measure(trees, find_entry_points(tree), SETTINGS, no_progress, time.monotonic() + 600)
 
     # Training batches of 44 samples by 16; validation takes no step, and neither does the warm-up.
     for each in report.rounds.made:
@@ -58,7 +58,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
     assert set(report.measures.figures["after"]) == {measure.name for measure in MEASURES}
     assert report.measures.figures["after"]["samples_per_s"]
     assert len(report.targets) == 5
-    assert "training-time.svg, batch-waits.svg, worker-counts.svg" in drawn(tmp_path, report)
+    assert "training-time.svg, batch-waits.svg, worker-counts.svg" in draw_plots(tmp_path, report)
     assert "SIMULATED device steps of 3 ms" in (tmp_path / "batch-waits.svg").read_text(encoding="utf-8")
 
 

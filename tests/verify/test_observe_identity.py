@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, Subset, TensorDataset
 
-from chirp_migrate.verify.equivalence.first_difference import ignored
-from chirp_migrate.verify.equivalence.identity import levels, name_of
+from chirp_migrate.verify.equivalence.first_difference import ignored_by_seed
+from chirp_migrate.verify.equivalence.identity import name_of, nested_datasets
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
-from chirp_migrate.verify.spec import Trace
+from chirp_migrate.verify.spec import PassTrace
 from chirpid_patch import WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
 
 DATA = TensorDataset(torch.arange(60.0).reshape(10, 1, 2, 3), torch.arange(10))
@@ -41,7 +41,7 @@ class Stubborn(Backwards):
         yield from super().__iter__()
 
 
-def record_of(loader: DataLoader[Any]) -> Trace:
+def record_of(loader: DataLoader[Any]) -> PassTrace:
     with LoaderWatch() as watch:
         list(loader)
         (record,) = watch.take()
@@ -127,10 +127,10 @@ def test_the_samples_before_augmentation_are_the_same_in_any_order() -> None:
 
 def test_what_has_no_single_data_set_below_is_the_lowest() -> None:
     concatenated = torch.utils.data.ConcatDataset([DATA, DATA])
-    assert [level.dataset for level in levels(concatenated)] == [concatenated]
+    assert [level.dataset for level in nested_datasets(concatenated)] == [concatenated]
     longer = WorkerSafeStandardizedDataset(DATA, ODD, 1.0, 2.0)
     longer.indices = [*ODD, 2]
-    assert [level.index(5) for level in levels(longer)] == [5, 2]
+    assert [level.index(5) for level in nested_datasets(longer)] == [5, 2]
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,10 @@ def test_a_seed_that_no_longer_counts(after: list[dict[str, str]], aspect: str |
         {"the losses": "1", "result: a": "1", "result: b": "0"},
         {"the losses": "2", "result: a": "2", "result: b": "0"},
     ]
-    assert ignored(before, after) == aspect
+    assert ignored_by_seed(before, after) == aspect
 
 
 def test_one_value_that_is_equal_by_chance_is_no_sign() -> None:
     before = [{"result: accuracy": "1", "result: loss": "1"}, {"result: accuracy": "2", "result: loss": "2"}]
     after = [{"result: accuracy": "3", "result: loss": "3"}, {"result: accuracy": "3", "result: loss": "4"}]
-    assert ignored(before, after) is None
+    assert ignored_by_seed(before, after) is None

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.report.plots import drawn, prepare
-from chirp_migrate.verify.document import Described, Measured, Simulated, VerifyReport
-from chirp_migrate.verify.measures.metric_data import EntryMeasures, LoaderRate, SideMeasures, UsagePoint, Walk
+from chirp_migrate.report.plots import draw_plots, prepare
+from chirp_migrate.verify.measures.metric_data import EntryMeasures, LoaderRate, PassTiming, SideMeasures, UsagePoint
+from chirp_migrate.verify.verify_report import ReportedMetrics, RunDescription, SimulatedDevice, VerifyReport
 
 FILES = ("training-time.svg", "batch-waits.svg", "worker-counts.svg", "memory.svg")
 HOSTILE = "train <script>alert(1)</script> & $x$ --> \x07" + "long " * 20
@@ -18,7 +18,7 @@ HOSTILE = "train <script>alert(1)</script> & $x$ --> \x07" + "long " * 20
 
 def side(waits: list[float]) -> SideMeasures:
     return SideMeasures(
-        entries={HOSTILE: EntryMeasures(1.0, [Walk(0, "train", 0.0, 1.0, [0.1, *waits], 30)], 0)},
+        entries={HOSTILE: EntryMeasures(1.0, [PassTiming(0, "train", 0.0, 1.0, [0.1, *waits], 30)], 0)},
         usage=[UsagePoint(0.0, 2**28, 2**28, None, None), UsagePoint(1.0, 2**29, 2**29, None, None)],
         memory_kind="pss",
         rates=[LoaderRate("factory", HOSTILE, 0, 50.0, None)]
@@ -32,14 +32,14 @@ def report(simulated: bool = False) -> VerifyReport:
         exit_code=0,
         reason="",
         seconds={side: {HOSTILE: [2.0, 1.0, 3.0]} for side in ("before", "after", "cached")},
-        measures=Measured(raw={"before": side([0.02, 0.04]), "after": side([0.001, 0.0])}),
-        simulated=Simulated(step_ms=8.0, what="") if simulated else None,
-        described=Described(machine="one <CPU> & no GPU"),
+        measures=ReportedMetrics(raw={"before": side([0.02, 0.04]), "after": side([0.001, 0.0])}),
+        simulated=SimulatedDevice(step_ms=8.0, what="") if simulated else None,
+        described=RunDescription(machine="one <CPU> & no GPU"),
     )
 
 
 def plots_in(folder: Path, simulated: bool) -> dict[str, str]:
-    assert drawn(folder, report(simulated)) == f"Plots in {folder}: {', '.join(FILES)}."
+    assert draw_plots(folder, report(simulated)) == f"Plots in {folder}: {', '.join(FILES)}."
     return {name: (folder / name).read_text(encoding="utf-8") for name in FILES}
 
 
@@ -68,7 +68,7 @@ def test_what_is_simulated_is_said_on_every_plot(tmp_path: Path) -> None:
 
 def test_plots_without_anything_measured_are_left_out(tmp_path: Path) -> None:
     nothing = VerifyReport(verdict="not equivalent", exit_code=13, reason="")
-    assert drawn(tmp_path, nothing) == f"Plots in {tmp_path}: none, because nothing was measured."
+    assert draw_plots(tmp_path, nothing) == f"Plots in {tmp_path}: none, because nothing was measured."
     assert list(tmp_path.iterdir()) == []
 
 
@@ -78,4 +78,4 @@ def test_a_folder_that_cannot_be_made_is_the_users_to_change(tmp_path: Path) -> 
         prepare(tmp_path / "file" / "plots")
     (tmp_path / FILES[0]).mkdir()
     with pytest.raises(UsageProblem, match="choose another --plot"):
-        drawn(tmp_path, report())
+        draw_plots(tmp_path, report())

@@ -13,7 +13,7 @@ from chirp_migrate.stats.sequential_looks import ERROR, MIN_ROUNDS, InterimAnaly
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.timing.children import Children
-from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound, take_rounds
+from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, take_rounds
 from chirp_migrate.verify.verdict import Judge, Verdict, timings
 
 LONG = 1e9
@@ -65,19 +65,19 @@ def test_claims_of_all_looks_together_err_as_often_as_promised(looks: tuple[Inte
 
 def test_a_last_look_before_its_time_has_all_that_is_left() -> None:
     rounds = taken(left_s=0, lasts=0.0)
-    assert (len(rounds.made), rounds.ended_with) == (1, Stopped.BUDGET)
+    assert (len(rounds.made), rounds.ended_with) == (1, StopReason.BUDGET)
     assert [(each.rounds, each.share) for each in rounds.looks] == [(1, 1.0)]
 
 
 def test_it_ends_when_every_question_is_settled() -> None:
     rounds = taken(enough=3)
-    assert (len(rounds.made), rounds.ended_with) == (3, Stopped.SETTLED)
+    assert (len(rounds.made), rounds.ended_with) == (3, StopReason.SETTLED)
 
 
 def test_it_ends_with_the_rounds_and_with_the_budget() -> None:
-    assert (len(taken(most=7).made), taken(most=7).ended_with) == (7, Stopped.ROUNDS)
+    assert (len(taken(most=7).made), taken(most=7).ended_with) == (7, StopReason.ROUNDS)
     cut_short = taken(left_s=60, lasts=150)
-    assert (len(cut_short.made), cut_short.ended_with) == (1, Stopped.BUDGET), "there is no room for another"
+    assert (len(cut_short.made), cut_short.ended_with) == (1, StopReason.BUDGET), "there is no room for another"
 
 
 @pytest.mark.parametrize(("entry_points", "expected"), [(2, [24, 30, 40, 60, 120]), (3, [24, 60, 120, 120, 120])])
@@ -98,9 +98,9 @@ def test_a_round_that_was_lost_is_made_again_a_few_times() -> None:
     nothing = TimedRound({"before": {}, "after": {}, "cached": {}})
     supply = iter([nothing, made(), nothing, made(), made()])
     rounds = take_rounds(lambda *_: next(supply), lambda *_: frozenset(), 5, time.monotonic() + LONG)
-    assert (rounds.count, rounds.ended_with) == (3, Stopped.SETTLED)
+    assert (rounds.count, rounds.ended_with) == (3, StopReason.SETTLED)
     rounds = take_rounds(lambda *_: nothing, lambda *_: frozenset(), 5, time.monotonic() + LONG)
-    assert (rounds.count, rounds.ended_with) == (0, Stopped.BUDGET)
+    assert (rounds.count, rounds.ended_with) == (0, StopReason.BUDGET)
 
 
 def test_after_a_look_only_what_is_still_open_runs() -> None:
@@ -130,7 +130,7 @@ def test_an_interrupt_after_enough_rounds_leaves_a_verdict(whole: int) -> None:
         with pytest.raises(KeyboardInterrupt):
             take()
     else:
-        assert (len(take().made), take().ended_with) == (whole, Stopped.INTERRUPTED)
+        assert (len(take().made), take().ended_with) == (whole, StopReason.INTERRUPTED)
 
 
 def simulated(

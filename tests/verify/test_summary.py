@@ -14,12 +14,12 @@ from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.build_report import Findings, build_report
-from chirp_migrate.verify.document import Difference, Noticed, OwnTimes, VerifyReport
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryResult, Trace
-from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
-from chirp_migrate.verify.watching import Watched
+from chirp_migrate.verify.spec import EntryResult, PassTrace
+from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
+from chirp_migrate.verify.verify_report import DetectableDifference, Difference, OwnTimes, VerifyReport
+from chirp_migrate.verify.watching import WatchedRuns
 
 SETTINGS = VerifyOptions(Sizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
 
@@ -45,7 +45,7 @@ def measured(
         )
         for _ in range(4)
     )
-    of = Rounds.of(rounds, (InterimAnalysis(4, 1.0),), Stopped.BUDGET)
+    of = Rounds.of(rounds, (InterimAnalysis(4, 1.0),), StopReason.BUDGET)
     return reported(tuple(after), of, equivalence or Equivalence(), failing)
 
 
@@ -57,8 +57,8 @@ def reported(
     unseen: Mapping[str, list[str]] | None = None,
 ) -> VerifyReport:
     held = unseen or {}
-    seen = {label: EntryResult(1.0, {}, [Trace(0, "train", unseen=held.get(label, []))]) for label in labels}
-    watched = Watched({"before": seen, "after": seen}, failing=dict(failing or {}))
+    seen = {label: EntryResult(1.0, {}, [PassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
+    watched = WatchedRuns({"before": seen, "after": seen}, failing=dict(failing or {}))
     discovery = Discovery(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
     return build_report(discovery, SETTINGS, Findings(watched, equivalence, rounds))
 
@@ -121,7 +121,7 @@ def test_no_time_is_told_where_the_training_differs() -> None:
 
 
 def test_what_would_have_been_noticed_is_told() -> None:
-    noticed = {"core.single": {"mean": Noticed(0.19, 0.1, (500, 500))}}
+    noticed = {"core.single": {"mean": DetectableDifference(0.19, 0.1, (500, 500))}}
     same = Equivalence(smallest_p={"core.single": 1.0}, noticed=noticed)
     found = facts(measured({"core.single": 0.5}, equivalence=same))
     assert "a probability that changed by 0.19 would be noticed 9 times in 10" in found["the same"]
@@ -141,7 +141,7 @@ def test_it_fits_on_one_screen_however_much_there_is_to_say(slower: bool) -> Non
         [Difference("results-differ", label, f"{label}: {'it differs ' * 50}") for label in labels] if slower else [],
         ["a note"] * 9,
         dict.fromkeys(labels, 1.0),
-        {label: {"mean": Noticed(0.2, 0.1, (500, 500))} for label in labels},
+        {label: {"mean": DetectableDifference(0.2, 0.1, (500, 500))} for label in labels},
     )
     found = measured(after, {} if slower else dict.fromkeys(labels, 0.5), 0.9, lots, dict.fromkeys(labels, "E"))
     lines = said(found).splitlines()

@@ -11,11 +11,11 @@ from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
 from chirp_migrate.verify.build_report import Findings, build_report, rounds_line
-from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.timing.rounds import Rounds, Stopped, TimedRound
-from chirp_migrate.verify.watching import Watched
+from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
+from chirp_migrate.verify.verify_report import VerifyReport
+from chirp_migrate.verify.watching import WatchedRuns
 
 QUIET, BUSY = 0.01, 0.4
 AFTER = {"quick": 0.5, "bound": 0.97, "unclear": 0.9, "slow": 1.5}
@@ -35,13 +35,13 @@ def rounds(*loads: float | None) -> Rounds:
         )
         for number, load in enumerate(loads)
     )
-    return Rounds.of(made, (InterimAnalysis(len(made), 1.0),), Stopped.BUDGET)
+    return Rounds.of(made, (InterimAnalysis(len(made), 1.0),), StopReason.BUDGET)
 
 
 def report(of: Rounds) -> VerifyReport:
     settings = VerifyOptions(Sizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
     discovery = Discovery(tuple(EntryPoint("", label) for label in AFTER))
-    return build_report(discovery, settings, Findings(Watched({"before": {}, "after": {}}), Equivalence(), of))
+    return build_report(discovery, settings, Findings(WatchedRuns({"before": {}, "after": {}}), Equivalence(), of))
 
 
 def test_each_entry_point_is_shown_with_what_it_saved_and_could_save() -> None:

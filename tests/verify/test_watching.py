@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 
 from chirp_migrate.cli.verify import options_of, verify
 from chirp_migrate.training.workload.choosing import parse_expression
-from chirp_migrate.training.workload.entry_points import OwnRun, discover
+from chirp_migrate.training.workload.entry_points import OwnRun, find_entry_points
 from chirp_migrate.verify.equivalence.loader_recorder import FewWorkers
 from chirp_migrate.verify.timing.constant_batch import CachedLoading
 from chirpid_patch import BatchedDataLoader
@@ -134,7 +134,7 @@ def test_the_budget_keeps_no_entry_point_from_being_compared(
 
 
 def test_the_own_run_of_an_entry_point_is_in_its_source(write_backend: Callable[..., Path]) -> None:
-    assert {one.own for one in discover(write_backend("tree")).entry_points} == {OwnRun(250, 1, assumed=False)}
+    assert {one.own for one in find_entry_points(write_backend("tree")).entry_points} == {OwnRun(250, 1, assumed=False)}
     assert str(OwnRun(300, 4, assumed=False)) == "300 epochs of 4 folds" and str(OwnRun()) == "100 epochs (assumed)"
 
 
@@ -150,7 +150,7 @@ def test_epochs_and_folds_are_taken_from_defaults_then_from_what_the_backend_set
         "def train(features, labels, config, model_class, num_classes):\n"
         "    config = {**{'num_epochs': 220, 'k_folds': 4}, **config}\n"
     )
-    found = {one.name: one.own for one in discover(tmp_path).entry_points}
+    found = {one.name: one.own for one in find_entry_points(tmp_path).entry_points}
     assert found == {
         "k_fold": OwnRun(300, 5, False), "given": OwnRun(300, 5, False), "train": OwnRun(220, 4, False)
     }  # fmt: skip

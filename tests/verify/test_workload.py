@@ -11,13 +11,13 @@ import torch
 
 from chirp_migrate.training.errors import InvalidTree
 from chirp_migrate.training.workload.data import make_training_data
-from chirp_migrate.training.workload.entry_points import Sizes, discover
+from chirp_migrate.training.workload.entry_points import Sizes, find_entry_points
 
 BACKEND = Path(__file__).resolve().parents[2] / "fixtures" / "backend"
 
 
 def test_finds_every_documented_entry_point_of_the_fixture_backend() -> None:
-    labels = {entry.label for entry in discover(BACKEND).entry_points}
+    labels = {entry.label for entry in find_entry_points(BACKEND).entry_points}
 
     assert labels >= {
         "training_engine.TrainingEngine.run_single_fold_predefined",
@@ -35,7 +35,7 @@ def test_finds_every_documented_entry_point_of_the_fixture_backend() -> None:
         "training_core.single_fold_training",
         "training_core.cross_val_training",
     }
-    assert discover(BACKEND).model == "utils.models:BirdCNN"
+    assert find_entry_points(BACKEND).model == "utils.models:BirdCNN"
 
 
 def test_functions_without_the_documented_parameters_are_left_out_and_named(
@@ -44,7 +44,7 @@ def test_functions_without_the_documented_parameters_are_left_out_and_named(
     name = "single_fold_training_with_predefined_split"
     root = write_backend("tree", (f"{name}(dataset,", f"{name}(stuff,"))
 
-    found = discover(root)
+    found = find_entry_points(root)
 
     assert [entry.name for entry in found.entry_points] == ["fast_single_fold_training_with_augmentation"]
     assert any(name in reason for reason in found.left_out)
@@ -53,7 +53,7 @@ def test_functions_without_the_documented_parameters_are_left_out_and_named(
 
 def test_source_is_never_imported(write_backend: Callable[..., Path]) -> None:
     root = write_backend("tree", ("import random", "raise RuntimeError('imported')"))
-    assert discover(root).entry_points
+    assert find_entry_points(root).entry_points
 
 
 @pytest.mark.parametrize("missing, sentence", [("utils", "no utils/ folder"), ("training_utils.py", "no entry point"),
@@ -62,7 +62,7 @@ def test_what_is_missing_is_said(write_backend: Callable[..., Path], missing: st
     root = write_backend("tree")
     (root / "utils").rename(root / "lib") if missing == "utils" else (root / "utils" / missing).unlink()
     with pytest.raises(InvalidTree, match=sentence):
-        discover(root)
+        find_entry_points(root)
 
 
 def test_data_repeat_and_leave_global_random_state_alone() -> None:

@@ -19,8 +19,8 @@ class Capture:
     Attributes:
         name: the name.
         scope: the scope that it belongs to.
-        bindings: every place that assigns a value to it.
-        reads: the places that read it.
+        bindings: every place that assigns a value to the variable.
+        reads: the places that read the variable.
     """
 
     name: str
@@ -53,7 +53,7 @@ def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
 
 
 def variable_reads(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Yield the places that read, change or delete the variable ``name`` of ``scope``, inner functions included."""
+    """Yield the places in ``scope`` and its inner functions that read, change or delete its variable ``name``."""
     reads = (node for node in module.named(name) if is_read(module, node))
     owners = ((node, module.scopes.lookup(name, node)) for node in reads)
     return [node for node, owner in owners if owner is not None and owner.scope is scope]

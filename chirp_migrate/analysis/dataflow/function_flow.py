@@ -21,10 +21,10 @@ from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import last_name
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["Look", "change_of_class", "looks_at_function", "whose_class"]
+__all__ = ["FunctionUse", "change_of_class", "find_function_uses", "object_whose_class"]
 
 
-class Look(Enum):
+class FunctionUse(Enum):
     """What code does with a function, apart from calls."""
 
     KEY = "uses it as a key, or reads its identity"
@@ -76,7 +76,7 @@ _CALLERS = frozenset({"map", "filter", "sorted", "reduce", "starmap", "submit", 
 _MAKERS = frozenset({"make_dataclass", "new_class", "MethodType"})
 
 
-def looks_at_function(module: Module, project: Project, node: cst.FunctionDef | cst.Lambda) -> dict[Look, str]:
+def find_function_uses(module: Module, project: Project, node: cst.FunctionDef | cst.Lambda) -> dict[FunctionUse, str]:
     """Return what code of the project may do with a function of a module, each with ``path:line``."""
     return _Search(project, _file(module.path, module.text)).run(module, node)
 
@@ -223,7 +223,7 @@ def _file(path: str, text: str) -> _File:
 class _Search:
     def __init__(self, project: Project, own: _File | None = None) -> None:
         self._project, self._own = project, own
-        self._found: dict[Look, str] = {}
+        self._found: dict[FunctionUse, str] = {}
         self._seen: set[_Holder] = set()
         self._pending: list[_Holder] = []
         self._climbed: set[ast.AST] = set()
@@ -232,14 +232,19 @@ class _Search:
     def change_of_class(self, lines: Mapping[str, Collection[int]]) -> str | None:
         for path, found in lines.items():
             file = self._file(path)
-            for node in [one for one in file.scopes if getattr(one, "lineno", 0) in found and whose_class(one)]:
+            for node in [one for one in file.scopes if getattr(one, "lineno", 0) in found and object_whose_class(one)]:
                 self._climb(file, node)
         self._follow_all()
         return next(
-            (self._found[look] for look in (Look.ATTRIBUTE, Look.PLACE, Look.LOST) if look in self._found), None
+            (
+                self._found[use]
+                for use in (FunctionUse.ATTRIBUTE, FunctionUse.PLACE, FunctionUse.LOST)
+                if use in self._found
+            ),
+            None,
         )
 
-    def run(self, module: Module, node: cst.FunctionDef | cst.Lambda) -> dict[Look, str]:
+    def run(self, module: Module, node: cst.FunctionDef | cst.Lambda) -> dict[FunctionUse, str]:
         file = self._file(module.path)
         if isinstance(node, cst.Lambda):
             start = module.span(node)[0]
@@ -247,7 +252,8 @@ class _Search:
             places = {module.offset(one.lineno, one.col_offset): one for one in lambdas}
             place = min((one for one in places if one >= start), default=start)
             if _BRACKETS.fullmatch(module.text, start, place) is None or place not in places:
-                self._see(Look.LOST, file, file.tree)  # in an f-string, where older versions of Python misplace it
+                # The lambda is in an f-string; older versions of Python report a wrong place there.
+                self._see(FunctionUse.LOST, file, file.tree)
             else:
                 self._climb(file, places[place])
         else:
@@ -262,7 +268,7 @@ class _Search:
         while self._pending:
             holder = self._pending.pop()
             if len(self._seen) > _MOST:
-                self._found.setdefault(Look.LOST, holder[0] or holder[-1])
+                self._found.setdefault(FunctionUse.LOST, holder[0] or holder[-1])
                 break
             self._follow(holder)
 
@@ -274,8 +280,8 @@ class _Search:
         is_own = self._own is not None and path == self._own.path
         return self._own if is_own else _file(path, self._project.text(path))  # type: ignore[return-value]
 
-    def _see(self, look: Look, file: _File, node: ast.AST) -> None:
-        self._found.setdefault(look, f"{file.path}:{getattr(node, 'lineno', 1)}")
+    def _see(self, use: FunctionUse, file: _File, node: ast.AST) -> None:
+        self._found.setdefault(use, f"{file.path}:{getattr(node, 'lineno', 1)}")
 
     def _hold(self, *holders: _Holder) -> None:
         for one in holders:
@@ -318,7 +324,7 @@ class _Search:
                 if isinstance(call, ast.Call):
                     self._give(file, call, node, parent.arg or "**")
                 else:
-                    self._see(Look.LOST, file, node)  # of a class
+                    self._see(FunctionUse.LOST, file, node)  # of a class
             case ast.Starred():
                 call = file.parents[parent]
                 if isinstance(call, ast.Call):
@@ -326,17 +332,17 @@ class _Search:
                 else:
                     self._climb(file, parent)
             case ast.Set() | ast.SetComp(elt=_):
-                self._see(Look.KEY, file, node)
+                self._see(FunctionUse.KEY, file, node)
             case ast.Dict(keys=keys) if node in keys:
-                self._see(Look.KEY, file, node)
+                self._see(FunctionUse.KEY, file, node)
             case ast.DictComp(key=key) if key is node:
-                self._see(Look.KEY, file, node)
+                self._see(FunctionUse.KEY, file, node)
             case ast.Subscript(slice=key) if key is node:
-                self._see(Look.KEY, file, node)
+                self._see(FunctionUse.KEY, file, node)
             case ast.Compare(ops=operators, comparators=others) if node is not others[-1] and any(
                 isinstance(one, ast.In | ast.NotIn) for one in operators
             ):
-                self._see(Look.KEY, file, node)
+                self._see(FunctionUse.KEY, file, node)
             case ast.IfExp(test=test) if test is node:
                 return
             case ast.Tuple(elts=elements) if isinstance(around := file.parents[parent], ast.Assign):
@@ -371,25 +377,25 @@ class _Search:
             case ast.Match(cases=cases):
                 for pattern in (one for case in cases for one in ast.walk(case.pattern)):
                     if isinstance(pattern, ast.MatchClass):
-                        self._see(Look.CLASS, file, pattern.cls)
+                        self._see(FunctionUse.CLASS, file, pattern.cls)
                     elif isinstance(pattern, ast.MatchAs | ast.MatchStar) and pattern.name:
                         self._hold(file.holder(pattern.name, pattern))
             case _ if not isinstance(parent, _HARMLESS):
-                self._see(Look.LOST, file, node)
+                self._see(FunctionUse.LOST, file, node)
 
     def _read_attribute(self, file: _File, read: ast.Attribute, name: str) -> None:
         around = file.parents.get(read, file.tree)
         is_called = isinstance(around, ast.Call) and around.func is read
         if name == "__dict__" or not isinstance(read.ctx, ast.Load):
-            self._see(Look.ATTRIBUTE, file, read)
+            self._see(FunctionUse.ATTRIBUTE, file, read)
         elif name == "__class__":
-            self._see(Look.CLASS, file, read)
+            self._see(FunctionUse.CLASS, file, read)
         elif name == "__qualname__":
-            self._see(Look.PLACE, file, read)
+            self._see(FunctionUse.PLACE, file, read)
         elif name == "__get__":
-            self._see(Look.METHOD, file, read)
+            self._see(FunctionUse.METHOD, file, read)
         elif name == "__hash__":
-            self._see(Look.KEY, file, read)
+            self._see(FunctionUse.KEY, file, read)
         elif is_called and name in _GIVING:
             self._climb(file, around)
 
@@ -402,11 +408,11 @@ class _Search:
                 self._assign(file, inner, value)
             case ast.Name(id=name):
                 if isinstance(file.scopes[target], ast.ClassDef):
-                    self._see(Look.METHOD, file, target)
+                    self._see(FunctionUse.METHOD, file, target)
                 self._hold(file.holder(name, target))
             case ast.Attribute(value=owner, attr=name):
                 if self._may_be_class(file, owner):
-                    self._see(Look.METHOD, file, target)
+                    self._see(FunctionUse.METHOD, file, target)
                 self._hold(("", name))
                 self._hold_assigned("__set__", "__setattr__")
                 self._hold(*(holder for found in self._definitions(name) for holder in found.positional[:1]))  # setters
@@ -429,16 +435,16 @@ class _Search:
             case ast.Attribute(attr=name):
                 self._hold(("", name))
                 if name == "__dict__" and self._may_be_class(file, container.value):
-                    self._see(Look.METHOD, file, container)
+                    self._see(FunctionUse.METHOD, file, container)
             case ast.Call(func=called) if last_name(called) in ("vars", "globals", "locals"):
-                self._see(Look.LOST, file, container)
+                self._see(FunctionUse.LOST, file, container)
 
     def _return(self, file: _File, statement: ast.AST) -> None:
         scope = file.scopes[statement]
         if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
             self._hold(("()", scope.name))
             if scope.name in ("__iter__", "__next__", "__enter__"):  # loops and `with` call it
-                self._see(Look.LOST, file, statement)
+                self._see(FunctionUse.LOST, file, statement)
             if scope.decorator_list:  # a property, or a function that another function calls
                 self._hold(("", scope.name))
 
@@ -458,22 +464,22 @@ class _Search:
         place = call.args.index(node) if node in call.args else 0
         is_first = not keyword and place == 0
         if _is_type_call(call.func) and not isinstance(call.func.args[0], ast.Name):
-            self._see(Look.METHOD, file, call)  # the class of methods
+            self._see(FunctionUse.METHOD, file, call)  # the class of methods
         if name in _KEYS or (name in _KEYED and is_first):
-            self._see(Look.KEY, file, call)
+            self._see(FunctionUse.KEY, file, call)
         if (name == "type" and len(call.args) == 3) or name in _MAKERS:
-            self._see(Look.METHOD, file, call)
+            self._see(FunctionUse.METHOD, file, call)
         elif name in ("type", *_INSPECTING) or (
             name == "isinstance" and is_first and not self._are_known_classes(file, call.args[-1])
         ):
             if not file.is_in_error(call):
-                self._see(Look.CLASS, file, call)
+                self._see(FunctionUse.CLASS, file, call)
         elif name in ("getattr", "hasattr") and is_first:
             asked = call.args[1] if len(call.args) > 1 else None
             if not isinstance(asked, ast.Constant) or str(asked.value) in ("__get__", "__class__", "__hash__"):
-                self._see(Look.CLASS, file, call)
+                self._see(FunctionUse.CLASS, file, call)
         elif (name in ("setattr", "delattr", "__setattr__", "update_wrapper") and is_first) or name == "vars":
-            self._see(Look.ATTRIBUTE, file, call)
+            self._see(FunctionUse.ATTRIBUTE, file, call)
         elif name in ("setattr", "__setattr__", "object") and place >= 1:
             self._set(file, call)
         for one in call.keywords:
@@ -496,20 +502,20 @@ class _Search:
         if owner is name:
             owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
         if self._may_be_class(file, owner) or any(part[:1].isupper() for part in path.split(".")[:-1]):
-            self._see(Look.METHOD, file, call)
+            self._see(FunctionUse.METHOD, file, call)
         if not path:
-            self._see(Look.LOST, file, call)
+            self._see(FunctionUse.LOST, file, call)
         self._hold(("", path.rpartition(".")[2]))
 
     def _pass_to_callee(self, file: _File, call: ast.Call, called: ast.expr, place: int) -> None:
         """Search along an argument that a call passes to a function which it is given."""
         callee = last_name(called)
         if callee in _KEYS or callee in _KEYED:
-            self._see(Look.KEY, file, call)
+            self._see(FunctionUse.KEY, file, call)
         elif callee == "type":
-            self._see(Look.CLASS, file, call)
+            self._see(FunctionUse.CLASS, file, call)
         elif callee in ("setattr", "__setattr__"):
-            self._see(Look.ATTRIBUTE, file, call)
+            self._see(FunctionUse.ATTRIBUTE, file, call)
         for one in self._callees(file, called):
             self._hold(*(one.positional[place : place + 1] or one.rest))
 
@@ -537,9 +543,9 @@ class _Search:
         owned = isinstance(call.func, ast.Attribute) and not self._may_be_class(file, call.func.value)
         for one in found:
             if one.is_cached:
-                self._see(Look.KEY, file, call)
+                self._see(FunctionUse.KEY, file, call)
             if one.dispatches:
-                self._see(Look.CLASS, file, call)
+                self._see(FunctionUse.CLASS, file, call)
             if keyword in ("*", "**"):
                 self._hold(*one.positional, *one.named.values(), *one.rest)
             elif keyword:
@@ -665,7 +671,7 @@ class _Search:
                 yield from ((other, one.value) for one in call.keywords if taking.named.get(one.arg or "") == holder)
 
 
-def whose_class(node: ast.AST) -> ast.expr | None:
+def object_whose_class(node: ast.AST) -> ast.expr | None:
     """Return ``x`` of ``type(x)`` and ``x.__class__``."""
     match node:
         case ast.Call(func=ast.Name(id="type"), args=[asked], keywords=[]):

@@ -16,13 +16,13 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced
 from chirp_migrate.analysis.dataflow.value_flow import (
-    Assigned,
     AttributeRead,
     CallArgument,
-    Called,
+    CalledValue,
     ConditionalOperand,
-    Iterated,
+    IteratedValue,
     ReturnValue,
+    ValueAssignment,
     step_of,
 )
 from chirp_migrate.analysis.known_names import (
@@ -158,9 +158,9 @@ class _UseAnalysis:
         match step_of(module, node):
             case ConditionalOperand(whole):
                 return self.last_use_of_value(whole)
-            case Iterated(cst.For() as loop):
+            case IteratedValue(cst.For() as loop):
                 return module.span(loop)[1]
-            case Iterated(clause):
+            case IteratedValue(clause):
                 around = next(one for one in module.ancestors(clause) if isinstance(one, _COMPREHENSIONS))
                 return self.last_use_of_value(around) if isinstance(around, _LAZY) else module.span(around)[1]
             case CallArgument(argument, call) if not argument.star:
@@ -169,7 +169,7 @@ class _UseAnalysis:
                 return self.last_use_of_value(attribute)
             case AttributeRead(attribute) if self._holds_function and attribute.attr.value in _WITHOUT_FUNCTIONS:
                 return module.span(attribute)[1]
-            case Assigned((cst.Name() as name,), cst.Assign() | cst.AnnAssign() as statement):
+            case ValueAssignment((cst.Name() as name,), cst.Assign() | cst.AnnAssign() as statement):
                 return self.last_use_of_variable(name, statement)
             case ReturnValue(statement) if self._may_return and not _has_finally(module, statement):
                 return module.span(statement)[1]
@@ -210,7 +210,7 @@ class _UseAnalysis:
         if not isinstance(made, cst.ClassDef):
             return self.last_use_of_value(read)
         match step_of(self._module, read):
-            case Called(call):
+            case CalledValue(call):
                 return self.last_use_of_value(call)
         raise MayOutlive(self._shorten_code(read))
 

@@ -85,7 +85,7 @@ class Const(Value):
 
 
 @dataclass(frozen=True)
-class Opaque(Value):
+class OpaqueValue(Value):
     """A value that is not modelled, as its source."""
 
     source: str
@@ -117,7 +117,7 @@ class Call(Value):
 
 
 @dataclass(frozen=True)
-class Op(Value):
+class Operation(Value):
     """Arithmetic, a comparison, ``and`` or ``or``, with its symbol."""
 
     symbol: str
@@ -140,7 +140,7 @@ class Tuple(Value):
 
 
 @dataclass(frozen=True)
-class Returned(Value):
+class ReturnedValue(Value):
     """The result of an evaluated function, as a condition: the function may have changed by then."""
 
     value: Value
@@ -185,22 +185,22 @@ def item(base: Value, index: Value) -> Value:
 
 
 def call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...] = ()) -> Value:
-    """Return a call; a method for arithmetic, such as ``sub``, becomes an ``Op``."""
+    """Return a call; a method for arithmetic, such as ``sub``, becomes an ``Operation``."""
     match function, args, keywords:
         case Attr(base, method), (other,), () if method in _ARITHMETIC_METHODS:
-            return Op(_ARITHMETIC_METHODS[method], base, other)
+            return Operation(_ARITHMETIC_METHODS[method], base, other)
         case Attr(Name("torch"), method), (left, right), () if method in _ARITHMETIC_METHODS:
-            return Op(_ARITHMETIC_METHODS[method], left, right)
-        case Attr(Op(symbol) as base, method), (other,), () if method[:-1] in _ARITHMETIC_METHODS:
+            return Operation(_ARITHMETIC_METHODS[method], left, right)
+        case Attr(Operation(symbol) as base, method), (other,), () if method[:-1] in _ARITHMETIC_METHODS:
             # In place on a temporary value: no other code sees the change.
             if method.endswith("_") and symbol in _OPERATORS.values():
-                return Op(_ARITHMETIC_METHODS[method[:-1]], base, other)
+                return Operation(_ARITHMETIC_METHODS[method[:-1]], base, other)
     return Call(function, args, keywords)
 
 
 def _source(value: Value) -> str:
     match value:
-        case Name(text) | Const(text) | Opaque(text):
+        case Name(text) | Const(text) | OpaqueValue(text):
             return text
         case Attr(base, name):
             return f"{_operand(base)}.{name}"
@@ -209,13 +209,13 @@ def _source(value: Value) -> str:
         case Call(function, args, keywords):
             texts = [*map(str, args), *(f"{k}{v}" if k.startswith("*") else f"{k}={v}" for k, v in keywords)]
             return f"{_operand(function)}({', '.join(texts)})"
-        case Op(symbol, left, right):
+        case Operation(symbol, left, right):
             return f"{_operand(left)} {symbol} {_operand(right)}"
         case Not(operand):
             return f"not {_operand(operand)}"
         case Tuple(items):
             return f"({', '.join(map(str, items))}{',' if len(items) == 1 else ''})"
-        case Returned(value):
+        case ReturnedValue(value):
             return _source(value)
     raise TypeError(f"no value that has a source: {type(value).__name__}")
 
@@ -301,19 +301,19 @@ class Evaluator:
         match condition:
             case Not(operand):
                 return not self._holds(operand)
-            case Op("and", left, right):
+            case Operation("and", left, right):
                 return self._holds(left) and self._holds(right)
-            case Op("or", left, right):
+            case Operation("or", left, right):
                 return self._holds(left) or self._holds(right)
-            case Op("is not", tested, Const("None")):
+            case Operation("is not", tested, Const("None")):
                 return self._is_true(tested)
-            case Op("is", tested, Const("None")):
+            case Operation("is", tested, Const("None")):
                 return not self._is_true(tested)
         return self._is_true(condition)
 
     def _is_true(self, value: Value) -> bool:
         truths = self._path.truths
-        value = Returned(value) if value in self._path.returned else value
+        value = ReturnedValue(value) if value in self._path.returned else value
         if value not in truths:
             if len(truths) == MAX_CONDITIONS:
                 raise NotStraightLine("too many conditions")
@@ -365,15 +365,17 @@ class Evaluator:
             case cst.Tuple(elements=elements) if all(type(element) is cst.Element for element in elements):
                 return Tuple(tuple(self.expression(element.value, env) for element in elements))
             case cst.BinaryOperation(left=left, operator=operator, right=right) if type(operator) in _OPERATORS:
-                return Op(_OPERATORS[type(operator)], self.expression(left, env), self.expression(right, env))
+                return Operation(_OPERATORS[type(operator)], self.expression(left, env), self.expression(right, env))
             case cst.BooleanOperation(left=left, operator=operator, right=right):
                 symbol = "and" if isinstance(operator, cst.And) else "or"
-                return Op(symbol, self.expression(left, env), self.expression(right, env))
+                return Operation(symbol, self.expression(left, env), self.expression(right, env))
             case cst.UnaryOperation(operator=cst.Not(), expression=operand):
                 return Not(self.expression(operand, env))
             case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(operator=operator, comparator=right)]):
                 if type(operator) in _COMPARISONS:
-                    return Op(_COMPARISONS[type(operator)], self.expression(left, env), self.expression(right, env))
+                    return Operation(
+                        _COMPARISONS[type(operator)], self.expression(left, env), self.expression(right, env)
+                    )
             case cst.IfExp(test=test, body=body, orelse=orelse):
                 return self.expression(body if self._holds_on_path(test, env) else orelse, env)
             case cst.Call():
@@ -423,11 +425,11 @@ class Evaluator:
         for used in names_in_code(node) & env.keys():
             if env[used] != Name(used):
                 raise NotStraightLine(f"`{self._source(node)}`")
-        return Opaque(self._source(node))
+        return OpaqueValue(self._source(node))
 
 
 def names_in_code(node: cst.CSTNode) -> set[str]:
-    """Return every identifier that occurs in ``node``, attributes included."""
+    """Return every identifier and attribute name that occurs in ``node``."""
     return {name.value for name in find_in(node, cst.Name)}
 
 

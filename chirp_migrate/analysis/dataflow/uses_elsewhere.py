@@ -129,7 +129,7 @@ def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool
     return has_subclass(project, owner.name.value)
 
 
-def may_get_other_objects(module: Module, project: Project, owner: cst.ClassDef, method: str) -> bool:
+def may_be_called_on_other_objects(module: Module, project: Project, owner: cst.ClassDef, method: str) -> bool:
     """Return whether code may read a method from a class, and call it with any object.
 
     Calls of methods of its bases in the class itself do not count.

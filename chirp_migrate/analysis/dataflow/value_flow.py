@@ -36,7 +36,7 @@ class DisplayEntry:
 
 
 @dataclass(frozen=True)
-class Assigned:
+class ValueAssignment:
     """The value is assigned to each of ``targets``."""
 
     targets: tuple[cst.BaseExpression, ...]
@@ -59,14 +59,14 @@ class CallArgument:
 
 
 @dataclass(frozen=True)
-class Inherited:
+class BaseClass:
     """A class inherits from the value, or has it as a keyword argument."""
 
     definition: cst.ClassDef
 
 
 @dataclass(frozen=True)
-class Called:
+class CalledValue:
     """The value is called."""
 
     call: cst.Call
@@ -80,7 +80,7 @@ class ReturnValue:
 
 
 @dataclass(frozen=True)
-class Iterated:
+class IteratedValue:
     """A loop or comprehension iterates over the value."""
 
     loop: cst.For | cst.CompFor
@@ -97,13 +97,13 @@ Step = (
     ConditionalOperand
     | DisplayElement
     | DisplayEntry
-    | Assigned
+    | ValueAssignment
     | ParameterDefault
     | CallArgument
-    | Inherited
-    | Called
+    | BaseClass
+    | CalledValue
     | ReturnValue
-    | Iterated
+    | IteratedValue
     | AttributeRead
 )
 
@@ -121,9 +121,9 @@ def step_of(module: Module, node: cst.CSTNode) -> Step | None:
         case cst.DictElement(key=key, value=value) if value is node:
             return DisplayEntry(key, module.parents[parent])
         case cst.Assign():
-            return Assigned(tuple(one.target for one in parent.targets), parent)
+            return ValueAssignment(tuple(one.target for one in parent.targets), parent)
         case cst.AnnAssign(target=target, value=value) | cst.NamedExpr(target=target, value=value) if value is node:
-            return Assigned((target,), parent)
+            return ValueAssignment((target,), parent)
         case cst.Param(default=default) if default is node:
             return ParameterDefault(parent)
         case cst.Arg():
@@ -131,13 +131,13 @@ def step_of(module: Module, node: cst.CSTNode) -> Step | None:
                 case cst.Call() as call:
                     return CallArgument(parent, call)
                 case cst.ClassDef() as definition:
-                    return Inherited(definition)
+                    return BaseClass(definition)
         case cst.Call(func=function) if function is node:
-            return Called(parent)
+            return CalledValue(parent)
         case cst.Return():
             return ReturnValue(parent)
         case cst.For(iter=iterable) | cst.CompFor(iter=iterable) if iterable is node:
-            return Iterated(parent)
+            return IteratedValue(parent)
         case cst.Attribute(value=value) if value is node:
             return AttributeRead(parent)
     return None

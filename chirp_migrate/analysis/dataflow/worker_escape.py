@@ -15,13 +15,13 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.value_flow import (
-    Assigned,
     CallArgument,
     ConditionalOperand,
     DisplayElement,
     DisplayEntry,
     ParameterDefault,
     ReturnValue,
+    ValueAssignment,
     step_of,
 )
 from chirp_migrate.analysis.known_names import (
@@ -115,7 +115,7 @@ class WorkerPurposes:
                 return self._purpose_of_argument(argument, call)
             case DisplayEntry(key, display):
                 return self._purpose_of_key(key, display)
-            case Assigned(targets, statement):
+            case ValueAssignment(targets, statement):
                 return next(
                     (found for one in targets if (found := self._purpose_of_target(one, statement)) is not None), None
                 )

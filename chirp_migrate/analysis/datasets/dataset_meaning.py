@@ -19,7 +19,7 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     Item,
     Name,
     Not,
-    Op,
+    Operation,
     Path,
     Tuple,
     Value,
@@ -31,7 +31,7 @@ INDEX = Name("<index>")
 
 
 @dataclass(frozen=True)
-class Standardizing:
+class StandardizedSamples:
     """``(x - mean) / (std + eps)`` of the samples of ``dataset`` at ``indices``."""
 
     dataset: Value
@@ -50,7 +50,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Augmenting:
+class AugmentedSamples:
     """Samples of ``dataset`` with ``stages`` applied to x; only while ``training`` holds, if there is such a flag."""
 
     dataset: Value
@@ -65,7 +65,7 @@ class SequenceSamples:
     samples: Value
 
 
-Meaning = Standardizing | Augmenting | SequenceSamples
+Meaning = StandardizedSamples | AugmentedSamples | SequenceSamples
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def none_tested(paths: Sequence[Path]) -> set[Value]:
     found: set[Value] = set()
     for part in (part for path in paths for test in path.tests for part in subvalues(test)):
         match part:
-            case Op("is" | "is not", tested, Const("None")):
+            case Operation("is" | "is not", tested, Const("None")):
                 found.add(tested)
     return found
 
@@ -122,7 +122,7 @@ def _atoms(condition: Value) -> set[Value]:
     match condition:
         case Not(operand):
             return _atoms(operand)
-        case Op("and" | "or", left, right):
+        case Operation("and" | "or", left, right):
             return _atoms(left) | _atoms(right)
     return {condition}
 
@@ -161,23 +161,25 @@ def dataset_semantics(samples: Samples) -> Meaning | None:
                 return SequenceSamples(held)
         match standardized_pair(value):
             case Item(dataset, Item(indices, at)), mean, std, eps if at == INDEX:
-                return Standardizing(dataset, indices, mean, std, eps)
+                return StandardizedSamples(dataset, indices, mean, std, eps)
     return augmenting_semantics(samples)
 
 
 def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
     """Return sample, mean, std and eps of ``((sample[0] - mean) / (std + eps), sample[1])``, else ``None``."""
     match pair:
-        case Tuple((Op("/", Op("-", Item(x, Const("0")), mean), divisor), Item(sample, Const("1")))) if x == sample:
+        case Tuple((Operation("/", Operation("-", Item(x, Const("0")), mean), divisor), Item(sample, Const("1")))) if (
+            x == sample
+        ):
             std, eps = divisor, 0.0
         case _:
             return None
     match divisor:
-        case Op("+", std, Const(number)) | Op("+", Const(number), std):
+        case Operation("+", std, Const(number)) | Operation("+", Const(number), std):
             eps = finite_number(number)
             if not eps:  # 0 stands for no addition
                 return None
-        case Op("+"):
+        case Operation("+"):
             return None
     return sample, mean, std, eps
 
@@ -191,7 +193,7 @@ def finite_number(number: str) -> float:
     return value if isfinite(value) else 0.0
 
 
-def augmenting_semantics(samples: Samples) -> Augmenting | None:
+def augmenting_semantics(samples: Samples) -> AugmentedSamples | None:
     """Return the semantics of ``(transform(x), y)`` of ``x, y = dataset[index]``, for one or more transforms."""
     chains: dict[tuple[bool, ...], tuple[Value, ...]] = {}
     datasets: set[Value] = set()
@@ -216,7 +218,7 @@ def augmenting_semantics(samples: Samples) -> Augmenting | None:
         applied = [truths for truths, chain in chains.items() if function in chain]
         gates = [None, *(condition for condition in samples.conditions if condition != training)]
         stages += [Stage(function, gate) for gate in gates if where(training, gate) == applied][:1]
-    return Augmenting(datasets.pop(), tuple(stages), training) if len(stages) == len(full) else None
+    return AugmentedSamples(datasets.pop(), tuple(stages), training) if len(stages) == len(full) else None
 
 
 def _applied_functions(value: Value) -> tuple[Value, tuple[Value, ...]] | None:

@@ -151,7 +151,7 @@ class DatasetState:
                 method = use.method
                 value = assigned_value(method.module, use.node)
                 if value is not None and method in constructing:
-                    kinds = ((one, kind(one)) for one in contents(method.module, method.function, value))
+                    kinds = ((one, kind(one)) for one in contained_expressions(method.module, method.function, value))
                     found += [(one, what) for one, what in kinds if what is not None]
             if found and not self._is_reset(uses) and not self.project.holds(set_from_outside(attribute), attribute):
                 yield (attribute, *found[0])
@@ -203,7 +203,7 @@ def assigned_value(module: Module, node: cst.CSTNode) -> cst.BaseExpression | No
     return None
 
 
-def contents(
+def contained_expressions(
     module: Module, scope: cst.CSTNode, value: cst.BaseExpression, depth: int = 0
 ) -> Iterator[cst.BaseExpression]:
     """Yield the expressions whose values ``value`` may contain: both sides of a condition, elements of a display.
@@ -223,7 +223,7 @@ def contents(
         case cst.Name(value=name):
             parts = module.once(_assignments, scope).get(name, [])
     for part in parts:
-        yield from contents(module, scope, part, depth + 1)
+        yield from contained_expressions(module, scope, part, depth + 1)
     yield value
 
 

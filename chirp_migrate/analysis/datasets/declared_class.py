@@ -20,10 +20,10 @@ from chirp_migrate.analysis.dataflow.symbolic import (
 from chirp_migrate.analysis.datasets.dataset_meaning import (
     INDEX,
     SELF,
-    Augmenting,
+    AugmentedSamples,
     Meaning,
     SequenceSamples,
-    Standardizing,
+    StandardizedSamples,
     dataset_semantics,
     inferred_samples,
 )
@@ -43,8 +43,8 @@ _OTHER_ACCESS = frozenset({"__getitems__", "__iter__", "__getattr__", "__getattr
 
 #: The decorator of the runtime for each meaning.
 _DECORATORS: dict[type, str] = {
-    Standardizing: "standardizes_samples",
-    Augmenting: "augments_samples",
+    StandardizedSamples: "standardizes_samples",
+    AugmentedSamples: "augments_samples",
     SequenceSamples: "lists_samples",
     ImageAugmenting: "augments_images",
 }
@@ -77,7 +77,7 @@ def read_declared(
     ``chirp_migrate.rules.chp002_dataset_class`` describes the conditions.
 
     Args:
-        module: where the class is.
+        module: the module that defines the class.
         project: the backend.
         node: the class.
         lambdas: whether lambdas stored in attributes by ``__init__`` count as methods, as CHP007 makes them methods.
@@ -170,9 +170,9 @@ class _DeclaredReader:
 
     def declared(self, meaning: Meaning | ImageAugmenting, none_tested: set[Value]) -> Declared | str:
         """Return the decorator for ``meaning``, or why there is none."""
-        stages = meaning.stages if isinstance(meaning, Augmenting) else ()
+        stages = meaning.stages if isinstance(meaning, AugmentedSamples) else ()
         flags = {stage.gate for stage in stages if stage.gate != stage.function}
-        flags |= {meaning.training} if isinstance(meaning, Augmenting) else set()
+        flags |= {meaning.training} if isinstance(meaning, AugmentedSamples) else set()
         try:
             arguments = list(_decorator_arguments(meaning))
         except _NotAnAttribute:

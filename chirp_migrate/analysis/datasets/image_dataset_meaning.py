@@ -18,7 +18,7 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     Const,
     Item,
     Name,
-    Op,
+    Operation,
     Path,
     Tuple,
     Value,
@@ -135,7 +135,7 @@ def _holds_for_tensor(test: Value) -> bool | None:
     if x and str(test) == f"isinstance({x}, torch.Tensor)":
         return True
     match test:
-        case Op(symbol, asked, number) if x and symbol in _COMPARED and str(number).isdigit():
+        case Operation(symbol, asked, number) if x and symbol in _COMPARED and str(number).isdigit():
             if str(asked) in (f"{x}.dim()", f"{x}.ndim", f"len({x}.shape)"):
                 return bool(_COMPARED[symbol](3, int(str(number))))
             if str(asked) in (f"{x}.shape[0]", f"{x}.size(0)"):
@@ -176,8 +176,8 @@ def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | N
                 step = Call(function, (gap, *rest), keywords)
             case Call(Attr(before, method), args, keywords):
                 step = Call(Attr(gap, method), args, keywords)
-            case Op(symbol, before, right):
-                step = Op(symbol, gap, right)
+            case Operation(symbol, before, right):
+                step = Operation(symbol, gap, right)
             case Item(before, index):
                 step = Item(gap, index)
             case _:
@@ -193,15 +193,15 @@ def _range_epsilon(value: Value, x: Value) -> float | None:
     """Return eps of ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``; None for other values."""
     scaled, cast = _value_before_steps(value, _TO_BYTES)
     match scaled:
-        case Op("*", Op("/", Op("-", array, low), span), Const("255" | "255.0")):
+        case Operation("*", Operation("/", Operation("-", array, low), span), Const("255" | "255.0")):
             pass
-        case Op("*", Const("255" | "255.0"), Op("/", Op("-", array, low), span)):
+        case Operation("*", Const("255" | "255.0"), Operation("/", Operation("-", array, low), span)):
             pass
         case _:
             return None
     eps = 0.0
     match span:
-        case Op("+", span, added):
+        case Operation("+", span, added):
             eps = finite_number(str(added))
             if not eps > 0:
                 return None

@@ -11,7 +11,7 @@ from chirp_migrate.analysis.dataflow.effects import effect_message, first_effect
 from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
 from chirp_migrate.analysis.dataflow.symbolic import statements_of
 from chirp_migrate.analysis.datasets.collecting_loops import early_reading_problem, is_collecting
-from chirp_migrate.analysis.datasets.label_scan import IsDataset, Scan, may_be_replaced, read_scan, why_too_early
+from chirp_migrate.analysis.datasets.label_scan import IsDataset, LabelPass, may_be_replaced, read_scan, why_too_early
 from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.syntax.module import Module, code_children
 from chirp_migrate.syntax.project import Project
@@ -24,7 +24,9 @@ _AT_ONCE = re.compile(
 )
 
 
-def label_comprehension(module: Module, project: Project, is_dataset: IsDataset, node: Comprehension) -> Scan | None:
+def label_comprehension(
+    module: Module, project: Project, is_dataset: IsDataset, node: Comprehension
+) -> LabelPass | None:
     """Return the label scan of a comprehension that uses labels only."""
     loops = [node.for_in]
     while loops[-1].inner_for_in is not None:
@@ -57,7 +59,7 @@ def label_comprehension(module: Module, project: Project, is_dataset: IsDataset,
     return None
 
 
-def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> Scan | None:
+def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> LabelPass | None:
     """Return the label scan of a ``for`` statement that uses labels only."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
@@ -88,7 +90,7 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
     return scan
 
 
-def _conditional_read(module: Module, scan: Scan, node: cst.CSTNode) -> str | None:
+def _conditional_read(module: Module, scan: LabelPass, node: cst.CSTNode) -> str | None:
     """Return why an iteration might not read its sample, which is read at the use of the label."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
@@ -108,7 +110,7 @@ def _conditional_read(module: Module, scan: Scan, node: cst.CSTNode) -> str | No
     return None
 
 
-def _evaluated_before_sample(module: Module, project: Project, scan: Scan, node: cst.CSTNode) -> str | None:
+def _evaluated_before_sample(module: Module, project: Project, scan: LabelPass, node: cst.CSTNode) -> str | None:
     """Yield the expressions that are evaluated before the sample, whose values an earlier read could change."""
     for read in scan.reads if scan.index is not None else ():
         inner = read

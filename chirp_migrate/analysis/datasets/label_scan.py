@@ -24,7 +24,7 @@ IsDataset = Callable[[cst.CSTNode], bool]
 
 
 @dataclass
-class Scan:
+class LabelPass:
     """One pass over the samples of a dataset in which only their labels are used.
 
     Attributes:
@@ -71,7 +71,7 @@ def read_scan(
     target: cst.BaseExpression,
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
-) -> Scan | None:
+) -> LabelPass | None:
     """Return the label scan of ``for target in iterable`` with the body ``code``; None if it is not a label scan."""
     match target, iterable:
         case cst.Tuple(elements=[cst.Element(value=cst.Name(value=count)), cst.Element(value=each)]), cst.Call(
@@ -84,7 +84,7 @@ def read_scan(
         x, y = pair
         if variable_uses(module, code, x) or not variable_uses(module, code, y):
             return None
-        return Scan(iterable, target, iterable, unpack=True, label=y, dropped=[x])
+        return LabelPass(iterable, target, iterable, unpack=True, label=y, dropped=[x])
     if not isinstance(target, cst.Name):
         return None
     opened = _unpacking_scan(module, is_dataset, target, iterable, code)
@@ -92,7 +92,7 @@ def read_scan(
         return opened
     reads = _labels_of(module, code, target.value)
     if reads and len(reads) == len(variable_uses(module, code, target.value)) and is_dataset(iterable):
-        return Scan(iterable, target, iterable, reads=reads, dropped=[target.value])
+        return LabelPass(iterable, target, iterable, reads=reads, dropped=[target.value])
     return _indexed_scan(module, is_dataset, target, iterable, code)
 
 
@@ -157,7 +157,7 @@ def _indexed_scan(
     target: cst.Name,
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
-) -> Scan | None:
+) -> LabelPass | None:
     """Return the scan of a loop over ``i`` whose code reads ``dataset[i][1]``."""
     samples = list(_indexed_samples(module, is_dataset, code, target.value))
     reads = [module.parents[sample] for sample, _, _ in samples]
@@ -168,7 +168,7 @@ def _indexed_scan(
     if not all(mention(module, read) is Mention.READ for read in reads):
         return None
     _, dataset, index = samples[0]
-    scan = Scan(dataset, target, iterable, index, reads=reads, dropped=[target.value])
+    scan = LabelPass(dataset, target, iterable, index, reads=reads, dropped=[target.value])
     within = [use for _, _, each in samples for use in variable_uses(module, [each], target.value)]
     if len(within) < len(variable_uses(module, code, target.value)):
         scan.problem = f"`{target.value}` is used for more than the label"
@@ -183,7 +183,7 @@ def _unpacking_scan(
     target: cst.Name,
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
-) -> Scan | None:
+) -> LabelPass | None:
     """Return the scan of a loop whose first statement unpacks the label from the sample."""
     match code[0]:
         case (
@@ -196,9 +196,9 @@ def _unpacking_scan(
     whole = value if second is None else second
     sample = _indexed_sample(module, is_dataset, whole, target.value)
     if sample is not None:
-        scan = Scan(sample[0], target, iterable, sample[1], opening=first, dropped=[target.value])
+        scan = LabelPass(sample[0], target, iterable, sample[1], opening=first, dropped=[target.value])
     elif is_name(whole, target.value) and is_dataset(iterable):
-        scan = Scan(iterable, target, iterable, opening=first, dropped=[target.value])
+        scan = LabelPass(iterable, target, iterable, opening=first, dropped=[target.value])
     else:
         return None
     pair = _unpacked_pair(left)
@@ -223,7 +223,7 @@ def _unpacking_scan(
     return None if any(_indexed_samples(module, is_dataset, rest, target.value)) else scan
 
 
-def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Scan | None:
+def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> LabelPass | None:
     """Return the samples whose x ``torch.stack([…])`` stacks.
 
     The forms are ``dataset[i][0]`` for each ``i``, and x of ``for x, _ in dataset``.
@@ -246,15 +246,15 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> Sc
     pair = _unpacked_pair(target)
     if pair is not None:
         is_scan = is_name(x, pair[0]) and is_dataset(loop.iter)
-        return Scan(loop.iter, target, loop.iter) if is_scan else None
+        return LabelPass(loop.iter, target, loop.iter) if is_scan else None
     element = _subscript(x)
     if element is None or not isinstance(target, cst.Name) or not is_integer(element[1], "0"):
         return None
     sample = _indexed_sample(module, is_dataset, element[0], target.value)
-    return None if sample is None else Scan(sample[0], target, loop.iter, sample[1])
+    return None if sample is None else LabelPass(sample[0], target, loop.iter, sample[1])
 
 
-def why_too_early(module: Module, project: Project, scan: Scan) -> str | None:
+def why_too_early(module: Module, project: Project, scan: LabelPass) -> str | None:
     """Return why the dataset cannot be evaluated before its indices, or the samples cannot be read before the loop."""
     parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
     if any(suspends_or_binds(part) for part in parts):

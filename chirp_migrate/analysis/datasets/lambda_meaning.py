@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.symbolic import Const, Evaluator, Name, NotStraightLine, Op, takes_plain_arguments
+from chirp_migrate.analysis.dataflow.symbolic import (
+    Const,
+    Evaluator,
+    Name,
+    NotStraightLine,
+    Operation,
+    takes_plain_arguments,
+)
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     is_bound_once,
     is_probed,
@@ -90,12 +97,12 @@ def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> 
     if others:
         return None
     match path.value:
-        case Op("/", Op("-", sample, Name() as mean), divisor) if sample == _SAMPLE != mean:
+        case Operation("/", Operation("-", sample, Name() as mean), divisor) if sample == _SAMPLE != mean:
             std, eps = divisor, Const("None")
         case _:
             return None
     match divisor:
-        case Op("+", Name() as std, Const() as eps) | Op("+", Const() as eps, Name() as std):
+        case Operation("+", Name() as std, Const() as eps) | Operation("+", Const() as eps, Name() as std):
             pass
     if not isinstance(std, Name) or std == _SAMPLE:
         return None

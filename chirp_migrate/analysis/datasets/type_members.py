@@ -17,14 +17,14 @@ from chirp_migrate.analysis.dataflow.symbolic import (
 from chirp_migrate.analysis.datasets.dataset_meaning import (
     INDEX,
     SELF,
-    Augmenting,
+    AugmentedSamples,
     augmenting_semantics,
     inferred_samples,
 )
 from chirp_migrate.syntax.module import Module
 
 
-def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> Augmenting | None:
+def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> AugmentedSamples | None:
     """Return the semantics of the members; ``None`` if the runtime's class would behave differently.
 
     Args:

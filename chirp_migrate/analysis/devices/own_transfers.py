@@ -16,7 +16,7 @@ __all__ = ["place_of_mps", "place_of_observed_transfer", "why_own_transfer"]
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
-_GIVEN = "the project assigns `{}` on an object, and that method may take no `non_blocking`"
+_GIVEN = "the project replaces the method `{}` of an object, and the replacement perhaps takes no `non_blocking`"
 #: Code that inspects the arguments of a ``to``, or replaces a method of tensors: mostly tests.
 _OBSERVED = re.compile(
     r"""\.(?:to|cuda)\.(?:assert_\w+|call_args\w*|mock_calls)|\bTensor(?:\s*,\s*["']|\.)(?:to|cuda)(?:["']|\s*=(?!=))"""
@@ -105,7 +105,7 @@ def _transfers_of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int,
             case ast.Assign(targets=targets):
                 given = {target.id for target in targets if isinstance(target, ast.Name)}
                 for name in (one for one in (*_MOVES, *_GETTERS) if one in given):
-                    yield node.lineno, f"the batch may be a `{owner}`, whose `{name}` may take no `non_blocking`"
+                    yield node.lineno, f"the batch may be a `{owner}`, whose `{name}` perhaps takes no `non_blocking`"
             case ast.FunctionDef(name=name) if name in _GETTERS:
                 yield (
                     node.lineno,

@@ -16,7 +16,7 @@ from functools import cached_property
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import values_of
-from chirp_migrate.analysis.datasets.dataset_state import contents
+from chirp_migrate.analysis.datasets.dataset_state import contained_expressions
 from chirp_migrate.analysis.known_names import LOADER, base_names, inherits, resolves_to
 from chirp_migrate.analysis.loaders.data_reading import DataReading, Function, Unit
 from chirp_migrate.syntax.module import Module, find_in, walk
@@ -98,7 +98,7 @@ def _possible_modules_of(module: Module, project: Project, node: cst.BaseExpress
     """Return the possible modules of an expression, which may be a variable or a multiprocessing context."""
     values = [origin.value for origin in values_of(module, node)]
     modules: set[str] = set()
-    for value in (part for whole in (node, *values) for part in contents(module, module.tree, whole)):
+    for value in (part for whole in (node, *values) for part in contained_expressions(module, module.tree, whole)):
         names = project.resolved_names(module, value.func if isinstance(value, cst.Call) else value)
         if isinstance(value, cst.Call):
             names = {name.rpartition(".")[0] for name in names if name.endswith("multiprocessing.get_context")}

@@ -69,7 +69,7 @@ class DataReading:
         return False
 
     def names_items(self, node: cst.BaseExpression) -> bool:
-        """Return whether an expression is ``dataset.__getitem__``, that of a dataset's own ``self`` included."""
+        """Return whether an expression is the ``__getitem__`` of a dataset, or ``self.__getitem__`` in its class."""
         if not isinstance(node, cst.Attribute) or node.attr.value not in _ITEMS:
             return False
         return any(map(self.methods, _ITEMS)) if is_on_self(node) else self.is_data(node.value)
@@ -173,7 +173,7 @@ class DataReading:
 
 
 def _bound(target: cst.CSTNode) -> set[str]:
-    """Return the names that an assignment or loop binds, those of attributes included."""
+    """Return the names and attribute names that an assignment or loop binds."""
     if isinstance(target, cst.Tuple | cst.List):
         return set[str]().union(*(_bound(element.value) for element in target.elements))
     name = dotted(target)

@@ -12,13 +12,13 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import variable_mentions
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_probed
 from chirp_migrate.analysis.dataflow.value_flow import (
-    Assigned,
+    BaseClass,
     CallArgument,
-    Called,
+    CalledValue,
     ConditionalOperand,
-    Inherited,
     ParameterDefault,
     Step,
+    ValueAssignment,
     step_of,
 )
 from chirp_migrate.analysis.known_names import is_call_of
@@ -81,7 +81,7 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
     step = step_of(module, top)
     while isinstance(step, ConditionalOperand):
         step = step_of(module, step.whole)
-    if isinstance(step, Called) and step.call.func is top:
+    if isinstance(step, CalledValue) and step.call.func is top:
         return Use("called", call=step.call)
     use = _use_after(module, project, node, step)
     if use is _CALLED_LATER and top is not node:  # the factory's method, unlike the class, has no index
@@ -92,18 +92,18 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
 def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> Use:
     """Return the purpose of a class that is not called directly, from the flow of its value."""
     match step:
-        case Inherited(definition):
+        case BaseClass(definition):
             return Use("subclass", definition.name.value)
         case CallArgument(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(
             module, call, _PARTIAL
         ):
             is_read = project.holds(_FUNC, "func") or is_probed(project, "func")
             return Use("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
-        case Assigned((cst.Name() as name,), cst.Assign()) | ParameterDefault(cst.Param(name=name)):
+        case ValueAssignment((cst.Name() as name,), cst.Assign()) | ParameterDefault(cst.Param(name=name)):
             return _use_of_variable(module, project, name)
-        case Assigned((cst.Attribute(value=cst.Name(value="self"), attr=attribute),), cst.Assign()):
+        case ValueAssignment((cst.Attribute(value=cst.Name(value="self"), attr=attribute),), cst.Assign()):
             return _use_of_attribute(module, project, attribute.value)
-        case Assigned((target,), cst.Assign()):
+        case ValueAssignment((target,), cst.Assign()):
             return Use("used-as-value", f"stored in {module.source(target).strip()}")
     return _in_expression(module, node)
 

@@ -10,11 +10,11 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
 from chirp_migrate.analysis.dataflow.value_flow import (
-    Assigned,
     AttributeRead,
     CallArgument,
     DisplayElement,
-    Iterated,
+    IteratedValue,
+    ValueAssignment,
     step_of,
 )
 from chirp_migrate.analysis.known_names import is_call_of
@@ -162,9 +162,9 @@ class Batch(LoopNames[Path | None]):
             case DisplayElement(cst.Element(), display):
                 node, step = display, step_of(self._module, display)
         match step:
-            case Iterated():
+            case IteratedValue():
                 return True
-            case Assigned(targets, cst.Assign()):  # to other names, which are checked as well
+            case ValueAssignment(targets, cst.Assign()):  # to other names, which are checked as well
                 kinds = (cst.Tuple, cst.List) if isinstance(node, cst.Tuple) else (cst.Name, cst.Tuple, cst.List)
                 return all(isinstance(target, kinds) for target in targets)
         reading = cst.Index | cst.Comparison | cst.ComparisonTarget | cst.BinaryOperation | cst.Del

@@ -16,7 +16,7 @@ __all__ = [
     "PASSES_ON",
     "PLAIN_CALLABLE",
     "TRANSPARENT",
-    "Made",
+    "LibraryResult",
     "hazard_class",
     "made_by",
     "part_of",
@@ -52,7 +52,7 @@ PLAIN_CALLABLE = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|hasat
 
 
 @dataclass(frozen=True)
-class Made:
+class LibraryResult:
     """The result of a library call: the kind of object, and the part of the object that the call returns."""
 
     kind: HazardKind
@@ -60,7 +60,7 @@ class Made:
 
 
 _THREADING = r"threading\.(Lock|RLock|Condition|(Bounded)?Semaphore|Event|Barrier|local)|_thread\.(allocate_lock|RLock)"
-_MAKERS: tuple[tuple[re.Pattern[str], Made], ...] = tuple(
+_MAKERS: tuple[tuple[re.Pattern[str], LibraryResult], ...] = tuple(
     (re.compile(names), made)
     for names, made in (
         (
@@ -69,35 +69,35 @@ _MAKERS: tuple[tuple[re.Pattern[str], Made], ...] = tuple(
             r"|tarfile\.TarFile(\.\w*open)?|_?csv\.(reader|writer|DictReader|DictWriter)|cv2\.(VideoCapture|VideoWriter|CascadeClassifier)"
             r"|av\.open|soundfile\.SoundFile|rasterio\.open|decord\.VideoReader|openslide\.(OpenSlide|open_slide)|pysam\.\w+File"
             r"|sys\.(stdin|stdout|stderr)|imageio\.get_(reader|writer)|tokenize\.open|fileinput\.input|os\.scandir",
-            Made(HazardKind.FILE, "file"),
+            LibraryResult(HazardKind.FILE, "file"),
         ),
-        (r"h5py\.File|tables\.(open_file|File)", Made(HazardKind.HDF5, "file")),
-        (r"netCDF4\.(MF)?Dataset|scipy\.io\.netcdf_file", Made(HazardKind.NETCDF, "file")),
-        (r"lmdb\.(open|Environment)", Made(HazardKind.LMDB, "environment")),
-        (r"mmap\.mmap", Made(HazardKind.MMAP)),
-        (r"builtins\.memoryview", Made(HazardKind.MMAP)),
+        (r"h5py\.File|tables\.(open_file|File)", LibraryResult(HazardKind.HDF5, "file")),
+        (r"netCDF4\.(MF)?Dataset|scipy\.io\.netcdf_file", LibraryResult(HazardKind.NETCDF, "file")),
+        (r"lmdb\.(open|Environment)", LibraryResult(HazardKind.LMDB, "environment")),
+        (r"mmap\.mmap", LibraryResult(HazardKind.MMAP)),
+        (r"builtins\.memoryview", LibraryResult(HazardKind.MMAP)),
         (
             r"sqlite3\.(connect|Connection)|socket\.(socket|create_connection|create_server|fromfd)|psycopg2?\.connect"
             r"|pymysql\.connect|mysql\.connector\.connect|pymongo\.MongoClient|http\.client\.HTTPS?Connection|ftplib\.FTP|smtplib\.SMTP"
             r"|duckdb\.connect|multiprocessing\.connection\.Client|urllib\.request\.urlopen|ssl\.(SSLContext|create_default_context)",
-            Made(HazardKind.CONNECTION, "connection"),
+            LibraryResult(HazardKind.CONNECTION, "connection"),
         ),
-        (_THREADING, Made(HazardKind.LOCK)),
+        (_THREADING, LibraryResult(HazardKind.LOCK)),
         (
             r"queue\.(Queue|LifoQueue|PriorityQueue|SimpleQueue)|asyncio\.(\w*Queue|Lock|Event|Semaphore)",
-            Made(HazardKind.QUEUE),
+            LibraryResult(HazardKind.QUEUE),
         ),
         (
             r"threading\.(Thread|Timer)|concurrent\.futures\.((thread|process)\.)?(Thread|Process)PoolExecutor"
             r"|multiprocessing\.(pool\.(Thread)?Pool|dummy\.Pool|Pool|Process)|subprocess\.Popen",
-            Made(HazardKind.THREADS),
+            LibraryResult(HazardKind.THREADS),
         ),
-        (r"glob\.iglob|os\.(walk|fwalk)|re\.finditer", Made(HazardKind.GENERATOR)),
+        (r"glob\.iglob|os\.(walk|fwalk)|re\.finditer", LibraryResult(HazardKind.GENERATOR)),
         (
             r"weakref\.(ref|proxy|finalize|Weak\w+|WeakMethod)|struct\.Struct|hashlib\.(new|md5|sha\w+|blake2\w)|zlib\.(de)?compressobj"
             r"|re\.(match|search|fullmatch)|types\.MappingProxyType|logging\.(handlers\.)?\w*Handler|contextvars\.ContextVar|select\.\w+"
             r"|_thread\.\w+|sys\._getframe|inspect\.currentframe|contextlib\.ExitStack",
-            Made(HazardKind.HANDLER),
+            LibraryResult(HazardKind.HANDLER),
         ),
     )
 )
@@ -125,7 +125,7 @@ _PARTS: dict[tuple[HazardKind, str], dict[str, str]] = {
 }
 
 
-def made_by(name: str) -> Made | None:
+def made_by(name: str) -> LibraryResult | None:
     """Return the unpicklable result of calling a qualified name of a library, if it has one."""
     return next((made for names, made in _MAKERS if names.fullmatch(name)), None)
 

@@ -35,7 +35,7 @@ from chirp_migrate.analysis.objects.values import (
     Super,
     as_text_end,
     bases_of,
-    copied,
+    copy_thing,
     loaders_in,
     single_key,
     texts_of,
@@ -208,7 +208,7 @@ class LibraryCalls(State, ABC):
             case "builtins.type":
                 return tuple(one.cls for one in first if isinstance(one, Instance) and isinstance(one.cls, ClassThing))
             case "copy.copy" | "copy.deepcopy":
-                return tuple(copied(one) for one in first)
+                return tuple(copy_thing(one) for one in first)
             case "builtins.object.__getstate__":
                 return unite_values(*(self._attribute(thing, "__dict__") for thing in first))
             case "numpy.load":

@@ -69,9 +69,9 @@ class UnpicklableObject:
 
     Attributes:
         sort: the kind of object, which determines the rule.
-        place: the code that creates it.
-        holder: the object that contains it, as named in messages: ```Compose.steps` ``.
-        kind: for state, its type.
+        place: the code that creates the object.
+        holder: the container of the object, as named in messages: ```Compose.steps` ``.
+        kind: type of the object, if it is state.
         attribute: name of the attribute, if an object of the class stores it whose body creates it.
     """
 

@@ -26,7 +26,7 @@ from chirp_migrate.analysis.objects.things import (
     FunctionThing,
     Hazard,
     HazardKind,
-    Imported,
+    ImportedName,
     Instance,
     ModuleThing,
     Place,
@@ -205,7 +205,7 @@ class Run(Calls):
             case ast.Import(names=names):
                 for alias in names:
                     bound = alias.name if alias.asname else alias.name.partition(".")[0]
-                    brought = (Imported(scope.path, alias.name, is_module=True),)
+                    brought = (ImportedName(scope.path, alias.name, is_module=True),)
                     if alias.asname or bound not in scope.cells or "." not in alias.name:
                         self._bind(alias.asname or bound, brought, scope)
             case ast.ImportFrom():
@@ -289,16 +289,18 @@ class Run(Calls):
     def _held(self, scope: AbstractScope, name: str) -> Value:
         """Return the value of a name in a scope, with imports resolved."""
         value = scope.cells.get(name, UNKNOWN)
-        if any(isinstance(thing, Imported) for thing in value):
+        if any(isinstance(thing, ImportedName) for thing in value):
             scope.cells[name] = UNKNOWN  # `from . import name` in a package without such a module looks here again
             try:
-                looked_up = (self._imported_object(one, name) if isinstance(one, Imported) else (one,) for one in value)
+                looked_up = (
+                    self._imported_object(one, name) if isinstance(one, ImportedName) else (one,) for one in value
+                )
                 value = unite_values(*looked_up)
             finally:
                 scope.cells[name] = value
         return value
 
-    def _imported_object(self, one: Imported, bound: str) -> Value:
+    def _imported_object(self, one: ImportedName, bound: str) -> Value:
         """Return the object of an import; ``import a.b`` without another name refers to ``a``."""
         name = one.name
         if one.is_module and "." in name and bound == name.partition(".")[0]:
@@ -342,7 +344,7 @@ class Run(Calls):
         for alias in node.names:
             if alias.name != "*":
                 name = f"{source}.{alias.name}".lstrip(".")
-                self._bind(alias.asname or alias.name, (Imported(scope.path, name, is_module=False),), scope)
+                self._bind(alias.asname or alias.name, (ImportedName(scope.path, name, is_module=False),), scope)
                 continue
             own = [file for file, rest in self._project.located(scope.path, f"{source}.*") if rest == "*"]
             for file in own:

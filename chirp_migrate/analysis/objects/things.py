@@ -22,7 +22,7 @@ __all__ = [
     "FunctionThing",
     "Hazard",
     "HazardKind",
-    "Imported",
+    "ImportedName",
     "Instance",
     "LoaderThing",
     "ModuleThing",
@@ -207,7 +207,7 @@ class ModuleThing(Thing):
 
 
 @dataclass(frozen=True)
-class Imported(Thing):
+class ImportedName(Thing):
     """An imported name, which is looked up at its use: the importing file, and the name from the root."""
 
     path: str

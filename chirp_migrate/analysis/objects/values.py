@@ -32,7 +32,7 @@ __all__ = [
     "bases_of",
     "called_part",
     "comparison",
-    "copied",
+    "copy_thing",
     "is_generator",
     "is_guard",
     "loaders_in",
@@ -217,7 +217,7 @@ def comparison(one: Thing, op: ast.cmpop, other: Thing) -> bool | None:
     return None
 
 
-def copied(thing: Thing) -> Thing:
+def copy_thing(thing: Thing) -> Thing:
     match thing:
         case Instance():
             return Instance(thing.place, thing.cls, dict(thing.cells), thing.loader)

@@ -28,7 +28,7 @@ from chirp_migrate.doctor.checks import (
     validation_varies,
     waiting,
 )
-from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import Recording
 
 __all__ = ["CHECKS", "problems_of"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chirp_migrate.console.text import count
-from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, Recording
 
 __all__ = ["check"]
@@ -41,6 +41,6 @@ def _how(loader: LoaderInfo) -> str:
         return f"Here {loader} starts workers by {loader.start_method}, so they cannot start."
     workers = count(loader.num_workers, "worker")
     return (
-        f"Here {loader} forks {workers}, which needs no pickle; Windows, macOS and Linux from Python 3.14 on do not "
-        "fork by default."
+        f"Here {loader} forks {workers}, which needs no pickle; Windows, macOS and Linux with Python 3.14 or later do "
+        "not fork by default."
     )

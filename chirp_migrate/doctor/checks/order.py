@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, Recording
 
 __all__ = ["check"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
 __all__ = ["check"]
@@ -53,7 +53,8 @@ def check(seen: Recording) -> Iterator[Problem]:
                     "Validation samples are also training samples, so validation results are too good."
                     if is_certain
                     else "Validation samples are also training samples. Either the split is wrong and the results are "
-                    "too good, or the loader measures how well the training fits, and no loader validates.",
+                    "too good, or this loader measures the fit on training samples, and the training has no validation "
+                    "loader.",
                     f"{both} of {all_of_it} samples of {loader} are equal to samples of {seen.loaders[number]}, to the "
                     "last byte.",
                     "Split the samples once, so that no sample is in both parts."

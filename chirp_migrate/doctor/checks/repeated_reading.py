@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Place, Recording
 
 __all__ = ["check", "is_in_memory", "read_again"]
@@ -18,7 +18,7 @@ _HELD_SHARE = 0.5
 _MIB = 2**20
 
 
-class _Again(NamedTuple):
+class _RepeatedReading(NamedTuple):
     """A repeated reading: the evidence, its share of the reading time, the bytes of a sample, and its place."""
 
     evidence: str
@@ -58,7 +58,7 @@ def is_in_memory(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
     return 0 < _HELD_SHARE * _sample_bytes(seen, one) * loader.samples <= loader.held_bytes
 
 
-def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> _Again | None:
+def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> _RepeatedReading | None:
     """Return a reading that is slow and the same in both epochs; None without one."""
     (loader, first), (_, later) = epochs[:2]
     tasks = [task for task in seen.tasks_of(later) if task.indices]
@@ -73,7 +73,7 @@ def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> 
     compared, equal = seen.compare(first, later)
     if equal == compared >= _LEAST_COMPARED:
         evidence = f"{compared} samples were compared, and were the same in both epochs."
-        return _Again(evidence, 1.0, _sample_bytes(seen, first), loader.dataset_place)
+        return _RepeatedReading(evidence, 1.0, _sample_bytes(seen, first), loader.dataset_place)
     found = [_below(seen, loader, first, later, name) for name in loader.functions]
     return max(filter(None, found), key=lambda one: one.share, default=None)
 
@@ -88,7 +88,9 @@ def _sample_bytes(seen: Recording, one: LoaderPass) -> int:
     return max((task.sample_bytes for task in seen.tasks_of(one)), default=0)
 
 
-def _below(seen: Recording, loader: LoaderInfo, first: LoaderPass, later: LoaderPass, name: str) -> _Again | None:
+def _below(
+    seen: Recording, loader: LoaderInfo, first: LoaderPass, later: LoaderPass, name: str
+) -> _RepeatedReading | None:
     """Return a function of the dataset that takes most of the time, and returns the same in both epochs."""
     before, now = (
         [task.results[name] for task in seen.tasks_of(one) if name in task.results] for one in (first, later)
@@ -98,7 +100,7 @@ def _below(seen: Recording, loader: LoaderInfo, first: LoaderPass, later: Loader
     share = sum(each.seconds for each in now) / sum(task.seconds for task in seen.tasks_of(later))
     if share < _LEAST_SHARE or len(set(again)) < max(_LEAST_COMPARED, len(again) / 2) or not known.issuperset(again):
         return None
-    return _Again(
+    return _RepeatedReading(
         f"{len(again)} results of {name} were compared, and each is also a result of the first epoch. {name} took "
         f"{100 * share:.0f} % of the time to read.",
         share,

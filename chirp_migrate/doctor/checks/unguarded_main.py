@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import Recording
 
 __all__ = ["check"]
@@ -22,6 +22,6 @@ def check(seen: Recording) -> Iterator[Problem]:
             "The script trains when a worker process imports it, so no worker can start.",
             f"The run failed before any worker of {loader} began. Workers started by {loader.start_method} import the "
             "script, and this line then trains again, because no `if` guards it.",
-            "Put the code that trains under `if __name__ == '__main__':`. Linux starts workers like this from Python "
-            "3.14 on, and Windows and macOS always do.",
+            "Put the code that trains under `if __name__ == '__main__':`. Linux starts workers like this with "
+            "Python 3.14 or later, and Windows and macOS always do.",
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from chirp_migrate.console.text import count
 from chirp_migrate.doctor.checks.repeated_reading import is_in_memory, read_again
-from chirp_migrate.doctor.document import Problem
+from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
 __all__ = ["check", "slow_reading"]

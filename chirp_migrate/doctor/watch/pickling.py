@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from chirp_migrate.doctor.recording import Unpicklable
+from chirp_migrate.doctor.recording import UnpicklablePart
 from chirp_migrate.doctor.watch.places import Places
 from chirp_migrate.verify.equivalence.picklability import as_if_starting_a_process, check_picklable, is_plain_data
 
@@ -36,7 +36,7 @@ _KINDS: tuple[tuple[Any, str], ...] = (
 )
 
 
-def unpicklable_parts(loader: Any, places: Places) -> Iterator[Unpicklable]:
+def unpicklable_parts(loader: Any, places: Places) -> Iterator[UnpicklablePart]:
     """Return the objects in the loader's dataset, ``collate_fn`` and ``worker_init_fn`` that cannot be pickled."""
     for name in _PARTS:
         part = getattr(loader, name, None)
@@ -75,7 +75,7 @@ class _Counter(ForkingPickler):
         return id(value)
 
 
-def _first_failure(part: Any, name: str, error: Exception, places: Places) -> Unpicklable:
+def _first_failure(part: Any, name: str, error: Exception, places: Places) -> UnpicklablePart:
     tracer = _Tracer()
     try:
         with as_if_starting_a_process():
@@ -86,7 +86,7 @@ def _first_failure(part: Any, name: str, error: Exception, places: Places) -> Un
     path = name + "".join(_step(tracer.begun[:number], child) for number, (_, child) in enumerate(pairwise(chain), 1))
     failed = chain[-1]
     text = _ADDRESS.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
-    return Unpicklable(path, _kind(failed), places.of_definition(_definition(failed)), text[:_LONGEST_TEXT])
+    return UnpicklablePart(path, _kind(failed), places.of_definition(_definition(failed)), text[:_LONGEST_TEXT])
 
 
 class _Tracer(pickle._Pickler):

@@ -145,7 +145,7 @@ class WorkerLoop:
     """PyTorch's loop of a worker process, with recording; worker processes get it by pickle or by fork.
 
     Args:
-        folder: where records go.
+        folder: folder for the records.
         started_in: number of the loader pass that starts the worker.
         every: share of the samples to hash in the first epoch, and in later epochs.
     """

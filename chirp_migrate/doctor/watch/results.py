@@ -54,7 +54,7 @@ class ResultWatch:
     """Records the results of the functions of a dataset while this thread reads a batch.
 
     Args:
-        every: 1 hashes all results, N > 1 every Nth result, and 0 none.
+        every: 0 hashes no results, 1 hashes all, and N > 1 hashes every Nth result.
     """
 
     def __init__(self, dataset: Any, every: int) -> None:

@@ -13,7 +13,7 @@ from chirp_migrate.doctor.recording import Moments, Task
 from chirp_migrate.training.watch.samples import contents
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor
 
-__all__ = ["bytes_of_doubles", "bytes_to_move", "describe_batch", "is_pinned", "strided"]
+__all__ = ["bytes_of_doubles", "bytes_to_move", "describe_batch", "is_pinned", "strided_tensors"]
 
 _MOST_COLUMNS = 256
 _LEAST_MOVED = 1 << 20
@@ -25,8 +25,8 @@ def describe_batch(requested: Any, batch: Any, *, every: int) -> Task:
     Args:
         requested: the indices of the batch from the sampler, or one index without automatic batching.
         batch: the batch that the process read.
-        every: 1 hashes all samples, and sums their values, which takes most of the time. More than 1 hashes the samples
-            whose index is a multiple of it, and 0 hashes none.
+        every: 0 hashes no samples. N > 1 hashes the samples whose index is a multiple of N. 1 hashes all samples and
+            sums their values; this is slow.
     """
     is_batch = isinstance(requested, (list, tuple))
     indices = _whole_numbers(requested if is_batch else [requested])
@@ -91,7 +91,7 @@ def is_pinned(batch: Any) -> bool:
     return all(leaf.is_pinned() for leaf in _large(batch).values())
 
 
-def strided(batch: Any) -> list[str]:
+def strided_tensors(batch: Any) -> list[str]:
     """Return the places of large tensors in CPU memory that are neither contiguous nor in the order channels last."""
     return [place for place, leaf in _large(batch).items() if not _is_in_order(leaf)]
 

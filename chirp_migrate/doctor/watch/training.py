@@ -42,7 +42,13 @@ from chirp_migrate.doctor.watch.pickling import sent_bytes, unpicklable_parts
 from chirp_migrate.doctor.watch.places import Places
 from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, recorded_fetchers, worker_starts
 from chirp_migrate.doctor.watch.results import reading_functions
-from chirp_migrate.doctor.watch.samples import bytes_of_doubles, bytes_to_move, describe_batch, is_pinned, strided
+from chirp_migrate.doctor.watch.samples import (
+    bytes_of_doubles,
+    bytes_to_move,
+    describe_batch,
+    is_pinned,
+    strided_tensors,
+)
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
 from chirp_migrate.training.watch.samples import contents
@@ -53,7 +59,7 @@ from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.randomness.random_states import restored_generators
 from chirpid_patch.torch_private import MultiProcessingIterator
 
-__all__ = ["watched"]
+__all__ = ["record_training"]
 
 _EPOCHS = 2
 _LEAST_BATCHES = 8
@@ -70,7 +76,7 @@ class _SeenEnough(BaseException):
     """Ends a training call; not a subclass of Exception, so that code that handles errors does not catch it."""
 
 
-def watched(
+def record_training(
     label: str, call: Callable[[], Any], tree: Path, folder: Path, seconds: float, recording: Recording
 ) -> list[Any]:
     """Run a training call and fill in the recording, even if the call raises.
@@ -187,7 +193,7 @@ class _Watch(Interception):
             one.has_gradients.append(has_gradients)
             if len(one.sizes) == 1:
                 one.doubles, one.moved = bytes_of_doubles(batch), bytes_to_move(batch)
-                one.is_pinned, one.strided = is_pinned(batch), strided(batch)
+                one.is_pinned, one.strided = is_pinned(batch), strided_tensors(batch)
             if info.num_workers:
                 one.handles.append(_handles(self._process))
             for path, descriptor in files.items():

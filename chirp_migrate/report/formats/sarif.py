@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from chirp_migrate import __version__
 from chirp_migrate.engine.checking import Check
-from chirp_migrate.plans.document import Replacement
-from chirp_migrate.plans.plan import Finding, Skipped, Status, sha256
+from chirp_migrate.plans.plan import Finding, SkippedFile, Status, sha256
+from chirp_migrate.plans.plan_document import Replacement
 from chirp_migrate.review.fixes import line_fixes
 from chirp_migrate.review.places import Places, Region
 from chirp_migrate.rules import Rule
@@ -73,7 +73,7 @@ class _Run:
             "toolExecutionNotifications": [*map(self._skipped_file, plan.skipped), *notes],
         }
 
-    def _skipped_file(self, one: Skipped) -> _Json:
+    def _skipped_file(self, one: SkippedFile) -> _Json:
         place = {"physicalLocation": {"artifactLocation": self._location(one.path)}}
         return {"level": "error", "message": _message(f"Not handled: {one.reason}"), "locations": [place]}
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from chirp_migrate.report.page.code import visible
 from chirp_migrate.report.verdict_rows import waits_ms
-from chirp_migrate.verify.document import VerifyReport
+from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["SIDES", "Plot", "plots_of", "time_bars", "times_plot"]
 

@@ -30,7 +30,7 @@ from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, loader_out
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.document import VerifyReport
+from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["environment", "render_page", "style_sheet"]
 

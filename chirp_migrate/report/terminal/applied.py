@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import count
-from chirp_migrate.plans.plan import FilePlan, Finding, GainKind, Plan, Safety, Skipped, Status
+from chirp_migrate.plans.plan import FilePlan, Finding, GainKind, Plan, Safety, SkippedFile, Status
 from chirp_migrate.report.file_lines import placed_after
 from chirp_migrate.report.wording import (
     ADVICE,
@@ -45,7 +45,7 @@ _NOTHING = "Nothing to do: already migrated, or no rule applies here."
 _NO_GAIN = "Nothing to rewrite: no loader here gains from a migration. No file was changed, and none was added."
 #: Added if there is no finding at all.
 _NOTHING_FOUND = (
-    "No file was changed, and none was added: no dependency either.",
+    "No file was changed, and no file or dependency was added.",
     "List of the rules: chirp-migrate rules",
 )
 
@@ -152,14 +152,14 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
         screen.text(f"{note}: {', '.join(paths)}", hang=2)
 
 
-def _show_attention(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
+def _show_attention(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> None:
     """Print what a quiet run prints: files that could not be handled, and tasks for the user."""
     for one in (*plan.skipped, *left):
         screen.line(f"{one.path}: {one.reason}")
     show_notes(plan, screen)
 
 
-def show_remarks(plan: Plan, left: Sequence[Skipped], screen: Screen) -> None:
+def show_remarks(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> None:
     """Print findings that were not rewritten, with reasons, by rule and file."""
     # Likely bugs are always shown.
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
@@ -234,7 +234,7 @@ def show_notes(plan: Plan, screen: Screen) -> None:
 
 def show_account(
     plan: Plan,
-    left: Sequence[Skipped],
+    left: Sequence[SkippedFile],
     screen: Screen,
     *,
     planned: bool = False,

@@ -9,7 +9,7 @@ from chirp_migrate.console.text import count, format_value, percent, sentence
 from chirp_migrate.report.terminal.verdict_lines import show_details, style_of
 from chirp_migrate.report.verdict_rows import all_together, noticeable_change, short_label
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.document import VerifyReport
+from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["show_verify"]
 

@@ -16,9 +16,9 @@ from chirp_migrate.report.verdict_rows import (
     tone_of_verdict,
 )
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.document import VerifyReport
 from chirp_migrate.verify.measures.metric_data import LoaderRate
-from chirp_migrate.verify.spec import Trace
+from chirp_migrate.verify.spec import PassTrace
+from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["show_details", "show_head", "style_of"]
 
@@ -241,7 +241,7 @@ def _show_loading(report: VerifyReport, screen: Screen) -> None:
         screen.text(f"{text} {_useful_workers_sentence(rates)}", 2)
 
 
-def _per_pass(passes: Sequence[Trace], role: str) -> str:
+def _per_pass(passes: Sequence[PassTrace], role: str) -> str:
     counts = sorted({record.samples for record in passes if record.role == role})
     if not counts:
         return "none"
@@ -252,7 +252,7 @@ def _both(before: str, after: str) -> str:
     return before if before == after else f"{before}>{after}"
 
 
-def _last_losses(passes: Sequence[Trace]) -> str:
+def _last_losses(passes: Sequence[PassTrace]) -> str:
     """Return the mean losses of the last training pass and the last validation pass with a loss."""
     texts = []
     for role in ("train", "validation"):

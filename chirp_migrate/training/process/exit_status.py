@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 
-__all__ = ["ending"]
+__all__ = ["describe_exit"]
 
 
-def ending(status: int) -> str:
+def describe_exit(status: int) -> str:
     """Return a description of how a process ended, by its exit status (negative: the number of a signal)."""
     if status >= 0:
         return f"exit code {status}"

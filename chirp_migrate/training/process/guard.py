@@ -19,7 +19,7 @@ from pathlib import Path
 from chirp_migrate.training.process.descendants import end_all
 from chirp_migrate.training.process.imports import PACKAGE_ROOT
 
-__all__ = ["guarded", "temporary_folder"]
+__all__ = ["guard_processes", "temporary_folder"]
 
 _NOTHING_LEFT = b"."
 #: How long other guards may need to end the processes that still write to a folder.
@@ -31,18 +31,18 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
     """Create a temporary folder, and remove it in the end, also if this process is killed."""
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
-        with guarded("", folder):
+        with guard_processes("", folder):
             yield folder
 
 
 @contextmanager
-def guarded(mark: str, folder: Path) -> Iterator[None]:
+def guard_processes(mark: str, folder: Path) -> Iterator[None]:
     """Start a guard for processes that carry ``mark``, and for a folder.
 
     The caller ends the processes before it leaves this context, and removes the folder afterwards.
 
     Args:
-        mark: what the processes carry; empty: there are none.
+        mark: the mark that the processes carry; empty if there are none.
         folder: the guard removes it if this process is killed.
     """
     guard = subprocess.Popen(

@@ -15,7 +15,15 @@ from typing import Any
 from chirp_migrate.console.text import suggest_name
 from chirp_migrate.training.errors import NotFound, NotUsable
 
-__all__ = ["PACKAGE_ROOT", "check_imports", "check_program", "enter_tree", "missing_module", "modules_of", "named"]
+__all__ = [
+    "PACKAGE_ROOT",
+    "check_imports",
+    "check_program",
+    "enter_tree",
+    "import_object",
+    "missing_module",
+    "modules_of",
+]
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 """Folder that this package is imported from."""
@@ -64,7 +72,7 @@ def check_imports(tree: Path, origin: str) -> None:
             )
 
 
-def named(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> Any:
+def import_object(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> Any:
     """Return the object of ``package.module:name`` or ``folder/file.py:name``, relative to the working directory.
 
     A file is imported under its own name, from its folder, so that worker processes can import it, too.
@@ -150,7 +158,7 @@ def missing_module(log: str) -> str | None:
     """Return the advice for the missing module at the end of a program's output; None without one.
 
     Args:
-        log: the last lines of the program's output, traceback included.
+        log: the last lines of the program's output, with the traceback.
     """
     missing = list(_MISSING.finditer(log))
     if not missing:

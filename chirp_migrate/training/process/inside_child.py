@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeVar
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.training.errors import NotUsable, Raised
+from chirp_migrate.training.errors import NotUsable, UserCodeError
 from chirp_migrate.training.process.background_load import own_cpu_seconds
 from chirp_migrate.training.process.imports import enter_tree
-from chirp_migrate.training.process.protocol import ChildResult, Failed, Message, ProgressLine, Ready
+from chirp_migrate.training.process.protocol import ChildResult, FailureMessage, Message, ProgressLine, ReadyMessage
 
 __all__ = ["Parent", "serve"]
 
@@ -55,7 +55,7 @@ class Parent:
         Raises:
             SystemExit: the parent has ended, so the result has no receiver.
         """
-        self.send(Ready(own_cpu_seconds(), time.time()))
+        self.send(ReadyMessage(own_cpu_seconds(), time.time()))
         self._read_bytes()
 
     def show(self, what: str | ProgressStep) -> None:
@@ -84,7 +84,7 @@ def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
 
     Args:
         kind: type of the task.
-        act: performs the task and returns the result (a dataclass); raises :class:`NotUsable` or :class:`Raised`.
+        act: performs the task and returns the result (a dataclass); raises ``NotUsable`` or ``UserCodeError``.
 
     Returns:
         The exit code of the process: 0, or 1 after a failure.
@@ -95,11 +95,11 @@ def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
     try:
         parent.send(ChildResult(act(request, parent)))
     except NotUsable as problem:
-        parent.send(Failed(str(problem), usage=True))
+        parent.send(FailureMessage(str(problem), usage=True))
         return 1
-    except Raised as raised:
+    except UserCodeError as raised:
         if not isinstance(raised.__cause__, NotUsable):
             traceback.print_exception(raised.__cause__)
-        parent.send(Failed(str(raised)))
+        parent.send(FailureMessage(str(raised)))
         return 1
     return 0

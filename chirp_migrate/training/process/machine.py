@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe", "describe_environment", "line"]
+__all__ = ["describe", "describe_environment", "summary_line"]
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _PACKAGES = (
@@ -59,7 +59,7 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
-def line(machine: dict[str, Any]) -> str:
+def summary_line(machine: dict[str, Any]) -> str:
     """Return one line for a report."""
     device = machine["accelerator"] or "no GPU"
     return (

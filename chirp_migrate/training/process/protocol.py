@@ -8,10 +8,10 @@ import msgspec
 
 from chirp_migrate.console.progress import ProgressStep
 
-__all__ = ["ChildResult", "Failed", "Message", "PartialResult", "ProgressLine", "Ready"]
+__all__ = ["ChildResult", "FailureMessage", "Message", "PartialResult", "ProgressLine", "ReadyMessage"]
 
 
-class Ready(msgspec.Struct, tag="ready", frozen=True):
+class ReadyMessage(msgspec.Struct, tag="ready", frozen=True):
     """The child waits for its next turn.
 
     Attributes:
@@ -41,7 +41,7 @@ class PartialResult(msgspec.Struct, tag="found", frozen=True):
     value: Any
 
 
-class Failed(msgspec.Struct, tag="failed", frozen=True):
+class FailureMessage(msgspec.Struct, tag="failed", frozen=True):
     """The child failed.
 
     Attributes:
@@ -59,5 +59,5 @@ class ChildResult(msgspec.Struct, tag="answer", frozen=True):
     value: Any
 
 
-Message = Ready | ProgressLine | ProgressStep | PartialResult | Failed | ChildResult
+Message = ReadyMessage | ProgressLine | ProgressStep | PartialResult | FailureMessage | ChildResult
 """The messages of a child. A parent sends the request, and then any object for each turn."""

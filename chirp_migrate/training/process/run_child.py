@@ -25,10 +25,17 @@ from chirp_migrate.console.text import sentence as as_sentence
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.descendants import MARKER, end_all, resume_all, suspend_all, woken_on
-from chirp_migrate.training.process.exit_status import ending
-from chirp_migrate.training.process.guard import guarded
+from chirp_migrate.training.process.exit_status import describe_exit
+from chirp_migrate.training.process.guard import guard_processes
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
-from chirp_migrate.training.process.protocol import ChildResult, Failed, Message, PartialResult, ProgressLine, Ready
+from chirp_migrate.training.process.protocol import (
+    ChildResult,
+    FailureMessage,
+    Message,
+    PartialResult,
+    ProgressLine,
+    ReadyMessage,
+)
 
 __all__ = ["Child", "Role", "workload_failed"]
 
@@ -102,7 +109,7 @@ class Child(Generic[_T]):
             temporary = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="cm-", dir=_short_folder(), ignore_cleanup_errors=True)
             )
-            stack.enter_context(guarded(self._mark, Path(temporary)))
+            stack.enter_context(guard_processes(self._mark, Path(temporary)))
             ours, theirs = Pipe()
             self._connection = stack.enter_context(ours)
             self._began = time.time()  # for its start, or for its turn
@@ -175,7 +182,7 @@ class Child(Generic[_T]):
                 self.progress(step)
             case PartialResult():
                 self.found.append(message)
-            case Ready(cpu_s, at):
+            case ReadyMessage(cpu_s, at):
                 self._waits, self.cpu_s = True, cpu_s
                 self._left_s -= min(max(at, self._began), time.time()) - self._began
             case last:
@@ -235,12 +242,12 @@ class Child(Generic[_T]):
             case ChildResult(value):
                 with suppress(ValueError):
                     return msgspec.convert(value, self.answer)
-            case Failed(sentence, usage):
+            case FailureMessage(sentence, usage):
                 if usage:
                     side = f"in the version {self.role.side}, " if self.role.side else ""
                     raise UsageProblem(f"{side}{sentence}" + ("" if sentence.endswith((".", "?")) else "."))
                 self._end_with_error(as_sentence(f"{self.role.failed}{sentence}"))
-        self._end_lost_child(f"ended with {ending(self._process.returncode)} and returned no result")
+        self._end_lost_child(f"ended with {describe_exit(self._process.returncode)} and returned no result")
 
     def _send(self, data: bytes) -> None:
         with suppress(OSError):  # it has ended, which the wait for its answer detects

@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 
 __all__ = [
+    "can_read_samples",
     "contents",
-    "described",
     "differing_places",
     "leaf_type",
+    "nested_class_names",
     "read",
-    "readable",
-    "unaugmented",
+    "unaugmented_dataset",
     "varying_places",
 ]
 
@@ -70,7 +70,7 @@ def varying_places(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str
     return places
 
 
-def readable(dataset: Any) -> bool:
+def can_read_samples(dataset: Any) -> bool:
     """Return whether a dataset has a length above 0 and reads samples by number."""
     if isinstance(dataset, torch.utils.data.IterableDataset) or not hasattr(dataset, "__getitem__"):
         return False
@@ -80,7 +80,7 @@ def readable(dataset: Any) -> bool:
         return False
 
 
-def unaugmented(dataset: Any, collate: Callable[[list[Any]], Any]) -> Any | None:
+def unaugmented_dataset(dataset: Any, collate: Callable[[list[Any]], Any]) -> Any | None:
     """Return a dataset of the same samples without augmentation, or None if there is none.
 
     It is either the dataset with its ``training`` switched off, or the nearest inner dataset of the same length whose
@@ -99,7 +99,7 @@ def unaugmented(dataset: Any, collate: Callable[[list[Any]], Any]) -> Any | None
     return None
 
 
-def described(dataset: Any) -> str:
+def nested_class_names(dataset: Any) -> str:
     """Return the class names from the outermost dataset inwards: ``AugmentedDataset > Subset > TensorDataset``."""
     names: list[str] = []
     inner = dataset

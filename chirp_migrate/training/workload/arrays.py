@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from chirp_migrate.training.errors import InvalidData
 from chirp_migrate.training.workload.entry_points import Sizes
 
-__all__ = ["Arrays", "choose", "occurrences", "read_arrays", "with_data"]
+__all__ = ["Arrays", "choose", "occurrences", "read_arrays", "sizes_for_data"]
 
 _FEATURES = ("features", "spectrograms", "X", "x")
 _LABELS = ("labels", "targets", "y")
@@ -78,7 +78,7 @@ def read_arrays(path: Path) -> Arrays:
     return Arrays(features, labels, authors)
 
 
-def with_data(sizes: Sizes, path: Path) -> Sizes:
+def sizes_for_data(sizes: Sizes, path: Path) -> Sizes:
     """Return ``sizes`` with the number of samples, shape and classes of the arrays at ``path``.
 
     The number of samples is at most that of ``sizes``.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from chirp_migrate.training.process.imports import named
+from chirp_migrate.training.process.imports import import_object
 from chirp_migrate.training.workload.data import TrainingData, make_training_data
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source, call_options
 from chirp_migrate.training.workload.hook import make_call
@@ -33,7 +33,7 @@ def load_model(reference: str) -> Any:
     Raises:
         NotFound: there is no such class.
     """
-    return named(reference, "class") if reference else None
+    return import_object(reference, "class") if reference else None
 
 
 def data_for(entry_points: tuple[EntryPoint, ...], sizes: Sizes) -> TrainingData:

@@ -29,7 +29,7 @@ __all__ = [
     "Sizes",
     "Source",
     "call_options",
-    "discover",
+    "find_entry_points",
     "is_chirpid_shaped",
 ]
 
@@ -103,7 +103,7 @@ class Sizes:
         samples = max(24, 4 * self.classes * self.folds)
         return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 
-    def watched(self) -> Sizes:
+    def for_watched_run(self) -> Sizes:
         """Return the sizes of the watched run: two epochs of a few batches, the last one short."""
         samples = max(_WATCHED_SAMPLES, self.warm_up().samples)
         batch_size = min(self.batch_size, _WATCHED_BATCH)
@@ -201,7 +201,7 @@ class Discovery:
         result = self.entry_points[0].result
         what = f"the exit code and {result} were" if result else "the exit code was"
         return (
-            f"Only {what} compared: a command is timed as a whole, start of the program included, and its samples, "
+            f"Only {what} compared: a command is timed as a whole, with the start of the program, and its samples, "
             "batches and losses are not visible."
         )
 
@@ -260,7 +260,7 @@ def is_chirpid_shaped(root: Path) -> bool:
     return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
 
 
-def discover(root: Path, model: str | None = None, command: str = "verify") -> Discovery:
+def find_entry_points(root: Path, model: str | None = None, command: str = "verify") -> Discovery:
     """Find the training entry points and the model of the backend at ``root``.
 
     Args:

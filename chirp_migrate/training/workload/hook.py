@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.training.errors import NotUsable
-from chirp_migrate.training.process.imports import named
+from chirp_migrate.training.process.imports import import_object
 from chirp_migrate.training.workload.entry_points import Sizes
 
 __all__ = ["call_names", "file_of", "is_reference", "make_call"]
@@ -66,7 +66,7 @@ def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
 
 
 def _calls_of_hook(reference: str, sizes: Sizes) -> Mapping[str, Callable[[], Any]]:
-    calls = named(reference, "function")(sizes)
+    calls = import_object(reference, "function")(sizes)
     if not isinstance(calls, Mapping) or not calls:
         raise NotUsable(
             f"{reference} returned {type(calls).__name__}{' without entries' if isinstance(calls, Mapping) else ''}: "

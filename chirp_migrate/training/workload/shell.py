@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.training.errors import NotUsable
-from chirp_migrate.training.process.exit_status import ending
+from chirp_migrate.training.process.exit_status import describe_exit
 from chirp_migrate.training.process.imports import PACKAGE_ROOT
 from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
 
@@ -40,7 +40,7 @@ def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
     except OSError as error:
         raise NotUsable(f"{words[0]} cannot be run ({error.strerror})") from None
     if ended.returncode != 0:
-        raise NotUsable(f"the command ended with {ending(ended.returncode)}")
+        raise NotUsable(f"the command ended with {describe_exit(ended.returncode)}")
     return {"exit code": 0} if result is None else {"exit code": 0, "result": _result_content(result)}
 
 

@@ -22,10 +22,10 @@ __all__ = [
     "STATISTICS",
     "Draw",
     "Sample",
+    "count_equal_draws",
     "draws_of",
     "more_often_p",
     "pair_statistics",
-    "repeats",
     "sample_statistics",
 ]
 
@@ -174,7 +174,7 @@ def draws_of(batch: torch.Tensor) -> list[Draw]:
     return [Draw(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
 
 
-def repeats(
+def count_equal_draws(
     batches: Sequence[Sequence[Sample]], before: Sequence[Sequence[Sample]] | None
 ) -> dict[str, tuple[int, int]]:
     """Return the number of pairs in each of the :data:`RELATIONS` in a pass, and how many have equal draws.

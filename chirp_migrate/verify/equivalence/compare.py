@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from chirp_migrate.stats.ratios import holm, ks_p_value, noticed_share, noticed_shift
-from chirp_migrate.verify.document import Difference, Noticed
 from chirp_migrate.verify.equivalence.api import Api, missing_from
 from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, RELATIONS, STATISTICS, more_often_p
-from chirp_migrate.verify.equivalence.first_difference import compare_entry, ignored, values_of
-from chirp_migrate.verify.spec import EntryResult, Trace
+from chirp_migrate.verify.equivalence.first_difference import compare_entry, ignored_by_seed, values_of
+from chirp_migrate.verify.spec import EntryResult, PassTrace
+from chirp_migrate.verify.verify_report import DetectableDifference, Difference
 
 __all__ = ["ALPHA", "Equivalence", "compare_api", "compare_results", "compare_traces"]
 
@@ -33,13 +33,13 @@ class Equivalence:
         notes: parts that could not be compared, with the reason, and problems of both versions.
         smallest_p: entry point with augmentation → smallest adjusted p-value.
         noticed: entry point → statistic → the smallest difference that its test would have found.
-        unrepeatable: entry points whose losses or batches differ between two runs of the version before.
+        unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
     """
 
     found: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     smallest_p: dict[str, float] = field(default_factory=dict)
-    noticed: dict[str, dict[str, Noticed]] = field(default_factory=dict)
+    noticed: dict[str, dict[str, DetectableDifference]] = field(default_factory=dict)
     unrepeatable: set[str] = field(default_factory=set)
 
     @property
@@ -83,8 +83,8 @@ def compare_traces(
     """Compare the loader traces of both versions in a PROBE pass, entry point by entry point.
 
     Args:
-        again: another pass of the version before. Losses and batches that differ in it, as may happen on a GPU, are
-            compared by their distribution. None: everything repeats.
+        again: another pass of the version before the migration. Losses and batches that differ in it, as can happen on
+            a GPU, are compared by their distribution. None: everything repeats.
     """
     result = Equivalence()
     tests: list[_StatisticalTest] = []
@@ -98,8 +98,8 @@ def compare_traces(
             result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
             note = (
-                f"{label}: {what} also differ between two runs of the version before, so their distributions "
-                "are compared"
+                f"{label}: {what} also differ between two runs of the version before the migration, so their "
+                "distributions are compared"
             )
             result.notes.append(note)
         else:
@@ -108,7 +108,7 @@ def compare_traces(
                 # Augmented: losses are not compared, but the results that depend on them are.
                 result.unrepeatable.add(label)
         if {name for name, _ in differences} <= {"order-differs"}:
-            aspect = ignored(old.seeds, new.seeds)
+            aspect = ignored_by_seed(old.seeds, new.seeds)
             if aspect is not None:
                 differences.append(("seed-ignored", f"{aspect}: two seeds have the same result after, but not before"))
         if not differences:
@@ -135,7 +135,7 @@ def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None
             samples = len(test.before), len(test.after)
             # Holm's correction is strictest for the first difference.
             share = noticed_share(*samples, ALPHA / len(tests))
-            noticed = Noticed(share, noticed_shift(test.before, share), samples)
+            noticed = DetectableDifference(share, noticed_shift(test.before, share), samples)
             result.noticed.setdefault(test.entry_point, {})[test.statistic] = noticed
 
 
@@ -156,9 +156,9 @@ def compare_results(
 ) -> Equivalence:
     """Compare the results of the entry points; a second run of each version shows which values repeat.
 
-    Values that differ between two runs of the version before (times, for example) are noted and not compared. Entry
-    points with augmentation draw other random numbers. So only the structure of their results is compared, as for
-    ``unrepeatable`` entry points.
+    Values that differ between two runs of the version before the migration (times, for example) are noted and not
+    compared. Entry points with augmentation draw other random numbers. So only the structure of their results is
+    compared, as for ``unrepeatable`` entry points.
     """
     result = Equivalence()
     for label, old in before.items():
@@ -166,7 +166,9 @@ def compare_results(
         b, b_again = after[label].fingerprint, after_again[label].fingerprint
         varying = _differing_paths(a, a_again)
         if varying:
-            result.notes.append(f"{label}: {_shorten_paths(varying)}: also different in two runs of the version before")
+            result.notes.append(
+                f"{label}: {_shorten_paths(varying)}: also different in two runs of the version before the migration"
+            )
         unstable = _differing_paths(b, b_again) - varying
         if unstable and label not in unrepeatable:
             text = f"{_shorten_paths(unstable)}: with the same seed, repeatable before the migration, but not after"
@@ -186,7 +188,7 @@ def _differing_paths(first: Mapping[str, str], second: Mapping[str, str]) -> set
     return {path for path in first.keys() | second.keys() if first.get(path) != second.get(path)}
 
 
-def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_StatisticalTest]:
+def _distribution_tests(label: str, before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[_StatisticalTest]:
     """Return the tests on the augmented samples of one entry point."""
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
@@ -205,7 +207,7 @@ def _distribution_tests(label: str, before: Sequence[Trace], after: Sequence[Tra
     return tests + _repeat_tests(label, old, new)
 
 
-def _without_values(record: Trace, batches: bool) -> Trace:
+def _without_values(record: PassTrace, batches: bool) -> PassTrace:
     """Return the record without losses and, with ``batches``, without values of batches; the samples stay."""
     record = replace(record, losses=[float(0).hex()] * len(record.losses))
     if not batches:
@@ -214,7 +216,9 @@ def _without_values(record: Trace, batches: bool) -> Trace:
     return replace(record, batches=[repr(which)], contents=repr(sorted(which)), plain_contents="", sketches=[])
 
 
-def _value_tests(label: str, before: Sequence[Trace], after: Sequence[Trace], batches: bool) -> list[_StatisticalTest]:
+def _value_tests(
+    label: str, before: Sequence[PassTrace], after: Sequence[PassTrace], batches: bool
+) -> list[_StatisticalTest]:
     """Return the tests on losses and, with ``batches``, on values of batches that do not repeat."""
     tests = []
     for role in ("train", "validation"):
@@ -231,7 +235,7 @@ def _value_tests(label: str, before: Sequence[Trace], after: Sequence[Trace], ba
     return tests
 
 
-def _repeat_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -> list[_StatisticalTest]:
+def _repeat_tests(label: str, before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[_StatisticalTest]:
     tests = []
     for relation, where in RELATIONS.items():
         counts = [[record.repeats.get(relation, (0, 0)) for record in side] for side in (before, after)]
@@ -244,7 +248,9 @@ def _repeat_tests(label: str, before: Sequence[Trace], after: Sequence[Trace]) -
     return tests
 
 
-def _compare_picklability(result: Equivalence, label: str, before: Sequence[Trace], after: Sequence[Trace]) -> None:
+def _compare_picklability(
+    result: Equivalence, label: str, before: Sequence[PassTrace], after: Sequence[PassTrace]
+) -> None:
     """Report a loader after that cannot be sent to spawned workers; a difference if all loaders before can."""
     for number, record in enumerate(after, start=1):
         if record.unpicklable:
@@ -259,7 +265,7 @@ def _compare_picklability(result: Equivalence, label: str, before: Sequence[Trac
             return
 
 
-def _unseen_validation(after: Sequence[Trace]) -> list[str]:
+def _unseen_validation(after: Sequence[PassTrace]) -> list[str]:
     """Return sentences on validation that does not see every sample, in both versions."""
     for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
         if record.drop_last and 0 <= record.samples < record.available:

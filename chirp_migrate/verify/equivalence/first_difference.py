@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from chirp_migrate.verify.equivalence.fingerprint import Hash
-from chirp_migrate.verify.spec import Trace
+from chirp_migrate.verify.spec import PassTrace
 
-__all__ = ["OTHER_SEED", "Found", "aspects", "compare_entry", "ignored", "sketch", "values_of"]
+__all__ = ["OTHER_SEED", "Found", "aspects", "compare_entry", "ignored_by_seed", "sketch", "values_of"]
 
 Found = tuple[str, str]
 """Name of a difference and its description."""
@@ -29,7 +29,7 @@ _LEAST = 8
 _TOLERANCE = 1e-4
 
 
-def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found]:
+def compare_entry(before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[Found]:
     """Return the first difference of each role in one entry point; later differences follow from it."""
     found: list[Found] = []
     augmented = any(record.random for record in before)
@@ -47,7 +47,7 @@ def compare_entry(before: Sequence[Trace], after: Sequence[Trace]) -> list[Found
     return causes or found  # different samples lead to different losses
 
 
-def _first_of_role(role: str, old: list[Trace], new: list[Trace], augmented: bool) -> list[Found]:
+def _first_of_role(role: str, old: list[PassTrace], new: list[PassTrace], augmented: bool) -> list[Found]:
     """Return the first difference of a role; ``augmented``: the entry point has random samples."""
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
         difference = (
@@ -64,7 +64,7 @@ def _first_of_role(role: str, old: list[Trace], new: list[Trace], augmented: boo
     return []
 
 
-def _count_difference(a: Trace, b: Trace) -> Found | None:
+def _count_difference(a: PassTrace, b: PassTrace) -> Found | None:
     """Return a difference in the number of samples, classes or batches."""
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
@@ -85,7 +85,7 @@ def _count_difference(a: Trace, b: Trace) -> Found | None:
     return None
 
 
-def _name_shortened_epochs(a: Trace, b: Trace) -> str:
+def _name_shortened_epochs(a: PassTrace, b: PassTrace) -> str:
     if b.role == "validation":
         return "validation-drops-samples"
     whole_batches = a.sizes[: len(b.sizes)] == b.sizes
@@ -95,7 +95,7 @@ def _name_shortened_epochs(a: Trace, b: Trace) -> str:
     return "epoch-shortened" if whole_batches or not b.finished else "samples-missing"
 
 
-def _missing_samples(a: Trace, b: Trace) -> str:
+def _missing_samples(a: PassTrace, b: PassTrace) -> str:
     """Return a text on missing samples, and the first batch that lacks one."""
     first = _first_unequal(a.sizes, b.sizes)
     text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
@@ -106,7 +106,7 @@ def _missing_samples(a: Trace, b: Trace) -> str:
     return f"{text}; {gone.total()} samples are missing (indices {some}{', ...' if len(gone) > _SHOWN else ''})"
 
 
-def _kind(a: Trace, b: Trace) -> Found | None:
+def _kind(a: PassTrace, b: PassTrace) -> Found | None:
     if a.random and not b.random:
         return "augmentation-missing", "samples are augmented at random before, but not after"
     if b.random and not a.random:
@@ -118,7 +118,7 @@ def _kind(a: Trace, b: Trace) -> Found | None:
     return None
 
 
-def _sample_difference(a: Trace, b: Trace, augmented: bool) -> Found | None:
+def _sample_difference(a: PassTrace, b: PassTrace, augmented: bool) -> Found | None:
     """Return a difference in the samples, in their values, or in their order."""
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
@@ -139,7 +139,7 @@ def _sample_difference(a: Trace, b: Trace, augmented: bool) -> Found | None:
     return _other_indices(a, b)
 
 
-def _first_batch(a: Trace, b: Trace, number: int) -> Found:
+def _first_batch(a: PassTrace, b: PassTrace, number: int) -> Found:
     """Return why batch ``number`` is the first that differs."""
     where = f"batch {number} of {len(a.batches)} is the first that differs"
     if a.contents == b.contents:
@@ -152,7 +152,7 @@ def _first_batch(a: Trace, b: Trace, number: int) -> Found:
     return name, f"{where} ({text})"
 
 
-def _other_indices(a: Trace, b: Trace) -> Found | None:
+def _other_indices(a: PassTrace, b: PassTrace) -> Found | None:
     gone, come = _samples_missing_in(a, b), _samples_missing_in(b, a)
     if not gone:
         return None
@@ -176,7 +176,7 @@ def _other_values(before: str, after: str) -> Found | None:
     return "values-differ", f"other values; {size}"
 
 
-def _loss_difference(a: Trace, b: Trace, augmented: bool) -> Found | None:
+def _loss_difference(a: PassTrace, b: PassTrace, augmented: bool) -> Found | None:
     if augmented:
         return None
     if len(a.losses) != len(b.losses):
@@ -188,20 +188,20 @@ def _loss_difference(a: Trace, b: Trace, augmented: bool) -> Found | None:
     return None
 
 
-def _samples_missing_in(a: Trace, b: Trace) -> Counter[int]:
+def _samples_missing_in(a: PassTrace, b: PassTrace) -> Counter[int]:
     """Return the samples of ``a`` that ``b`` lacks; empty unless the indices of both are known, for equal datasets."""
     comparable = a.base and a.base == b.base and a.base_indices and b.base_indices
     return Counter(a.base_indices) - Counter(b.base_indices) if comparable else Counter()
 
 
-def _is_shuffled(record: Trace) -> bool:
+def _is_shuffled(record: PassTrace) -> bool:
     """Return whether a pass is shuffled, by the order of its samples if known, else by the kind of sampler."""
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))
     return record.shuffled
 
 
-def _have_one_order(records: list[Trace]) -> bool:
+def _have_one_order(records: list[PassTrace]) -> bool:
     """Return whether several shuffled passes over one loader have the same order."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:
@@ -231,7 +231,7 @@ def values_of(text: str) -> NDArray[np.float64]:
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)
 
 
-def aspects(passes: Sequence[Trace], result: Mapping[str, str]) -> dict[str, str]:
+def aspects(passes: Sequence[PassTrace], result: Mapping[str, str]) -> dict[str, str]:
     """Return the aspects of a run that a seed may affect, each as text that is equal for equal runs.
 
     Args:
@@ -249,7 +249,7 @@ def aspects(passes: Sequence[Trace], result: Mapping[str, str]) -> dict[str, str
     return {**texts, **{_RESULT + path: text for path, text in result.items()}}
 
 
-def ignored(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
+def ignored_by_seed(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
     """Return the aspect that a seed changes before, but not after; None if seeds have the same effects.
 
     Single values of a result (such as an accuracy) may be equal by chance, so they only count together.

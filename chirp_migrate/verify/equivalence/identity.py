@@ -12,13 +12,13 @@ from torch.utils.data import Dataset
 
 from chirp_migrate.verify.equivalence.fingerprint import fingerprint
 
-__all__ = ["Level", "length", "levels", "name_of"]
+__all__ = ["DatasetLevel", "length", "name_of", "nested_datasets"]
 
 _DEEPEST = 12
 
 
 @dataclass(frozen=True)
-class Level:
+class DatasetLevel:
     """The dataset of a loader, or a dataset inside it.
 
     Attributes:
@@ -36,13 +36,13 @@ class Level:
         return index
 
 
-def levels(dataset: Any) -> list[Level]:
+def nested_datasets(dataset: Any) -> list[DatasetLevel]:
     """Return the dataset of a loader and the datasets inside it, from the outermost to the innermost.
 
     The function descends into wrappers of a single dataset, which is in an attribute or in the closure of
     ``__getitem__``, and whose samples are in the same order or at ``indices``. It calls nothing but ``len``.
     """
-    found = [Level(dataset)]
+    found = [DatasetLevel(dataset)]
     while len(found) < _DEEPEST:
         here = found[-1]
         below = _inner_dataset(here.dataset)
@@ -50,9 +50,9 @@ def levels(dataset: Any) -> list[Level]:
             return found
         indices = getattr(here.dataset, "indices", None)
         if hasattr(indices, "__getitem__") and length(indices) == length(here.dataset):
-            found.append(Level(below, (*here.maps, indices)))
+            found.append(DatasetLevel(below, (*here.maps, indices)))
         elif length(below) == length(here.dataset):
-            found.append(Level(below, here.maps))
+            found.append(DatasetLevel(below, here.maps))
         else:
             return found
     return found

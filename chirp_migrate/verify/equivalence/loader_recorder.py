@@ -13,8 +13,8 @@ from torch.nn.modules.loss import _Loss
 from torch.utils.data import Sampler
 
 from chirp_migrate.training.watch.interception import Interception, PassingIterator, workers_at_most
-from chirp_migrate.verify.equivalence.walk import Walk
-from chirp_migrate.verify.spec import Trace
+from chirp_migrate.verify.equivalence.pass_recorder import PassRecorder
+from chirp_migrate.verify.spec import PassTrace
 from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.randomness.random_states import restored_generators
 
@@ -27,7 +27,7 @@ _DRAWING_S = 10.0
 
 
 class LoaderWatch(Interception):
-    """Context manager that records each pass over each loader (see :class:`Trace`).
+    """Context manager that records each pass over each loader (see :class:`PassTrace`).
 
     The global random state is the same with and without it. If a dataset has its own random generator, the few
     additional reads that show whether it augments advance this generator, in both versions alike.
@@ -41,11 +41,11 @@ class LoaderWatch(Interception):
         super().__init__(self._watch)
         self.few_workers = False
         self._samplers = Interception(self._watch_sampler, base=Sampler)
-        self._walks: list[Walk] = []
+        self._walks: list[PassRecorder] = []
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._names: dict[int, str] = {}
-        self._current: Walk | None = None
-        self._loading: Walk | None = None
+        self._current: PassRecorder | None = None
+        self._loading: PassRecorder | None = None
 
     def __enter__(self) -> LoaderWatch:
         super().__enter__()
@@ -78,7 +78,7 @@ class LoaderWatch(Interception):
                     del augmented[number]
         self._walks = walks
 
-    def _walked_on(self, walk: Walk, most: int, until: float) -> int:
+    def _walked_on(self, walk: PassRecorder, most: int, until: float) -> int:
         """Iterate over the loader of ``walk`` again, for at most ``most`` samples; return the number of samples."""
         self._walks = []
         with suppress(Exception), _limit_workers(walk.loader):  # not made to be walked again
@@ -90,9 +90,9 @@ class LoaderWatch(Interception):
             walk.record.paired += more.record.paired
         return sum(more.record.samples for more in self._walks)
 
-    def take(self) -> list[Trace]:
+    def take(self) -> list[PassTrace]:
         """Return the passes since the last call, in the order of their beginnings, including passes without a batch."""
-        last: dict[tuple[str, int], Walk] = {}
+        last: dict[tuple[str, int], PassRecorder] = {}
         for walk in self._walks:
             kind = walk.record.role, walk.record.available
             walk.finish(last.get(kind))
@@ -103,7 +103,7 @@ class LoaderWatch(Interception):
         return taken
 
     @contextmanager
-    def loading(self, walk: Walk) -> Iterator[None]:
+    def loading(self, walk: PassRecorder) -> Iterator[None]:
         """Return a context for the loader's own code, in which iterated samplers belong to this pass."""
         outer, self._loading = self._loading, walk
         try:
@@ -116,7 +116,7 @@ class LoaderWatch(Interception):
         self._samplers.cover_new_classes()
         number = self._numbers.setdefault(loader, len(self._numbers))
         with restored_generators():
-            walk = Walk.begin(loader, number, self._names)
+            walk = PassRecorder.begin(loader, number, self._names)
         self._walks.append(walk)
 
         def around(advance: Callable[[], Any]) -> Any:

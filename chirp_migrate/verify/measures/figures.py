@@ -15,9 +15,9 @@ import numpy as np
 from chirp_migrate.stats.ratios import student_quantile
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
 from chirp_migrate.verify.measures.metric_data import AugmentationCost, EntryMeasures, Measure, SideMeasures, Slope
-from chirp_migrate.verify.spec import Visit
+from chirp_migrate.verify.spec import EntryTiming
 
-__all__ = ["MEASURES", "added_s", "as_table", "epochs", "figures", "memory_slope", "timed_figures"]
+__all__ = ["MEASURES", "as_table", "epochs", "figures", "memory_slope", "seconds_of_augmentation", "timed_figures"]
 
 MIB = 2**20
 
@@ -62,13 +62,13 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "first_batch_ms", "ms", "time to the first batch",
-        "from creating an iterator of a training loader to its first batch, the start of workers included; "
+        "from creating an iterator of a training loader to its first batch, with the start of workers; "
         "median of passes",
         "R-000-3.1",
     ),
     Measure(
         "waiting_percent", "%", "share of time waiting",
-        "all waits of training and validation, first batches included, in percent of the time of the measured run",
+        "all waits of training and validation, also for first batches, in percent of the time of the measured run",
         "R-004",
     ),
     Measure(
@@ -119,7 +119,7 @@ MEASURES: tuple[Measure, ...] = (
 )  # fmt: skip
 
 
-def timed_figures(own_runs_s: float, visits: Sequence[tuple[Visit, Visit]]) -> dict[str, float]:
+def timed_figures(own_runs_s: float, visits: Sequence[tuple[EntryTiming, EntryTiming]]) -> dict[str, float]:
     """Return the metrics from the timed rounds of one version.
 
     Args:
@@ -204,7 +204,7 @@ def memory_slope(side: SideMeasures) -> Slope | None:
     return Slope(value, value - half, value + half)
 
 
-def added_s(cost: AugmentationCost) -> float | None:
+def seconds_of_augmentation(cost: AugmentationCost) -> float | None:
     """Return the seconds per batch that augmentation adds, medians of the rounds; None if not measured."""
     return statistics.median(cost.with_s) - statistics.median(cost.without_s) if cost.with_s else None
 
@@ -219,7 +219,7 @@ def as_table() -> str:
 
 def _costliest_augmentation(side: SideMeasures) -> dict[str, float | None]:
     """Return the seconds per batch that the costliest augmented dataset adds, and the seconds they are a share of."""
-    costs = [(added, cost) for cost in side.augmentation if (added := added_s(cost)) is not None]
+    costs = [(added, cost) for cost in side.augmentation if (added := seconds_of_augmentation(cost)) is not None]
     if not costs:
         return {}
     added, cost = max(costs, key=lambda pair: pair[0])

@@ -20,8 +20,19 @@ from torch.utils.data import DataLoader, default_collate
 
 from chirp_migrate.training.watch.augmentation_cost import time_both
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
-from chirp_migrate.training.watch.samples import described, readable, unaugmented, varying_places
-from chirp_migrate.verify.measures.metric_data import AugmentationCost, EntryMeasures, SideMeasures, UsagePoint, Walk
+from chirp_migrate.training.watch.samples import (
+    can_read_samples,
+    nested_class_names,
+    unaugmented_dataset,
+    varying_places,
+)
+from chirp_migrate.verify.measures.metric_data import (
+    AugmentationCost,
+    EntryMeasures,
+    PassTiming,
+    SideMeasures,
+    UsagePoint,
+)
 from chirp_migrate.verify.measures.worker_safety import Collate, check_workers, rates
 from chirpid_patch import BatchedDataLoader, DataLoaderPerformanceMonitor
 from chirpid_patch.loading.batch_timer import batch_samples
@@ -52,7 +63,7 @@ class _LoaderDataset:
 class _EntryMeasurement:
     """The results of the passes of one entry point."""
 
-    walks: list[Walk] = field(default_factory=list)
+    walks: list[PassTiming] = field(default_factory=list)
     held: dict[str, _LoaderDataset] = field(default_factory=dict)
     trained_on: set[str] = field(default_factory=set)
     lost_workers: set[int] = field(default_factory=set)
@@ -151,11 +162,11 @@ class Measuring(Interception):
         if loader not in self._numbers:
             self._numbers[loader] = len(self._numbers)
         role = "train" if torch.is_grad_enabled() else "validation"
-        walk = Walk(self._numbers[loader], role, self.clock(), self.clock())
+        walk = PassTiming(self._numbers[loader], role, self.clock(), self.clock())
         self._entry.walks.append(walk)
         dataset: Any = getattr(loader, "dataset", None)
-        if readable(dataset):
-            name = described(dataset)
+        if can_read_samples(dataset):
+            name = nested_class_names(dataset)
             if role == "train":
                 self._entry.trained_on.add(name)
             if name not in self._known and (role == "train" or name not in self._entry.held):
@@ -186,7 +197,7 @@ class Measuring(Interception):
         """Return the seconds since the beginning of the training call, without those of the measurements."""
         return time.perf_counter() - self._begun - self._reading_s
 
-    def _end_pass(self, loader: Any, walk: Walk) -> None:
+    def _end_pass(self, loader: Any, walk: PassTiming) -> None:
         """Record the memory at the end of a loader pass, the moment of the epoch at which memory is compared."""
         walk.ended_s = self.clock()
         began = time.perf_counter()
@@ -208,8 +219,8 @@ def augmentation_cost(
         batched: whether the training's loader reads batches at once (``chirpid_patch``), else sample by sample.
         until: ``time.monotonic()`` after which no further round begins; one round always runs.
     """
-    cost = AugmentationCost(described(dataset))
-    plain = unaugmented(dataset, collate)
+    cost = AugmentationCost(nested_class_names(dataset))
+    plain = unaugmented_dataset(dataset, collate)
     if plain is None:
         cost.reason = f"{type(dataset).__name__} has no unaugmented dataset with the same samples"
         return cost

@@ -9,10 +9,10 @@ __all__ = [
     "EntryMeasures",
     "LoaderRate",
     "Measure",
+    "PassTiming",
     "SideMeasures",
     "Slope",
     "UsagePoint",
-    "Walk",
     "WorkerTrial",
 ]
 
@@ -46,7 +46,7 @@ class Slope:
 
 
 @dataclass
-class Walk:
+class PassTiming:
     """One pass over one loader; times in seconds since the training call, without those of the measurements.
 
     Attributes:
@@ -80,7 +80,7 @@ class EntryMeasures:
     """
 
     seconds: float
-    walks: list[Walk]
+    walks: list[PassTiming]
     lost_workers: int
     augmentations: list[str] = field(default_factory=list)
 

@@ -17,7 +17,14 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset
 
 from chirp_migrate.training.errors import first_line
-from chirp_migrate.training.watch.samples import contents, described, differing_places, leaf_type, read, varying_places
+from chirp_migrate.training.watch.samples import (
+    contents,
+    differing_places,
+    leaf_type,
+    nested_class_names,
+    read,
+    varying_places,
+)
 from chirp_migrate.verify.measures.metric_data import LoaderRate, WorkerTrial
 from chirpid_patch import DataLoaderPerformanceMonitor
 
@@ -60,7 +67,7 @@ def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: 
     (``time.monotonic()``) is listed as not tried.
     """
     method = multiprocessing.get_context().get_start_method()
-    name = described(dataset)
+    name = nested_class_names(dataset)
     random = varying_places(dataset, collate)
     trials = []
     for workers in counts:
@@ -158,7 +165,7 @@ def rates(dataset: Any, collate: Collate, batch_size: int, counts: Sequence[int]
     """
     monitor = DataLoaderPerformanceMonitor()
     method = multiprocessing.get_context().get_start_method()
-    name = described(dataset)
+    name = nested_class_names(dataset)
     began = time.perf_counter()
     _read_batch(dataset, collate, [index % len(dataset) for index in range(batch_size)])
     batch_s = time.perf_counter() - began

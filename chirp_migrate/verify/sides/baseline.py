@@ -22,7 +22,7 @@ _EXECUTABLE, _LINK = "100755", "120000"
 
 @dataclass(frozen=True)
 class Before:
-    """The version before, not yet written.
+    """The version before the migration, not yet written.
 
     Attributes:
         described: its description, for the report.
@@ -34,7 +34,7 @@ class Before:
 
 
 def before_side(root: Path, against: str | None) -> Before:
-    """Find the version before, without writing files; git's index and work tree are only read.
+    """Find the version before the migration, without writing files; git's index and work tree are only read.
 
     Args:
         root: the migrated project.

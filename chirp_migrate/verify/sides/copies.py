@@ -23,7 +23,7 @@ __all__ = ["find_training", "make_sides"]
 def make_sides(
     root: Path, before: Before, options: VerifyOptions, scratch: Path
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Copy both versions to ``scratch``. If the version before lacks the hook, it gets the current one.
+    """Copy both versions to ``scratch``. If the version before the migration lacks the hook, it gets the current one.
 
     Returns:
         Copies of ``before`` and ``after``, and one sentence for each missing or different file.
@@ -40,7 +40,7 @@ def make_sides(
         if own is not None and not any((trees["before"] / name).is_file() for name in candidates):
             (trees["before"] / own).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(trees["after"] / own, trees["before"] / own)
-            notes.append(f"{own} is not in the version before, so both versions use the current one")
+            notes.append(f"{own} is not in the version before the migration, so both versions use the current one")
     for tree in trees.values():
         keep_pristine(tree)
     return trees, tuple(notes)

@@ -28,7 +28,7 @@ from chirp_migrate.training.process.snapshot import freshen
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes, Source
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import REPEATED, Job, RunResult, RunSpec, Visit
+from chirp_migrate.verify.spec import REPEATED, EntryTiming, Job, RunResult, RunSpec
 from chirp_migrate.verify.timing.rounds import TimedRound
 from chirpid_patch.machine.cpus import usable_cpus
 
@@ -69,7 +69,7 @@ class Children:
     Attributes:
         progress: called with the current step.
         spent_s: seconds of each activity of all processes, by name; parallel processes of two versions count once.
-        failing: entry points of the version before that failed while they were timed → their error.
+        failing: entry points of the version before the migration that failed during the timing → their error.
         repeated: version → entry point → result of a repeated watched run.
         threads: compute threads of each version from now on.
     """
@@ -146,7 +146,7 @@ class Children:
         """
         began = time.monotonic()
         entries = self._choose_entry_points(number, labels)
-        visits: dict[str, dict[str, Visit]] = {side: {} for side in _SIDES}
+        visits: dict[str, dict[str, EntryTiming]] = {side: {} for side in _SIDES}
         watch = Watch()
         chance = random.Random(f"{self._settings.sizes.seed}-{number}-turns")
         with ExitStack() as stack:
@@ -188,7 +188,7 @@ class Children:
         entries = [by_label[label] for label in labels if label in by_label and label not in self.failing]
         found: dict[str, SideMeasures] = {}
         for side in _SIDES:
-            # The version before needs no measurement of its datasets in workers.
+            # The version before the migration needs no measurement of its datasets in workers.
             options = self._settings if side == "after" else replace(self._settings, worker_counts=())
             more = {"options": options, "seconds": seconds, "whole": tuple(whole)}
             with self.spending("measuring"), self._child(side, Job.MEASURE, entries, **more) as child:
@@ -214,7 +214,7 @@ class Children:
             self.spent_s[what] += time.monotonic() - began
 
     def _error_of_version_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
-        """Return how the version before was lost, in the failed turn or in its own turn after it.
+        """Return how the version before the migration was lost, in the failed turn or in its own turn after it.
 
         Raises:
             WorkloadFailed: only the version after was lost, or one version failed in another way.
@@ -230,7 +230,7 @@ class Children:
 
     def _time_entry_point(
         self, pair: Mapping[str, Child[RunResult]], chance: random.Random, deadline: float
-    ) -> dict[str, Visit] | None:
+    ) -> dict[str, EntryTiming] | None:
         """Return the visits of both versions for the next entry point, turn by turn.
 
         The result is None if time ran out before its end.
@@ -239,7 +239,7 @@ class Children:
         while True:
             left = [side for side in _SIDES if not pair[side].found]
             if not left:
-                return {side: msgspec.convert(pair[side].found.pop().value, Visit) for side in _SIDES}
+                return {side: msgspec.convert(pair[side].found.pop().value, EntryTiming) for side in _SIDES}
             if turn and time.monotonic() > deadline:
                 return None
             chance.shuffle(left)
@@ -268,7 +268,9 @@ class Children:
                 self.repeated[side].update(part.value)
         child.found.clear()
 
-    def _store_visit(self, entry: EntryPoint, found: Mapping[str, Visit], visits: dict[str, dict[str, Visit]]) -> None:
+    def _store_visit(
+        self, entry: EntryPoint, found: Mapping[str, EntryTiming], visits: dict[str, dict[str, EntryTiming]]
+    ) -> None:
         before, after = found["before"], found["after"]
         if after.error and not before.error:
             raised = f"The version after failed: {entry.label} raised {after.error}."

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from chirp_migrate.training.watch.interception import Interception
-from chirpid_patch.device.moving import mapped
+from chirpid_patch.device.moving import map_parts
 
 __all__ = ["CachedLoading"]
 
@@ -48,4 +48,4 @@ class CachedLoading(Interception):
         for _ in range(whole):
             yield batch
         if rest and not loader.drop_last:
-            yield mapped(batch, lambda part: part[:rest] if isinstance(part, Tensor) and part.ndim > 0 else part)
+            yield map_parts(batch, lambda part: part[:rest] if isinstance(part, Tensor) and part.ndim > 0 else part)

@@ -16,7 +16,7 @@ import torch
 
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
-from chirp_migrate.verify.spec import Visit
+from chirp_migrate.verify.spec import EntryTiming
 from chirp_migrate.verify.timing.constant_batch import CachedLoading
 from chirpid_patch.loading.batch_timer import batch_samples
 
@@ -65,7 +65,7 @@ class Epochs(Interception):
         self._is_timing = False
         self._begin()
 
-    def time(self, call: Callable[[], Any]) -> Visit:
+    def time(self, call: Callable[[], Any]) -> EntryTiming:
         """Run a training call, and time it.
 
         Raises:
@@ -93,7 +93,7 @@ class Epochs(Interception):
         return visit
 
     def _begin(self) -> None:
-        self._visit = Visit()
+        self._visit = EntryTiming()
         self._pacing = Pacing()
         self._over = False
         self._taken = [0, 0]

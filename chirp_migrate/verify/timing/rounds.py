@@ -19,15 +19,15 @@ import msgspec
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, InterimAnalysis, planned_analyses
 from chirp_migrate.training.process.background_load import BUSY_ABOVE, not_watched
 from chirp_migrate.training.workload.entry_points import OwnRun
-from chirp_migrate.verify.spec import Visit
+from chirp_migrate.verify.spec import EntryTiming
 
-__all__ = ["SIDES", "Rounds", "Stopped", "TimedRound", "own_seconds", "take_rounds"]
+__all__ = ["SIDES", "Rounds", "StopReason", "TimedRound", "own_seconds", "take_rounds"]
 
 SIDES = ("before", "after", "cached")
 """The timed versions: before, after, and after with one cached batch."""
 
 
-def own_seconds(visit: Visit, own: OwnRun) -> float:
+def own_seconds(visit: EntryTiming, own: OwnRun) -> float:
     """Return the seconds of the user's own run, from the start-up and the later epochs of a visit.
 
     The additional time of the first epoch, compared with later epochs, is start-up and counts once for each fold.
@@ -39,7 +39,7 @@ def own_seconds(visit: Visit, own: OwnRun) -> float:
     return own.folds * (max(visit.start_s, epoch_s) + (own.epochs - 1) * epoch_s)
 
 
-def zero_cost_seconds(visit: Visit, own: OwnRun) -> float | None:
+def zero_cost_seconds(visit: EntryTiming, own: OwnRun) -> float | None:
     """Return these seconds with epochs that are fed from one batch in memory; None if no such epoch was timed."""
     if not visit.cached_s or not visit.epochs_s:
         return None
@@ -62,12 +62,12 @@ class TimedRound:
     seconds: Mapping[str, Mapping[str, float]]
     others: float | None = None
     duration_s: float = 0.0
-    visits: Mapping[str, Mapping[str, Visit]] = field(default_factory=dict)
+    visits: Mapping[str, Mapping[str, EntryTiming]] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls,
-        visits: Mapping[str, Mapping[str, Visit]],
+        visits: Mapping[str, Mapping[str, EntryTiming]],
         own: Mapping[str, OwnRun],
         others: float | None,
         duration_s: float,
@@ -79,7 +79,7 @@ class TimedRound:
         seconds["cached"] = {label: value for label, value in zero_cost_ratio.items() if value is not None}
         return cls(seconds, others, duration_s, visits)
 
-    def visits_of(self, side: str) -> Mapping[str, Visit]:
+    def visits_of(self, side: str) -> Mapping[str, EntryTiming]:
         """Return the visits of a version by entry point; empty for a version that was not timed."""
         return self.visits.get(side, {})
 
@@ -89,7 +89,7 @@ class TimedRound:
         return frozenset(self.seconds["before"])
 
 
-class Stopped(str, Enum):
+class StopReason(str, Enum):
     """The reason why there is no further round."""
 
     SETTLED = "every question answered"
@@ -103,7 +103,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         count: number of rounds.
-        ended_with: why there was no further round, see :class:`Stopped`.
+        ended_with: why there was no further round, see :class:`StopReason`.
         others_median, others_most: median and largest share of the CPUs that other processes used, 0 to 1; None if it
             is not watched.
         others_limit: smallest share with which a round counts as disturbed.
@@ -120,7 +120,9 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     not_watched: str | None = None
 
     @classmethod
-    def of(cls, made: Sequence[TimedRound], looks: Sequence[InterimAnalysis], stopped: Stopped | None = None) -> Rounds:
+    def of(
+        cls, made: Sequence[TimedRound], looks: Sequence[InterimAnalysis], stopped: StopReason | None = None
+    ) -> Rounds:
         """Return the record of these rounds."""
         others = [each.others for each in made if each.others is not None]
         return cls(
@@ -189,7 +191,7 @@ def take_rounds(
                 raise
             if not looks or looks[-1].rounds < len(made):
                 look(left())
-            return Rounds.of(made, looks, Stopped.INTERRUPTED)
+            return Rounds.of(made, looks, StopReason.INTERRUPTED)
         if latest.labels:
             made.append(latest)
             wanted = MIN_ROUNDS if 2 * len(made[0].labels) < entry_points else wanted
@@ -204,9 +206,9 @@ def take_rounds(
             continue
         labels = look(left() if all_made or out_of_time else due.share) if made else None
         if made and not labels:
-            return Rounds.of(made, looks, Stopped.SETTLED)
+            return Rounds.of(made, looks, StopReason.SETTLED)
         if all_made or out_of_time:
-            return Rounds.of(made, looks, Stopped.ROUNDS if all_made else Stopped.BUDGET)
+            return Rounds.of(made, looks, StopReason.ROUNDS if all_made else StopReason.BUDGET)
 
 
 _WORTH_BEGINNING = 0.5

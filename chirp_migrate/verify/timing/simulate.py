@@ -2,10 +2,10 @@
 
 On a GPU the training loop hands over a batch and waits, and the CPUs are free for loading meanwhile. In a simulation,
 at least the time of a step passes from the arrival of a training batch to the request of the next; the loop sleeps for
-the missing part. The model's own CPU work would take CPUs that a GPU leaves free. So :class:`StandInModel` replaces a
-model that is found in the backend, in every pass. Its CPU work is part of the step, like the launching of kernels. The
-user's own training call keeps its model: work beyond the time of the step then counts as an overrun, and the report has
-the number of overruns. Validation batches have no step.
+the missing part. The model's own work would use CPUs that are free in a training on a GPU. So :class:`StandInModel`
+replaces a model that is found in the backend, in every pass. Its CPU work is part of the step, like the launching of
+kernels. The user's own training call keeps its model: work beyond the time of the step then counts as an overrun, and
+the report has the number of overruns. Validation batches have no step.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def workload(sizes):
     dataset = TensorDataset(images, labels)
 
     def train_once():
-        # FILL IN: one whole training as your users run it, its loaders included. Return what must stay the same, such
+        # FILL IN: one whole training as your users run it, with its loaders. Return what must stay the same, such
         # as the losses of each epoch; it is compared to the last bit. Values that differ from run to run (times, say)
         # are noticed and left out.
         # return train(dataset, epochs=sizes.epochs, batch_size=sizes.batch_size)

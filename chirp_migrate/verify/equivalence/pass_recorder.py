@@ -22,26 +22,26 @@ from torch.utils.data import (
 from chirp_migrate.training.watch.samples import contents
 from chirp_migrate.verify.equivalence.augmentation_statistics import (
     Sample,
+    count_equal_draws,
     draws_of,
     pair_statistics,
-    repeats,
     sample_statistics,
 )
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor, tensor_hash
 from chirp_migrate.verify.equivalence.first_difference import sketch
-from chirp_migrate.verify.equivalence.identity import Level, length, levels, name_of
+from chirp_migrate.verify.equivalence.identity import DatasetLevel, length, name_of, nested_datasets
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
-from chirp_migrate.verify.spec import Trace
+from chirp_migrate.verify.spec import PassTrace
 from chirpid_patch.randomness.random_states import restored_generators
 
-__all__ = ["Walk"]
+__all__ = ["PassRecorder"]
 
 _FETCHES = 6
 _FETCHED_SAMPLES = 3
 
 
 @dataclass
-class Walk:
+class PassRecorder:
     """A running pass over a loader.
 
     Attributes:
@@ -53,14 +53,14 @@ class Walk:
     """
 
     loader: Any
-    record: Trace
-    base: Level
-    plain: Level | None
+    record: PassTrace
+    base: DatasetLevel
+    plain: DatasetLevel | None
     drawn: list[list[Any]] = field(default_factory=list)
     batches: list[list[Sample]] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, loader: Any, number: int, names: dict[int, str]) -> Walk:
+    def begin(cls, loader: Any, number: int, names: dict[int, str]) -> PassRecorder:
         """Begin the record of a loader before it is iterated over; the caller restores the random state.
 
         Args:
@@ -70,12 +70,12 @@ class Walk:
         dataset = loader.dataset
         samples = length(dataset) if hasattr(dataset, "__getitem__") else None
         by_index = samples is not None and not isinstance(dataset, IterableDataset)
-        top_down = levels(dataset) if by_index else [Level(dataset)]
+        top_down = nested_datasets(dataset) if by_index else [DatasetLevel(dataset)]
         base = top_down[-1].dataset
         if by_index and id(base) not in names:
             names[id(base)] = name_of(base)
         random = by_index and _has_random_samples(dataset, loader.collate_fn) is True
-        record = Trace(
+        record = PassTrace(
             loader=number,
             role="train" if torch.is_grad_enabled() else "validation",
             random=random,
@@ -119,7 +119,7 @@ class Walk:
         else:
             record.sketches.append(sketch(tensors))
 
-    def finish(self, before: Walk | None) -> None:
+    def finish(self, before: PassRecorder | None) -> None:
         """Return the summary; ``before`` is the previous pass over the same number of samples."""
         record = self.record
         samples = [sample for batch in self.batches for sample in batch]
@@ -135,7 +135,7 @@ class Walk:
             record.plain_contents = _sum_of(plain)
         if record.random:
             earlier = before.batches if before is not None and before.record.random else None
-            record.repeats = repeats(self.batches, earlier)
+            record.repeats = count_equal_draws(self.batches, earlier)
 
     def _indices_of(self, number: int, size: int) -> list[int]:
         """Return the indices of a batch; empty if they are not known."""

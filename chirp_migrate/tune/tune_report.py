@@ -13,9 +13,9 @@ import msgspec
 
 __all__ = [
     "Candidate",
+    "CandidateMeasurement",
     "Comparison",
     "LoaderReport",
-    "Measured",
     "Outcome",
     "Recommendation",
     "Training",
@@ -64,7 +64,7 @@ class Candidate:
 
 
 @dataclass
-class Measured:
+class CandidateMeasurement:
     """The measurements of one candidate, a value for each of its rounds.
 
     Attributes:
@@ -170,8 +170,8 @@ class LoaderReport:
     migrated: bool
     now: Candidate | None = None
     setting: dict[str, str] = field(default_factory=dict)
-    measured: list[Measured] = field(default_factory=list)
-    batch_sizes: list[Measured] = field(default_factory=list)
+    measured: list[CandidateMeasurement] = field(default_factory=list)
+    batch_sizes: list[CandidateMeasurement] = field(default_factory=list)
     rounds: int = 0
     cpu_share: float | None = None
     with_s: list[float] = field(default_factory=list)

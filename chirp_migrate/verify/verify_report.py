@@ -17,19 +17,19 @@ from chirp_migrate.training.workload.entry_points import Sizes
 from chirp_migrate.transaction.journal_schema import checked_path
 from chirp_migrate.verify.measures.metric_data import Measure, SideMeasures, Slope
 from chirp_migrate.verify.measures.targets import TargetVerdict
-from chirp_migrate.verify.spec import StepCount, Trace
+from chirp_migrate.verify.spec import PassTrace, StepCount
 from chirp_migrate.verify.timing.rounds import Rounds
 
 __all__ = [
     "SCHEMA",
-    "Described",
+    "DetectableDifference",
     "Difference",
     "EntryVerdict",
     "LoadingProblem",
-    "Measured",
-    "Noticed",
     "OwnTimes",
-    "Simulated",
+    "ReportedMetrics",
+    "RunDescription",
+    "SimulatedDevice",
     "VerifyReport",
     "Workload",
     "decode",
@@ -105,7 +105,7 @@ class LoadingProblem(msgspec.Struct, frozen=True):
     entry_points: list[str]
 
 
-class Noticed(msgspec.Struct, frozen=True):
+class DetectableDifference(msgspec.Struct, frozen=True):
     """The smallest difference of a statistic that its test would have found in 9 of 10 verifications.
 
     Attributes:
@@ -120,7 +120,7 @@ class Noticed(msgspec.Struct, frozen=True):
     samples: tuple[int, int]
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """Metrics of both versions, with their definitions and raw data."""
 
     definitions: list[Measure] = []
@@ -129,7 +129,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     raw: dict[str, SideMeasures] = {}
 
 
-class Simulated(msgspec.Struct, frozen=True, kw_only=True):
+class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
     """Simulated device steps: a description of their time, the share of the time that they took, and counts."""
 
     step_ms: float
@@ -162,7 +162,7 @@ class Workload(Sizes):
     command: list[str] | None = None
 
 
-class Described(msgspec.Struct, frozen=True, kw_only=True):
+class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Sentences that describe the number of rounds and the reason for it, the training, and the machine.
 
     ``compared`` describes the part of the training that was compared; empty if all of it was watched. ``unseen`` names
@@ -197,11 +197,11 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         notes: parts that could not be compared, and problems of both versions.
         smallest_adjusted_p: augmented entry point → smallest adjusted p-value of the tests of its distribution.
         noticed: entry point → statistic → the smallest difference that its test would have found.
-        unrepeatable: entry points whose losses or batches differ between two runs of the version before.
+        unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
         passes: version → entry point → traces of its loaders in the untimed PROBE pass.
         problems: loading problems that the passes after the migration prove.
-        tool, before, copies: the verifying program, a description of the version before, and the files that the copies
-            lack.
+        tool, before, copies: the verifying program, a description of the version before the migration, and the files
+            that the copies lack.
         side, output_tail: the failed version (``before`` or ``after``), and the end of the output of the project's
             code.
         created: time of its end, ISO 8601 in UTC.
@@ -223,19 +223,19 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     zero_cost_ratio: Ratio | None = None
     own_runs: dict[str, OwnTimes] = {}
     spent_s: dict[str, float] = {}
-    measures: Measured = Measured()
+    measures: ReportedMetrics = ReportedMetrics()
     targets: list[TargetVerdict] = []
-    simulated: Simulated | None = None
+    simulated: SimulatedDevice | None = None
     differences: list[Difference] = []
     notes: list[str] = []
     smallest_adjusted_p: dict[str, float] = {}
-    noticed: dict[str, dict[str, Noticed]] = {}
+    noticed: dict[str, dict[str, DetectableDifference]] = {}
     unrepeatable: list[str] = []
-    passes: dict[str, dict[str, list[Trace]]] = {}
+    passes: dict[str, dict[str, list[PassTrace]]] = {}
     problems: list[LoadingProblem] = []
     workload: Workload | None = None
     machine: dict[str, Any] = {}
-    described: Described = Described()
+    described: RunDescription = RunDescription()
     tool: str = ""
     before: str | None = None
     environment: dict[str, Any] = {}

@@ -9,14 +9,14 @@ from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from chirp_migrate.plans.plan import SCHEMA, FilePlan, Finding, Note, PlanOptions, Skipped, sha256
+from chirp_migrate.plans.plan import SCHEMA, FilePlan, Finding, Note, PlanOptions, SkippedFile, sha256
 
 __all__ = [
     "KIND",
-    "Account",
     "Decision",
     "FileEntry",
     "HunkEntry",
+    "LoaderAccount",
     "PlanDocument",
     "PlannedFile",
     "Replacement",
@@ -99,7 +99,7 @@ class PlannedFile(FileEntry, frozen=True, kw_only=True):
     decision: Decision | UnsetType | None = UNSET
 
 
-class Account(Struct, frozen=True, kw_only=True):
+class LoaderAccount(Struct, frozen=True, kw_only=True):
     """Counts of the outcomes of all loaders (``sites``) and of the findings of every rule."""
 
     sites: dict[str, int]
@@ -115,9 +115,9 @@ class RunDocument(Struct, frozen=True, kw_only=True):
     tool: str
     files: list[FileEntry]
     findings: list[Finding]
-    skipped: list[Skipped]
-    left_out: list[Skipped]
-    ledger: Account
+    skipped: list[SkippedFile]
+    left_out: list[SkippedFile]
+    ledger: LoaderAccount
     notes: list[str]
     strict: bool | UnsetType = UNSET
     exit_code: int | UnsetType = UNSET
@@ -136,7 +136,7 @@ class PlanDocument(Struct, frozen=True, kw_only=True):
     reviewed: bool
     files: list[PlannedFile]
     findings: list[Finding]
-    skipped: list[Skipped]
-    left_out: list[Skipped]
-    ledger: Account
+    skipped: list[SkippedFile]
+    left_out: list[SkippedFile]
+    ledger: LoaderAccount
     notes: list[str]

@@ -6,7 +6,7 @@ import ast
 import re
 from functools import lru_cache
 
-from chirp_migrate.analysis.dataflow.function_flow import change_of_class, whose_class
+from chirp_migrate.analysis.dataflow.function_flow import change_of_class, object_whose_class
 from chirp_migrate.syntax.module import UnparsableModule
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
@@ -59,7 +59,7 @@ def _class_values(text: str) -> tuple[tuple[int, bool], ...]:
         line = int(getattr(node, "lineno", 1))
         if _names_class_of_any(node, outline):
             found.append((line, False))
-        asked = whose_class(node)
+        asked = object_whose_class(node)
         if asked is None or isinstance(asked, ast.Constant) or _is_own_or_caught(asked, outline):
             continue
         if _is_value(node, outline):
@@ -126,7 +126,7 @@ def _is_value(node: ast.AST, outline: Outline) -> bool:
 
 def _is_own_class(node: ast.expr, outline: Outline) -> bool:
     """Return whether an expression is the class of a method's own object, which no class of a function is."""
-    asked = whose_class(node)
+    asked = object_whose_class(node)
     return isinstance(asked, ast.Name) and asked.id == "self" and _is_own_or_caught(asked, outline)
 
 

@@ -31,7 +31,7 @@ else:
 
 __all__ = [
     "NEEDED",
-    "Pin",
+    "PinnedRequirement",
     "contradictions",
     "name_of",
     "older_pythons",
@@ -58,7 +58,7 @@ _CONDA_SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z][\w.-]*)\s*(.*)")
 
 
 @dataclass(frozen=True)
-class Pin:
+class PinnedRequirement:
     """A version that a file requires.
 
     Attributes:
@@ -116,17 +116,17 @@ def older_pythons(folder: Path, project: Path) -> list[str]:
     ]
 
 
-def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, Pin]]:
-    """Return the different pins, with their files, in a folder and those above it up to the project, from the top."""
+def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, PinnedRequirement]]:
+    """Return the different pins, with their files, in a folder and its parents up to the project, topmost first."""
     folders = [one for one in (folder, *folder.parents) if one.is_relative_to(project)]
-    found: dict[tuple[str, str], Pin] = {}
+    found: dict[tuple[str, str], PinnedRequirement] = {}
     for one in reversed(folders):
         for pin in pins_in(one):
             found.setdefault(((one / pin.path).relative_to(project).as_posix(), pin.written), pin)
     return [(path, pin) for (path, _), pin in found.items()]
 
 
-def pins_in(root: Path) -> Iterator[Pin]:
+def pins_in(root: Path) -> Iterator[PinnedRequirement]:
     """Yield the requirements for the runtime's packages that the files in a folder declare."""
     for path in requirement_files(root):
         yield from _pins_of_requirements_file(text_of(path), path.relative_to(root).as_posix())
@@ -160,7 +160,7 @@ def text_of(path: Path) -> str:
 
 
 def _excludes(bound: Specifier, least: Version) -> bool:
-    """Return whether a bound permits no version from ``least`` on."""
+    """Return whether a version bound excludes ``least`` and every later version."""
     written = bound.version.removesuffix(".*")
     try:
         version = Version(written)
@@ -179,7 +179,7 @@ def _excludes(bound: Specifier, least: Version) -> bool:
     return False
 
 
-def _pin_of_requirement(text: str, path: str) -> Iterator[Pin]:
+def _pin_of_requirement(text: str, path: str) -> Iterator[PinnedRequirement]:
     """Return the pin of one requirement of pip, if it applies to every supported version of Python."""
     line = _without_comment_and_options(text)
     wheel = _distribution_of_wheel(line)
@@ -225,28 +225,28 @@ def _distribution_of_wheel(line: str) -> tuple[str, Version] | None:
     return name, version
 
 
-def _pin(name: str, bounds: str, written: str, path: str) -> Iterator[Pin]:
+def _pin(name: str, bounds: str, written: str, path: str) -> Iterator[PinnedRequirement]:
     if name in NEEDED:
         try:
-            yield Pin(name, written, path, SpecifierSet(bounds))
+            yield PinnedRequirement(name, written, path, SpecifierSet(bounds))
         except InvalidSpecifier:
             return
 
 
-def _python_pins(bounds: str, written: str, path: str) -> Iterator[Pin]:
+def _python_pins(bounds: str, written: str, path: str) -> Iterator[PinnedRequirement]:
     """Yield the pin of the versions of Python that a project supports."""
     if bounds:
         yield from (replace(pin, is_supported=True) for pin in _pin("python", bounds, written, path))
 
 
-def _pins_of_requirements_file(text: str, path: str) -> Iterator[Pin]:
+def _pins_of_requirements_file(text: str, path: str) -> Iterator[PinnedRequirement]:
     """Yield the pins of a requirements file."""
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
         if line.strip() and not line.lstrip().startswith(("#", "-")):
             yield from _pin_of_requirement(line, path)
 
 
-def _pins_of_pyproject(text: str) -> Iterator[Pin]:
+def _pins_of_pyproject(text: str) -> Iterator[PinnedRequirement]:
     path = "pyproject.toml"
     try:
         content = tomllib.loads(text)
@@ -299,7 +299,7 @@ def _poetry_bounds(text: str) -> str:
     return ",".join(bounds)
 
 
-def _pins_of_setup_cfg(text: str) -> Iterator[Pin]:
+def _pins_of_setup_cfg(text: str) -> Iterator[PinnedRequirement]:
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(text)
@@ -313,7 +313,7 @@ def _pins_of_setup_cfg(text: str) -> Iterator[Pin]:
             yield from _pin_of_requirement(line, "setup.cfg") if line.strip() else ()
 
 
-def _pins_of_setup_script(text: str) -> Iterator[Pin]:
+def _pins_of_setup_script(text: str) -> Iterator[PinnedRequirement]:
     """Yield the literal pins in a call of ``setup``; the script is not run."""
     path, given = "setup.py", setup_arguments(text)
     requires = given.get("python_requires")
@@ -350,7 +350,7 @@ def setup_arguments(text: str) -> dict[str, Any]:
     return found
 
 
-def _pins_of_conda_environment(text: str, path: str) -> Iterator[Pin]:
+def _pins_of_conda_environment(text: str, path: str) -> Iterator[PinnedRequirement]:
     """Yield the pins in conda's list of dependencies: lines ``- name=version``, and further indented lines of pip."""
     inside, depth = False, -1
     for line in text.splitlines():
@@ -371,7 +371,7 @@ def _pins_of_conda_environment(text: str, path: str) -> Iterator[Pin]:
             yield from _pin_of_conda_specification(item[2], path)
 
 
-def _pin_of_conda_specification(text: str, path: str) -> Iterator[Pin]:
+def _pin_of_conda_specification(text: str, path: str) -> Iterator[PinnedRequirement]:
     """Return the pin of one conda specification: ``name=1.2``, ``name=1.2.3=build``, ``name 1.2.*``, …"""
     spec = _CONDA_SPEC.fullmatch(text.strip())
     if spec is None or "|" in spec[2]:

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_state import DatasetState, Method, Use, assigned_value, contents
+from chirp_migrate.analysis.datasets.dataset_state import (
+    DatasetState,
+    Method,
+    Use,
+    assigned_value,
+    contained_expressions,
+)
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
@@ -28,7 +34,7 @@ _ORDERING = frozenset({"shuffle", "permutation", "permuted", "randperm"})
 
 
 @dataclass(frozen=True)
-class HeldGenerator:
+class DatasetGenerator:
     """A generator in a variable or attribute.
 
     Attributes:
@@ -44,21 +50,21 @@ class HeldGenerator:
     workers: str
 
 
-def held_generators(state: DatasetState) -> Iterator[HeldGenerator]:
+def find_dataset_generators(state: DatasetState) -> Iterator[DatasetGenerator]:
     """Yield the random generators of a dataset, unless the dataset uses the number of its worker."""
     if not state.uses_worker_number:
         yield from _kept_on_self(state)
         yield from _shared_variables(state)
 
 
-def _kept_on_self(state: DatasetState) -> Iterator[HeldGenerator]:
+def _kept_on_self(state: DatasetState) -> Iterator[DatasetGenerator]:
     for attribute, value, _ in state.held(lambda one: _makes_generator(state.module, state.project, one) or None):
         drawn = next((use for use in state.uses(attribute) if _uses_generator(state, use)), None)
         if drawn is not None and not _is_reseeded(state, attribute):
-            yield HeldGenerator(f"self.{attribute}", value, drawn.method, "worker")
+            yield DatasetGenerator(f"self.{attribute}", value, drawn.method, "worker")
 
 
-def _shared_variables(state: DatasetState) -> Iterator[HeldGenerator]:
+def _shared_variables(state: DatasetState) -> Iterator[DatasetGenerator]:
     """Yield the generators in variables of the class or the module."""
     module = state.module
     for scope in (state.node, module.tree):
@@ -79,7 +85,7 @@ def _shared_variables(state: DatasetState) -> Iterator[HeldGenerator]:
                     method = next((one for one in state.sampling if _reads_global(module, one, name)), None)
                     quiet = _is_reassigned(module, name)
                 if method is not None and not quiet:
-                    yield HeldGenerator(name, made, method, workers)
+                    yield DatasetGenerator(name, made, method, workers)
 
 
 def _makes_generator(module: Module, project: Project, value: cst.BaseExpression) -> bool:
@@ -95,7 +101,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
 
 def _creating_call(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
     """Return the call that creates the generator, also before ``.manual_seed(…)``."""
-    for one in contents(module, module.tree, value):
+    for one in contained_expressions(module, module.tree, value):
         match one:
             case cst.Call(func=cst.Attribute(value=made, attr=cst.Name(value=method))) if method in _RESEEDING:
                 pass

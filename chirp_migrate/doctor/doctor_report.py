@@ -9,7 +9,7 @@ import msgspec
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.doctor.recording import Place
 
-__all__ = ["DoctorReport", "Problem", "Watched", "decode", "encode"]
+__all__ = ["DoctorReport", "Problem", "WatchedEntryPoint", "decode", "encode"]
 
 SCHEMA: Final = 1
 
@@ -40,7 +40,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return cls(check=check, message=message, evidence=evidence, fix=fix, path=place.file, line=place.line)
 
 
-class Watched(msgspec.Struct, frozen=True, kw_only=True):
+class WatchedEntryPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One entry point that ran.
 
     Attributes:
@@ -66,7 +66,7 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     schema: Literal[1] = SCHEMA
     tool: str
     problems: list[Problem]
-    entry_points: list[Watched]
+    entry_points: list[WatchedEntryPoint]
     notes: list[str]
     exit_code: int
     created: str = ""
