@@ -14,7 +14,7 @@ _PATCHES = frozenset({"patch", "object", "multiple", "dict"})
 #: A text needs one of these words: the import names these functions under every alias.
 _MAY_REPLACE = re.compile(r"patch|setattr|delattr|(?:set|del)item")
 #: The last part of a module's name, and a name in it, as the end of a dotted path.
-_PATH = re.compile(r"(?:.*\.)?(\w+)\.(\w+)", re.DOTALL)
+_PATH = re.compile(r"(?:\S*\.)?(\w+)\.(\w+)")
 #: A path with a placeholder for its module.
 _FORMAT = re.compile(r".*(?:\}|%s)\.(\w+)", re.DOTALL)
 _QUOTED = re.compile(r"""["'](?:\w+\.)*?(?:(\w+)\.)?(\w+)\\?["']""")
