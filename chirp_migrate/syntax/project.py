@@ -20,7 +20,7 @@ from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.import_table import ImportTable, absolute_name, member_name
 from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, package_name, syntax_tree
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.replacements import may_replace, replacements
+from chirp_migrate.syntax.replacements import may_replace, reads_variable, replacements
 from chirp_migrate.syntax.word_index import WordIndex, words_of
 
 _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
@@ -641,7 +641,13 @@ class Project:
     def _replaced_names(self) -> frozenset[tuple[str, str]]:
         """Return the patched names: pairs of the module's last name ("" for any module) and the name itself."""
         texts = chain(self._texts.values(), self._notebooks.values())
-        return frozenset(one for text in texts if may_replace(text) for one in replacements(text))
+        return frozenset(one for text in texts if may_replace(text) for one in replacements(text, self.reads_variable))
+
+    def reads_variable(self, name: str) -> bool:
+        """Return whether code may read a variable of this name: in its module, or in one that imports it."""
+        return any(
+            name in text and reads_variable(text, name) for text in (*self._texts.values(), *self._notebooks.values())
+        )
 
     def mentions(self, attribute: str, besides: str) -> bool:
         """Return whether ``.attribute`` occurs in any file other than the one at path ``besides``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 
@@ -30,7 +30,7 @@ def may_replace(text: str) -> bool:
     return _MAY_REPLACE.search(text) is not None
 
 
-def replacements(text: str) -> Iterator[tuple[str, str]]:
+def replacements(text: str, is_read: Callable[[str], bool] = lambda name: True) -> Iterator[tuple[str, str]]:
     """Yield names that a file may replace, each with the last part of its module; "" is any module.
 
     ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``, ``patch.multiple(train, DataLoader=…)``,
@@ -39,6 +39,10 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
     is no Python, such as a notebook, every string that is a name or a path counts. An object that no import or
     definition of the file binds, such as a parameter, may be any module. A computed name, such as ``"Data" +
     "Loader"``, is "".
+
+    Args:
+        text: code.
+        is_read: whether code of the project may read a variable of this name; strings in other constants do not count.
     """
     try:
         tree = syntax_tree(text)
@@ -48,7 +52,10 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
     known: dict[str, set[str]] = {}
     calls: list[ast.Call] = []
     written: set[str] = set()
+    unread = unread_parts(tree, is_read)
     for node in ast.walk(tree):
+        if node in unread:
+            continue
         match node:
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
                 _add_imports(known, imported)
@@ -69,6 +76,35 @@ def replacements(text: str) -> Iterator[tuple[str, str]]:
             named = modules or (set() if _last(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""})
             yield from ((module, name) for module in named for name in written)
             yield from ((module, "") for module in named if module and _computes_name(call))
+
+
+def unread_parts(tree: ast.Module, is_read: Callable[[str], bool]) -> set[ast.AST]:
+    """Return the parts of lists and other displays that a module stores in a variable that no code reads."""
+    parts: set[ast.AST] = set()
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.List() | ast.Tuple() | ast.Set() | ast.Dict() as value
+            ):
+                if not is_read(name):
+                    parts.update(ast.walk(value))
+    return parts
+
+
+def reads_variable(text: str, name: str) -> bool:
+    """Return whether code may read a variable or attribute of a name, imports it, or has the name as a string."""
+    try:
+        tree = syntax_tree(text)
+    except UnparsableModule:
+        return True
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=found, ctx=ast.Load()) | ast.Attribute(attr=found) | ast.alias(name=found):
+                if found == name:
+                    return True
+            case ast.Constant(value=found) if found == name:
+                return True
+    return False
 
 
 def assignments(text: str, name: str) -> Iterator[str]:

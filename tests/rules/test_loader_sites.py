@@ -515,6 +515,8 @@ def test_the_runtime_is_imported_where_torch_is(before: str, after: str) -> None
         ("patch('torch.utils.data.DataLoader')", False),
         ("patch('pkg.b.DataLoader')", False),
         ("log('a.DataLoader')", False),
+        ("setattr(x, 'y', 1)\nnitpick_ignore = [('py:class', 'pkg.a.DataLoader')]", False),
+        ("PATHS = ['pkg.a.DataLoader']\nfor path in PATHS: patch(path)", True),
         ("raises(TypeError, match='loader should be a.DataLoader'); setattr(x, 'y', 1)", False),
         ("self.DataLoader = DataLoader if a.DataLoader == DataLoader else None", False),
     ],

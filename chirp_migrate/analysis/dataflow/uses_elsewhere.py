@@ -14,7 +14,7 @@ from chirp_migrate.analysis.known_names import base_names
 from chirp_migrate.syntax.gaps import TO_BASE
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.replacements import assignments
+from chirp_migrate.syntax.replacements import assignments, unread_parts
 from chirp_migrate.syntax.scopes import Binding
 
 
@@ -322,30 +322,12 @@ def may_be_set_by_helper(project: Project, name: str) -> bool:
 
 def _is_given(project: Project, text: str, name: str) -> bool:
     """Return whether code gives a name, by keyword or in quotes, apart from constants that no code reads."""
-    quoted = {node.lineno for node in ast.walk(_tree(text)) if isinstance(node, ast.Constant) and node.value == name}
-    unread: set[int] = set()
-    for statement in _tree(text).body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=title)], value=ast.List() | ast.Tuple() | ast.Set() | ast.Dict()):
-                if not any(_reads(one, title) for one in project.texts(title)):
-                    unread.update(range(statement.lineno, (statement.end_lineno or 0) + 1))
-    by_keyword = any(
-        isinstance(node, ast.keyword) and node.arg == name and node.lineno not in unread
+    unread = unread_parts(_tree(text), project.reads_variable)
+    return any(
+        (isinstance(node, ast.keyword) and node.arg == name) or (isinstance(node, ast.Constant) and node.value == name)
         for node in ast.walk(_tree(text))
+        if node not in unread
     )
-    return by_keyword or not quoted <= unread
-
-
-def _reads(text: str, title: str) -> bool:
-    """Return whether code reads a variable or attribute of a name, imports it, or has the name as a string."""
-    for node in ast.walk(_tree(text)):
-        match node:
-            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name) | ast.alias(name=name):
-                if name == title:
-                    return True
-            case ast.Constant(value=value) if value == title:
-                return True
-    return False
 
 
 def _is_assigned_in(project: Project, module: str, name: str) -> bool:
