@@ -57,7 +57,8 @@ class LocalFunction(Rule):
       that does only these. A name of a comprehension counts as bound again. No generator or function that the function
       creates reads the name, unless the surrounding call consumes it.
     - `one-import`: if a captured name is imported, there is only one such import, and it is on every path to the
-      function. A module of the project gives the name one value. No file replaces it, or a module in `sys.modules`.
+      function. One statement at the top level of its module
+      assigns the name. No file replaces it, or a module in `sys.modules`.
     - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. No file of the project,
       along all variables, attributes, containers and parameters that may hold the function, sets an attribute on it, or
       passes it on in a way that cannot be traced. If no values are bound, none uses it as a key or reads its

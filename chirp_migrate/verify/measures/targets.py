@@ -58,7 +58,7 @@ class TargetVerdict:
 def judge_targets(
     after: SideMeasures, figures: Mapping[str, float | None], batch_size: int, simulated: bool
 ) -> list[TargetVerdict]:
-    """Judge every target from the measurements of the version after.
+    """Judge every target from the measurements of the version after the migration.
 
     Args:
         figures: see :func:`chirp_migrate.verify.measures.figures.figures`.

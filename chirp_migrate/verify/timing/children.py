@@ -217,7 +217,7 @@ class Children:
         """Return how the version before the migration was lost, in the failed turn or in its own turn after it.
 
         Raises:
-            WorkloadFailed: only the version after was lost, or one version failed in another way.
+            WorkloadFailed: only the version after the migration was lost, or one version failed in another way.
         """
         if failed.ending and failed.side == "after" and not pair["before"].found:
             try:
