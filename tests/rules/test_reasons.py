@@ -475,7 +475,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP013",
-        "assigns `to` on an object",
+        "replaces the method `to` of an object",
         TRANSFER + "batch.to = send\n",
         ("batch.to =", "to ="),
     ),
