@@ -27,8 +27,8 @@ def _sites(plan: dict[str, Any], rules: tuple[str, ...]) -> dict[_Site, dict[str
     return {(one["rule"], one["path"], one["line"], one["column"]): one for one in found}
 
 
-def _trees(folders: tuple[Path, ...], scratch: Path) -> Iterator[tuple[str, Path]]:
-    for package in PACKAGES:
+def _trees(packages: tuple[str, ...], folders: tuple[Path, ...], scratch: Path) -> Iterator[tuple[str, Path]]:
+    for package in (one for one in PACKAGES if not packages or one.name in packages):
         try:
             yield f"{package.name} {package.version}", unpack(fetch(package, default_cache()), scratch / package.name)
         except Unavailable as reason:
@@ -39,9 +39,14 @@ def _trees(folders: tuple[Path, ...], scratch: Path) -> Iterator[tuple[str, Path
 @click.command(context_settings={"max_content_width": 100})
 @click.argument("revision")
 @click.argument("folders", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--package", "packages", multiple=True, type=click.Choice([one.name for one in PACKAGES]), help="Only these. [all]"
+)
 @click.option("--rule", "rules", multiple=True, default=("CHP006", "CHP007", "CHP012"), show_default=True)
 @click.option("--write", "save", is_flag=True, help="Write benchmarks/results/rewritten-sites.md.")
-def main(revision: str, folders: tuple[Path, ...], rules: tuple[str, ...], save: bool) -> None:
+def main(
+    revision: str, folders: tuple[Path, ...], packages: tuple[str, ...], rules: tuple[str, ...], save: bool
+) -> None:
     """Compare the sites that REVISION rewrites with those that this tree rewrites."""
     before: Counter[str] = Counter()
     kept: Counter[str] = Counter()
@@ -53,7 +58,7 @@ def main(revision: str, folders: tuple[Path, ...], rules: tuple[str, ...], save:
         checkout.mkdir()
         archive = subprocess.run(["git", "archive", revision], cwd=ROOT, capture_output=True, check=True)
         subprocess.run(["tar", "-x", "-C", str(checkout)], input=archive.stdout, check=True)
-        for name, tree in _trees(folders, Path(folder)):
+        for name, tree in _trees(packages, folders, Path(folder)):
             progress.step(name)
             names.append(name)
             select = ("--select", ",".join(rules))
