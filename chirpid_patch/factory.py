@@ -1,4 +1,4 @@
-"""Loaders for the dataset, the CPUs and the device at hand (R-000-2.1).
+"""Loaders for the dataset, the CPUs and the device at hand.
 
 ``_RULES`` contains the rules by which a loader gets workers, threads or neither, in the order of ``docs/factory.md``.
 The first rule that applies returns the ``LoadPlan``.
@@ -211,7 +211,7 @@ def create_test_loader(
 
 
 class OptimalDataLoaderFactory:
-    """The functions of this module under the names of the best-practice guide (R-000-2.1)."""
+    """The functions of this module under the names of the best-practice guide."""
 
     create_loader = staticmethod(create_loader)
     create_training_loader = staticmethod(create_training_loader)

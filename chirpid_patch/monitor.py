@@ -1,4 +1,4 @@
-"""The cost of loading: the wait for each batch, GPU utilisation and memory (R-000-3.1).
+"""The cost of loading: the wait for each batch, GPU utilisation and memory.
 
 The guide's `time_batch_loading` starts its clock after the batch has arrived. Here the clock runs while the caller
 waits for the next batch, and the start of a loader is measured apart from its rate.

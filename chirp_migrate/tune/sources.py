@@ -1,4 +1,4 @@
-"""The dataset to measure, in the child process: from the user's function or class, or built as by R-004's script."""
+"""The dataset to measure, in the child process: from the user's function or class, or from a configuration file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from chirp_migrate.tune.tune_report import Candidate
 __all__ = ["DEFAULT_BATCH_SIZE", "from_config", "from_reference"]
 
 DEFAULT_BATCH_SIZE = 32
-"""Batch size by default; the target of R-004 is for this size."""
+"""Default batch size; the target for batches per second is for this size."""
 
 _TRAIN_TRANSFORMS, _PLAIN_TRANSFORMS = "get_train_transforms", "get_val_transforms"
 _TRANSFORM = "transform"
@@ -51,7 +51,7 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
 
 
 def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
-    """Return the training dataset that R-004's script builds from a configuration.
+    """Return the training dataset that a configuration file describes.
 
     The function uses the module that defines ``get_train_transforms`` and a class with ``transform`` and further
     parameters in its constructor. These parameters get their values from the section ``data``: ``csv_file`` from

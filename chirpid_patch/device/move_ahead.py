@@ -1,4 +1,4 @@
-"""Batches that are moved to the device while it still computes on the previous batch (R-001)."""
+"""Batches that are moved to the device while it still computes on the previous batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of batches to a CUDA device on a separate stream, in parallel with the training's work (R-001)."""
+"""Copies of batches to a CUDA device on a separate stream, in parallel with the training's work."""
 
 from __future__ import annotations
 

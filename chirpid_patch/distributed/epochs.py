@@ -1,4 +1,4 @@
-"""The epochs of one rank's loader: all randomness follows from seed, epoch and rank (R-001)."""
+"""The epochs of one rank's loader: all randomness follows from seed, epoch and rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measurement of what a training waits for while it runs (R-001): the batch, its transfer and the step."""
+"""Measurement of what a training waits for while it runs: the batch, its transfer and the step."""
 
 from __future__ import annotations
 

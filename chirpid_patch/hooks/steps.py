@@ -1,4 +1,4 @@
-"""Times of the steps of a training, slow steps, and their summary (R-001)."""
+"""Times of the steps of a training, slow steps, and their summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU utilisation and memory from NVIDIA's management library, or the reason why they cannot be read (R-000-3.1)."""
+"""GPU utilisation and memory from NVIDIA's management library, or the reason why they cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several loaders with one budget of worker processes (R-001)."""
+"""Several loaders with one budget of worker processes."""
 
 from __future__ import annotations
 

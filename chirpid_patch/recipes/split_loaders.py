@@ -1,4 +1,4 @@
-"""Training, validation and test loaders in one call (R-003)."""
+"""Training, validation and test loaders in one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A base class for loaders, in place of a class with its own workers, threads and CUDA streams (R-002)."""
+"""A base class for loaders, in place of a class with its own workers, threads and CUDA streams."""
 
 from __future__ import annotations
 
@@ -95,9 +95,10 @@ class WrappedDataLoader:
         rng: generator of the sampling; None is PyTorch's global one.
         device: the device to which a ``DevicePrefetcher`` moves batches; None is the accelerator, or the CPU without
             one.
-        pin_memory: load into pinned memory; None pins if ``device`` gains from it. Never without an accelerator.
-        persistent_workers: keep the workers from epoch to epoch; None keeps them. No effect without workers.
-        prefetch_factor: batches that each worker loads ahead; None is 2. No effect without workers.
+        pin_memory: load into pinned memory; None pins if ``device`` gains from it. Without an accelerator, no batch is
+            pinned.
+        persistent_workers: keep the workers from epoch to epoch; None keeps them. This has no effect without workers.
+        prefetch_factor: batches that each worker loads ahead; None is 2. This has no effect without workers.
         collate_fn: builds a batch from a list of samples; None is PyTorch's default. A subclass may define a method
             ``collate_fn`` instead. With workers it runs in the workers, and the loader is pickled with it.
         further: as for ``DataLoader`` and ``OptimalDataLoaderFactory``.

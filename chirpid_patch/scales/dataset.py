@@ -1,4 +1,4 @@
-"""Samples with one base image each, which is scaled when a scale is needed (R-003)."""
+"""Samples with one base image each, which is scaled when a scale is needed."""
 
 from __future__ import annotations
 

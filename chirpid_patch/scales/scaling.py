@@ -1,4 +1,4 @@
-"""Scaling of images: a whole batch at once, one scale after the other (R-003)."""
+"""Scaling of images: a whole batch at once, one scale after the other."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> b
     ``self`` counts in the class itself; if the class has relatives in the project, it counts in any class. Any other
     object counts, unless its name is typical for arguments, settings or models.
     """
-    title = None if has_relatives(module, project, owner) else owner.name.value
+    title = None if has_bases_or_subclasses(module, project, owner) else owner.name.value
     return any(
         _SETTINGS.fullmatch(ast.unparse(changed)) is None if not _is_own(changed) else around in (title or around, None)
         for _, text in project.matching(re.compile("|".join(_BY_NAME)), *_BY_NAME)
@@ -122,7 +122,7 @@ def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> b
     )
 
 
-def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool:
+def has_bases_or_subclasses(module: Module, project: Project, owner: cst.ClassDef) -> bool:
     """Return whether a class inherits from another class of the project, or has a subclass there."""
     if any(project.is_class(base) for base in base_names(module, project, owner)):
         return True
@@ -135,7 +135,7 @@ def may_be_called_on_other_objects(module: Module, project: Project, owner: cst.
     Calls of methods of its bases in the class itself do not count.
     """
     title = owner.name.value
-    titles = None if has_relatives(module, project, owner) else {"", title, *project.aliases(title)}
+    titles = None if has_bases_or_subclasses(module, project, owner) else {"", title, *project.aliases(title)}
     asked = re.compile(rf"""\.\s*{re.escape(method)}\b|["']{re.escape(method)}["']""")
     return any(
         name == method and (titles is None or class_ in titles)

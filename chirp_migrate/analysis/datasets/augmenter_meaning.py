@@ -1,4 +1,4 @@
-"""Checks of whether a class, by its source, augments with the same distribution as a transform of the runtime.
+"""Checks of the source of a class: does it augment with the same distribution as a transform of the runtime?
 
 The checks accept one grammar of statements and refuse all others. Names are arbitrary, sizes may be stored in names,
 the gate may return early or enclose the masking, and a mask may be a separate method.
@@ -59,7 +59,7 @@ def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
 
 
 def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """Check as :func:`masks_like_spec_augment` for the decorator ``masks_images``.
+    """Return the arguments of ``masks_images``, found as by :func:`masks_like_spec_augment`.
 
     The sample is a grey image (F, T), and the method is ``__call__``.
     """
@@ -141,7 +141,7 @@ class _MaskGrammar:
         if sorted(self._masked) != sorted(_AXES):
             raise UnknownAugmentation("it does not mask time and frequency once each")
         if self._guarded not in (set(), set(_AXES)):
-            raise UnknownAugmentation("it skips short axes in one direction only")
+            raise UnknownAugmentation("it leaves short axes unmasked for only one of time and frequency")
         return bool(self._guarded)
 
     def _trace(self, statements: Sequence[ast.stmt]) -> bool:

@@ -109,7 +109,7 @@ def inferred_samples(paths: Sequence[Path]) -> Samples | None:
 
 
 def none_tested(paths: Sequence[Path]) -> set[Value]:
-    """Return the values that a path compares with None."""
+    """Return the values that any of these paths through the code compares with None."""
     found: set[Value] = set()
     for part in (part for path in paths for test in path.tests for part in subvalues(test)):
         match part:

@@ -181,7 +181,7 @@ class LoaderGains:
         return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
 
     def gain_of_class(self, path: str, name: str) -> Gain | None:
-        """Return the gain of declaring the samples of a class: nothing if no loader reads its objects in batches.
+        """Return the gain *nothing* of a decorated dataset class if no loader reads it in batches, else None.
 
         Args:
             path: the module of the class.
@@ -200,9 +200,9 @@ class LoaderGains:
         return is_own or self._gain_of_place(loader.place, moves=False).kind is GainKind.NOTHING
 
     def gain_of_value(self, path: str) -> Gain:
-        """Return the gain of rewriting mentions of the class in a file that do not call it.
+        """Return the gain of rewriting mentions of ``DataLoader`` in a file that do not call it.
 
-        It is that of a loader which the file builds through such a mention, if the samples can be read in batches.
+        The gain is that of a loader that the file builds through such a mention, if its samples can be read in batches.
         """
         direct = {"DataLoader", *self._project.aliases("DataLoader")}
         places = (Place(path, node) for node in self._loaders.get(path, ()) if _called_name(node) not in direct)

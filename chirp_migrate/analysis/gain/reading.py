@@ -1,6 +1,6 @@
 """How the runtime reads a dataset: whole batches, single samples, or not known before the program runs.
 
-This is the static counterpart of ``chirpid_patch.datasets.gather.node_of``.
+This is the static counterpart of ``chirpid_patch.datasets.gather.gather_node``.
 """
 
 from __future__ import annotations

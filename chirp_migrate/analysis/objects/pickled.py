@@ -171,12 +171,12 @@ class Unpicklable:
         return {sort: frozenset(known) for sort, known in words.items()}
 
     def places(self, module: Module, sort: ObjectSort) -> Iterator[tuple[int, UnpicklableObject]]:
-        """Yield offset and kind of the objects that a module creates now, after rewrites."""
+        """Yield offset and description of each object that the rewritten module still creates."""
         by_node = {one.place.node: one for one in self.in_file(module.path, sort)}
         yield from ((offset, by_node[node]) for offset, node in self.now(module, list(by_node)))
 
     def now(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
-        """Yield offset and node of the original nodes that a module still has."""
+        """Yield offset and node for each of these nodes of the original text that the module still contains."""
         before, now = self._read.get(module.path, module.text), module.text
         for node in nodes:
             there = node if before == now else _same_nodes(before).find(node, now)

@@ -30,15 +30,15 @@ __all__ = [
     "Super",
     "as_text_end",
     "bases_of",
-    "called_part",
+    "callee",
     "comparison",
     "copy_thing",
     "is_generator",
     "is_guard",
     "loaders_in",
     "method_around",
-    "scope_of_call",
-    "single_key",
+    "only_container_key",
+    "scope_around_comprehensions",
     "texts_of",
     "truth_of",
     "with_place",
@@ -105,7 +105,7 @@ def _collect_bases(cls: Thing, seen: list[Thing], depth: int) -> None:
             _collect_bases(base, seen, depth + 1)
 
 
-def scope_of_call(scope: AbstractScope) -> AbstractScope:
+def scope_around_comprehensions(scope: AbstractScope) -> AbstractScope:
     """Return the scope of ``return`` and ``:=`` in a comprehension."""
     while scope.kind == "comprehension" and scope.around is not None:
         scope = scope.around
@@ -127,7 +127,7 @@ def is_guard(test: ast.expr) -> bool:
     return any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(test))
 
 
-def called_part(node: ast.expr) -> ast.expr:
+def callee(node: ast.expr) -> ast.expr:
     return node.func if isinstance(node, ast.Call) else node
 
 
@@ -180,7 +180,7 @@ def with_place(value: Value, place: Place) -> Value:
     )
 
 
-def single_key(keys: Value) -> object:
+def only_container_key(keys: Value) -> object:
     """Return the only possible key of a value; ``None`` if it is not known."""
     match keys:
         case (Constant(value=str() | int() as key, is_whole=True),):

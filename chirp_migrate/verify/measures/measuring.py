@@ -33,7 +33,7 @@ from chirp_migrate.verify.measures.metric_data import (
     SideMeasures,
     UsagePoint,
 )
-from chirp_migrate.verify.measures.worker_safety import Collate, check_workers, rates
+from chirp_migrate.verify.measures.worker_safety import Collate, check_workers, measure_loader_rates
 from chirpid_patch import BatchedDataLoader, DataLoaderPerformanceMonitor
 from chirpid_patch.loading.batch_timer import batch_samples
 from chirpid_patch.machine.process_memory import MemoryReading
@@ -155,7 +155,9 @@ class Measuring(Interception):
         if self._worker_counts and self._slowest is not None:
             held = self._slowest[1]
             until = time.monotonic() + self._rates_s
-            self.found.rates = rates(held.dataset, held.collate, held.batch_size, self._worker_counts, until)
+            self.found.rates = measure_loader_rates(
+                held.dataset, held.collate, held.batch_size, self._worker_counts, until
+            )
         return self.found
 
     def _measure(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
