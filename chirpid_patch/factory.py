@@ -225,8 +225,8 @@ class OptimalDataLoaderFactory:
         """Return arguments of ``DataLoader`` by the rule of the guide, for samples that are expensive to load.
 
         The rule: 8 workers with augmentation or standardisation (4 prefetched batches each), else 12 (6 each). Below
-        1,000 samples at most 4 workers, above 10,000 samples 2 more (at most 16). Never more than the CPUs that this
-        process may use, divided by the ranks on this machine, less one for the training.
+        1,000 samples at most 4 workers, above 10,000 samples 2 more (at most 16). The number is at most that of the
+        CPUs that this process may use, divided by the ranks on this machine, less one CPU for the training.
 
         Args:
             dataset_size: number of samples.

@@ -34,7 +34,7 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
 
     Raises:
         NotUsable: there is no such function, or it returns no dataset that can be measured.
-        Raised: the user's code raised an error.
+        UserCodeError: the user's code raised an error.
     """
     made = _build_dataset(reference, config)
     size = config.batch_size if config is not None else None
@@ -59,7 +59,7 @@ def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
 
     Raises:
         NotUsable: no module or several modules have that form, or a parameter has no value.
-        Raised: the user's code raised an error.
+        UserCodeError: the user's code raised an error.
     """
     found = [(module, kind) for module, path in modules_of(tree).items() for kind in _dataset_classes(path)]
     if len(found) != 1:

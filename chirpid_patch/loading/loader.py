@@ -100,7 +100,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     Args:
         in_process: read batches in this process, for every ``num_workers``. ``num_workers``, ``prefetch_factor`` and
             ``persistent_workers`` then only define how early indices are drawn, how often the base seed is drawn, and
-            the attributes from which frameworks rebuild the loader. Not for iterable datasets.
+            the attributes from which frameworks rebuild the loader. Iterable datasets do not permit this.
         prefetch_threads: number of prefetching threads of this process, without workers. None: the running loop tries
             whether threads help (see ``adjusting``). Batches are the same either way. Without ``thread_safe``, threads
             read only this package's datasets over memory, with default collation.

@@ -127,7 +127,7 @@ class PrefetchQueue:
     """Requests that threads read, and their batches in the order of the requests.
 
     Each batch has the values that it would have if it were read only when the loop takes it: from the dataset as it is
-        then, and in the gradient and inference mode of the caller. A batch that was loaded in another mode, or from
+    then, and in the gradient and inference mode of the caller. A batch that was loaded in another mode, or from
     memory before the dataset changed, is loaded again.
     """
 

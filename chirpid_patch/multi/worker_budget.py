@@ -27,9 +27,8 @@ logger = logging.getLogger("chirpid_patch")
 def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | None = None) -> list[int]:
     """Divide ``workers`` among loaders by their needs; the sum never exceeds ``workers``.
 
-    Each loader gets one worker first, the loader with the largest need before others: without workers, it blocks the
-    training process. The
-    remaining workers go, one by one, to the loader with the largest need for each worker.
+    First, each loader gets one worker, in order of need: a loader without workers blocks the training process. The
+    remaining workers go, one by one, to the loader with the largest need for each of its workers.
 
     Args:
         needs: relative cost of loading of each loader, in any unit (such as samples in a step); 0: workers gain

@@ -236,7 +236,7 @@ class WrappedDataLoader:
 
 
 class ResampledSampler(Sampler[Any]):
-    """A sampler that ``refresh`` replaces, so that the loader and its workers can stay.
+    """A sampler whose order ``refresh`` replaces, so that the loader and its workers stay the same.
 
     Args:
         draw: returns the sampler, or indices in order.

@@ -151,7 +151,7 @@ def _read_from_classes(text: str) -> frozenset[tuple[str, str]]:
 
 
 def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield these attributes for a part of a file.
+    """Yield the attributes of :func:`_read_from_classes` for a part of a file.
 
     ``bases`` are the bases of the enclosing class, whose methods it may call.
     """
@@ -288,7 +288,7 @@ def set_from_outside(attribute: str) -> str:
 
 
 def is_replaced(module: Module, project: Project, path: str) -> bool:
-    """Return whether other code may assign a top-level name of ``module``, or an attribute of one.
+    """Return whether other code may assign a top-level name of ``module``, or an attribute of such a name.
 
     It does if code assigns an attribute with the last name of ``path`` on anything but ``self``.
     """
@@ -305,8 +305,9 @@ _SETS_GLOBALS = r"""\bglobals\s*\(\s*\)\s*(?:\.\s*(?:update|setdefault|__setitem
 
 
 def may_be_set_by_helper(project: Project, name: str) -> bool:
-    """Return whether a call may have code of the project set a name of a module: it gives the name, by keyword or in
-    quotes, and a function sets attributes with computed names.
+    """Return whether a call may make code of the project set a name of a module.
+
+    It may if the call contains the name, as a keyword or in quotes, and a function sets attributes with computed names.
     """
     last = re.escape(name)
     given = re.compile(rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]""")

@@ -53,7 +53,7 @@ def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
     are uniform over all places where they fit.
 
     Raises:
-        AugmentsOtherwise: that is not certain; the message has the reason.
+        UnknownAugmentation: the class may augment in another way; the message is the reason.
     """
     return _masking_arguments(class_source, "forward", (2, 3, 4))
 
@@ -67,7 +67,7 @@ def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
 
 
 def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
-    """Return whether axes not longer than their parameter are skipped, as arguments of the decorator.
+    """Return the arguments of the decorator, which define whether the masks skip axes not longer than their parameter.
 
     ``entry`` is the method that takes a sample. ``ndims`` are the numbers of axes of samples; 4 stands for four or
     more.
@@ -331,7 +331,7 @@ def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
     With probability 1 - p the class returns the sample, else ``clamp(x + randn_like(x) * std, 0, 1)``.
 
     Raises:
-        AugmentsOtherwise: that is not certain; the message has the reason.
+        UnknownAugmentation: the class may augment in another way; the message is the reason.
     """
     x, body = sample_parameter_and_body(methods_of(class_source)["forward"])
     *steps, last = _statements_behind_gate(x, body)

@@ -61,7 +61,7 @@ class StandardizedList:
 
 
 def list_built_by_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | None:
-    """Return the list of a comprehension, if its elements are standardised samples."""
+    """Return the list that a comprehension builds, if its elements are standardised samples."""
     loop = node.for_in
     if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
         return None

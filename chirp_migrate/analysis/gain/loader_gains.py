@@ -508,7 +508,7 @@ def _has_no_samples(call: ast.AST) -> bool:
 
 
 def _has_batches_of_one(call: ast.AST) -> bool:
-    """Return whether a call says ``batch_size=1``, and names no batch sampler."""
+    """Return whether a call contains ``batch_size=1``, and no batch sampler."""
     if not isinstance(call, ast.Call) or any(one.arg in (None, "batch_sampler") for one in call.keywords):
         return False
     given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "batch_size")]

@@ -83,7 +83,7 @@ class AbstractScope:
 
     Attributes:
         path: the file.
-        around: the scope in which names are looked up that this scope lacks.
+        around: the enclosing scope, which has the names that this scope lacks.
         kind: ``module``, ``class``, ``function`` or ``comprehension``.
         cells: the values of the names.
         elsewhere: names that a statement declares ``global`` or ``nonlocal``, and the scope that has them.

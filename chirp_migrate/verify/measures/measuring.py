@@ -1,6 +1,6 @@
 """The MEASURED pass: one training of each entry point with clocks on its loaders, and tests of its datasets.
 
-Only this pass has instruments. Waits are timed from the request of a batch to its arrival (trap 7). The runtime's own
+Only this pass has instruments. Waits are timed from the request of a batch to its arrival. The runtime's own
 monitor samples memory and GPU in the background. After an entry point has ended, the cost of its datasets' augmentation
 is measured, and the migrated datasets are tried in worker processes.
 """
