@@ -109,10 +109,10 @@ class DataLoaderPerformanceMonitor:
 
         Returns:
             `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`, `p99_batch_time`, `total_time`:
-            statistics of the waits, in seconds; `samples_per_second` over them; `num_batches`: the number of measured
-            waits; `first_batch_time`: seconds from creating an iterator to its first batch; `head_start_batches`:
-            number of measured batches that were prefetched before (they make workers look faster); `start_up_included`:
-            True only for a loader with one batch an epoch that starts workers each time.
+            statistics of the waits, in seconds; `samples_per_second` over these waits; `num_batches`: the number of
+            measured waits; `first_batch_time`: seconds from creating an iterator to its first batch;
+            `head_start_batches`: number of measured batches that were prefetched before (they make workers look
+            faster); `start_up_included`: True only for a loader with one batch an epoch that starts workers each time.
 
         Raises:
             ValueError: the loader has no batch, or `num_batches` or `epochs` is below 1.

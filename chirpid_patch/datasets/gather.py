@@ -229,7 +229,7 @@ class Part:
     Attributes:
         dataset: the child.
         indices: indices of its samples.
-        places: their places in the batch; None: the batch has no other samples.
+        places: places of these samples in the batch; None: the batch has no other samples.
         number: place of the child among all children.
     """
 

@@ -47,7 +47,7 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
 
     Raises:
         IndexError: ``dataset`` refuses an index.
-        ValueError: samples are unpacked, and one is not a pair.
+        ValueError: a sample that is unpacked is not a pair.
         Exception: any error of reading a sample.
     """
     return list(iterate_labels(dataset, indices, unpack=unpack))

@@ -93,8 +93,8 @@ def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> 
 def read_listed(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
     """Return the samples (x, y) of a list at ``indices`` as [X, Y], X a new tensor.
 
-    None unless that saves time and collation yields the same batch in every process: all x are plain tensors of one
-    kind, and all y are plain tensors of one kind, numbers or text. PyTorch's own collation is as fast for small
+    None unless reading at once saves time and collation yields the same batch in every process: all x are plain tensors
+    of one kind, and all y are plain tensors of one kind, numbers or text. PyTorch's own collation is as fast for small
     batches.
     """
     chosen = map_indices(samples, indices)

@@ -83,7 +83,7 @@ def create_multi_dataloaders(
         The loaders in the order of ``datasets_dict``, and their ``MultiDataLoaderConfig``.
 
     Raises:
-        ValueError: there are no datasets, or one has no batch size, or ``num_workers`` is negative.
+        ValueError: there are no datasets, a dataset has no batch size, or ``num_workers`` is negative.
     """
     if not datasets_dict:
         raise ValueError("datasets_dict is empty: pass at least one dataset")

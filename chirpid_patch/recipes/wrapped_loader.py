@@ -85,8 +85,8 @@ class WrappedDataLoader:
         batch_size: samples in a batch.
         num_workers: number of worker processes. Samples in memory need none, which is faster.
         is_train: shuffle (unless a sampling below is set), and use ``drop_last``. False yields all samples, in order.
-        sampler: a sampler, indices in order, or a function that returns one of both. ``refresh`` calls the function
-            again. The function gets the arguments ``num_samples``, ``batch_size`` and ``rng`` as far as it has
+        sampler: a sampler, indices in order, or a function that returns a sampler or indices. ``refresh`` calls the
+            function again. The function gets the arguments ``num_samples``, ``batch_size`` and ``rng`` as far as it has
             parameters of these names.
         weighted_sampler: weights of the samples, drawn with replacement. True uses ``get_weighted_sampler`` (called
             like a ``sampler`` function) or ``sample_weights`` of the dataset.

@@ -46,8 +46,8 @@ class MultiScaleStep:
 
     Call it with a batch of ``MultiScaleDataset``. From ``"base_image"`` it computes each scale, runs forward and
     backward pass, and frees the scale before the next one. With ``"image_224"`` and so on (legacy mode) it runs the
-    forward pass of all scales and then one backward pass. The gradients are the same up to rounding. It neither clears
-    gradients nor steps the optimiser.
+    forward pass of all scales and then one backward pass. The gradients are the same up to rounding. The call neither
+    clears gradients nor steps the optimiser.
 
     Args:
         model: the model.

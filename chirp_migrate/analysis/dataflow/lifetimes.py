@@ -133,7 +133,7 @@ class _UseAnalysis:
         module: the module.
         project: the project around it.
         may_return: whether the enclosing function may return the value. A called function may not.
-        in_order: whether uses count only in the statements that follow. Variables of a called function end with it.
+        in_order: whether uses count only in the following statements. Variables of a called function end with its call.
         depth: number of traced calls of functions of the project up to this one.
     """
 

@@ -162,7 +162,7 @@ class LoaderGains:
         Args:
             module: the module that creates it.
             offset: offset of the code that creates it; for a definition, of its name.
-            reads_batches: whether loaders that contain it then read whole batches.
+            reads_batches: whether loaders that contain the object then read whole batches.
         """
         nodes = module.once(self._code_of_objects).get(offset, ())
         holders = _evidence(module.path, (one for node in nodes for one in self._holders[module.path][node]))
