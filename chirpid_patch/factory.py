@@ -1,4 +1,4 @@
-"""Loaders for the dataset, the CPUs and the device at hand (R-000-2.1).
+"""Loaders for the dataset, the CPUs and the device at hand.
 
 ``_RULES`` contains the rules by which a loader gets workers, threads or neither, in the order of ``docs/factory.md``.
 The first rule that applies returns the ``LoadPlan``.
@@ -211,7 +211,7 @@ def create_test_loader(
 
 
 class OptimalDataLoaderFactory:
-    """The functions of this module under the names of the best-practice guide (R-000-2.1)."""
+    """The functions of this module under the names of the best-practice guide."""
 
     create_loader = staticmethod(create_loader)
     create_training_loader = staticmethod(create_training_loader)
@@ -225,8 +225,8 @@ class OptimalDataLoaderFactory:
         """Return arguments of ``DataLoader`` by the rule of the guide, for samples that are expensive to load.
 
         The rule: 8 workers with augmentation or standardisation (4 prefetched batches each), else 12 (6 each). Below
-        1,000 samples at most 4 workers, above 10,000 samples 2 more (at most 16). Never more than the CPUs that this
-        process may use, divided by the ranks on this machine, less one for the training.
+        1,000 samples at most 4 workers, above 10,000 samples 2 more (at most 16). The number is at most that of the
+        CPUs that this process may use, divided by the ranks on this machine, less one CPU for the training.
 
         Args:
             dataset_size: number of samples.

@@ -1,4 +1,4 @@
-"""The cost of loading: the wait for each batch, GPU utilisation and memory (R-000-3.1).
+"""The cost of loading: the wait for each batch, GPU utilisation and memory.
 
 The guide's `time_batch_loading` starts its clock after the batch has arrived. Here the clock runs while the caller
 waits for the next batch, and the start of a loader is measured apart from its rate.
@@ -44,13 +44,13 @@ class UsageSample:
 
 @dataclass
 class UsageWatch:
-    """The samples of a `DataLoaderPerformanceMonitor.watch` block, oldest first."""
+    """The readings of a `DataLoaderPerformanceMonitor.watch` block, oldest first."""
 
     samples: list[UsageSample]
 
     @property
     def mean_gpu_utilization(self) -> float | None:
-        """Return the mean over the samples in percent.
+        """Return the mean over the readings in percent.
 
         The result is None if no GPU reported its utilisation: see `samples[-1].gpu`.
         """
@@ -60,7 +60,7 @@ class UsageWatch:
 
     @property
     def peak_memory_bytes(self) -> int | None:
-        """Return the largest memory of all samples in bytes; None if this system needs psutil for it."""
+        """Return the largest memory of all readings in bytes; None if this system needs psutil to read it."""
         return max((sample.memory.bytes for sample in self.samples if sample.memory), default=None)
 
 
@@ -109,10 +109,10 @@ class DataLoaderPerformanceMonitor:
 
         Returns:
             `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`, `p99_batch_time`, `total_time`:
-            statistics of the waits, in seconds; `samples_per_second` over them; `num_batches`: the number of measured
-            waits; `first_batch_time`: seconds from creating an iterator to its first batch; `head_start_batches`:
-            number of measured batches that were prefetched before (they make workers look faster); `start_up_included`:
-            True only for a loader with one batch an epoch that starts workers each time.
+            statistics of the waits, in seconds; `samples_per_second` over these waits; `num_batches`: the number of
+            measured waits; `first_batch_time`: seconds from creating an iterator to its first batch;
+            `head_start_batches`: number of measured batches that were prefetched before (they make workers look
+            faster); `start_up_included`: True only for a loader with one batch an epoch that starts workers each time.
 
         Raises:
             ValueError: the loader has no batch, or `num_batches` or `epochs` is below 1.
@@ -133,10 +133,10 @@ class DataLoaderPerformanceMonitor:
 
     @contextmanager
     def watch(self, interval_s: float = 0.2) -> Iterator[UsageWatch]:
-        """Sample memory and GPUs in a thread while the block runs, at least once, and once more at its end.
+        """Read memory and GPUs in a thread while the block runs, at least once, and once more at its end.
 
-        Samples are `interval_s` seconds apart, and more if reading is slow: it takes at most about 5 % of a core. They
-        are also added to `metrics` when the block ends.
+        The readings are `interval_s` seconds apart, or more if they are slow: they take at most about 5 % of a core.
+        The readings are also added to `metrics` when the block ends.
 
         Raises:
             ValueError: `interval_s` is not above 0.

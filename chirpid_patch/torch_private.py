@@ -8,20 +8,14 @@ changes it.
 | ``_MultiProcessingDataLoaderIter`` and its members listed in ``MEMBERS`` | our iterator is PyTorch's own, with a few steps replaced | loaders are PyTorch's, as if ``optimize=False`` |
 | ``_SingleProcessDataLoaderIter`` and its members there | our iterator without workers inherits from it | the same |
 | ``_MapDatasetFetcher`` of ``_utils.fetch`` | reads samples of all other code | the same |
-| ``DataLoader`` and its members there | how a loader creates its iterator, and the parts of the iterator that it keeps | the same
-|
-| ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts only the wait
-for a batch | the same |
+| ``DataLoader`` and its members there | how a loader creates its iterator, and the parts of the iterator that it keeps | the same |
+| ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts only the wait for a batch | the same |
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | the same |
-| ``UntypedStorage._new_shared`` | a worker gathers its batch in shared memory, in which it hands the batch over | the
-batch is copied once more |
-| ``_utils.collate.default_collate_fn_map`` | whether other code changed how tensors, numbers or tuples are collated |
-samples are read one by one |
-| ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | samples of several dtypes are collated in this
-process as in a worker | they are collated as without workers |
+| ``UntypedStorage._new_shared`` | a worker gathers its batch in shared memory, in which it hands the batch over | the batch is copied once more |
+| ``_utils.collate.default_collate_fn_map`` | whether other code changed how tensors, numbers or tuples are collated | samples are read one by one |
+| ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | samples of several dtypes are collated in this process as in a worker | they are collated as without workers |
 | ``Tensor._version`` | whether a tensor was changed in place | nothing is loaded ahead by threads |
-| ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | whether calls of all modules run hooks |
-declared transforms are called for each sample |
+| ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | whether calls of all modules run hooks | declared transforms are called for each sample |
 | ``torch.autograd._profiler_enabled`` | ranges are opened only if a profiler runs | ranges are always opened |
 """  # noqa: E501
 
@@ -150,7 +144,7 @@ def version(tensor: Tensor) -> object:
 
 
 def end_workers(loader: DataLoader[Any]) -> None:
-    """End the workers that PyTorch's ``loader`` keeps, now instead of at its garbage collection (trap 13)."""
+    """End the workers that PyTorch's ``loader`` keeps, now instead of at its garbage collection."""
     iterator = getattr(loader, "_iterator", None)
     if iterator is not None:
         shut_down = getattr(iterator, "_shutdown_workers", None)

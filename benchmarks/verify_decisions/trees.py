@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from chirp_migrate.training.workload.entry_points import Sizes
+from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
 __all__ = ["CONDITIONS", "SIZES", "Condition", "write_trees"]
 
-SIZES = Sizes(samples=96, shape=(1, 64, 96), epochs=30, batch_size=32)
+SIZES = WorkloadSizes(samples=96, shape=(1, 64, 96), epochs=30, batch_size=32)
 """Thirty epochs of three batches: a tenth of the training is three whole epochs."""
 
 

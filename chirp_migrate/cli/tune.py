@@ -196,9 +196,9 @@ def _config_path(root: Path, given: Path) -> Path:
 
 
 def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | None:
-    """Return ``system.output_dir``, where R-004's script writes its plot.
+    """Return the path of the plot in ``system.output_dir`` of the configuration.
 
-    The result is None if it is missing, or without matplotlib.
+    None if the configuration has no such folder, or matplotlib is not installed.
     """
     folder = config.system.get("output_dir")
     if not isinstance(folder, str) or not folder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chirp_migrate.training.workload.entry_points import Discovery, Sizes
+from chirp_migrate.training.workload.entry_points import Discovery, WorkloadSizes
 
 __all__ = ["MEASURED", "NAMES", "Request"]
 
@@ -33,4 +33,4 @@ class Request:
     records: str
     ends_at: float
     select: str | None = None
-    sizes: Sizes = field(default_factory=Sizes)
+    sizes: WorkloadSizes = field(default_factory=WorkloadSizes)

@@ -49,7 +49,7 @@ def run(request: Request, parent: Parent) -> AllRecordingsSent:
 
     Raises:
         NotUsable: there is nothing to run, or the original project was imported instead of the copy.
-        Raised: the user's code raised an error during the search for entry points.
+        UserCodeError: the user's code raised an error during the search for entry points.
     """
     entries = request.discovery.entry_points
     if entries[0].source is Source.HOOK and not entries[0].name:

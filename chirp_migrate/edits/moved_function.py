@@ -11,7 +11,7 @@ from chirp_migrate.analysis.dataflow.function_flow import FunctionUse, find_func
 from chirp_migrate.analysis.dataflow.function_inspection import CODE, DETAILS, place_of_inspection
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
-    has_relatives,
+    has_bases_or_subclasses,
     is_accessed_by_name,
     is_probed,
     is_replaced,
@@ -307,7 +307,7 @@ class MovedFunction:
         if _has_private_names(self.module, project, owner):
             around = f"_{name_of_enclosing(self.module, self.node)}_"
             wishes = [one if one.startswith(around) else around + one.lstrip("_") for one in wishes]
-        related = has_relatives(self.module, project, owner)
+        related = has_bases_or_subclasses(self.module, project, owner)
         used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
         name = move.free_name(self.module, wishes, used)
         while is_accessed_by_name(project, name) or (related and project.search(rf"\b{name}\b", name)):

@@ -91,7 +91,7 @@ class Rule(ABC):
             definitions.
         follows: codes of the rules that rewrite in place and after whose rewrites this rule may find something in a
             module in which it found nothing before; ``None``: any rule.
-        counts_sites: whether every proposal is a place (a loader) that the ledger of a run counts.
+        counts_sites: whether each finding of the rule is one loader, and the ledger of a run counts these findings.
         finds_bugs: whether its findings make results wrong or runs fail. Such a finding is a warning in formats with
             levels, and comes first; any other finding is a note.
         stops_workers: whether findings without a rewrite keep workers from starting without fork. Such findings are

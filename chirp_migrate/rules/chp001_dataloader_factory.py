@@ -1,4 +1,4 @@
-"""CHP001: build loaders with the factory (R-000-2.1, R-000-2.2, R-000-4.2)."""
+"""CHP001: build loaders with the factory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""CHP002: declare how dataset classes standardise, augment or list samples, for batched reading.
-
-R-000-1.1, R-000-1.2, R-000-1.3.
-"""
+"""CHP002: declare how dataset classes standardise, augment or list samples, for batched reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CHP003: declare the masks and noise of augmenter classes, for batched augmentation (R-000-1.2)."""
+"""CHP003: declare the masks and noise of augmenter classes, for batched augmentation."""
 
 from __future__ import annotations
 
@@ -53,17 +53,19 @@ class WorkerSafeAugmenter(Rule):
     - `gate`: `forward` takes one sample, compares one `random.random()` with `self.p` in one `if` (the gate), and
       returns the sample unchanged if the gate is closed. Before the gate, the code only reads sizes and tests whether
       there are two axes.
-    - `clone`: masks are written into one `x.clone()`, which is returned unchanged.
+    - `clone`: the class writes its masks into one `x.clone()` and returns that tensor. It changes the tensor in no
+      other way.
     - `two-axes`: it masks samples with two axes and with three. A sample with two axes may get another axis in front,
       which is removed again. The sizes are those of the last two axes (for an image with two axes also `shape[:2]`).
     - `both-axes`: two loops draw masks, over `num_time_masks` for the last axis and over `num_freq_masks` for the axis
       before it. The code of a mask is in the loop or in a separate method.
     - `guard`: the masks of an axis have no condition, or `parameter > 0`, or, for both axes, `size > parameter`.
     - `width`: each mask draws `width = random.randint(0, min(parameter, size))` for its axis.
-    - `start`: then it draws `start = random.randint(0, size - width)`, optionally with `max(0, …)`, or only if `width >
-      0`.
-    - `stretch`: then it overwrites that range of all rows, or of all columns, with `self.mask_value`, and does nothing
-      else. In `x[:, a:b, :]` the `x` provably has three axes: the code has unpacked its shape into three names.
+    - `start`: after the width, each mask draws `start = random.randint(0, size - width)`, optionally with `max(0, …)`,
+      or only if `width > 0`.
+    - `stretch`: after the start, each mask overwrites that range of all rows, or of all columns, with
+      `self.mask_value`, and does nothing else. In `x[:, a:b, :]` the `x` provably has three axes: the code has unpacked
+      its shape into three names.
     - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`, optionally through names that are used once.
     - `usual-names`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual modules and
       functions in all its calls.

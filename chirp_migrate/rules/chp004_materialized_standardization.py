@@ -1,4 +1,4 @@
-"""CHP004: build lists of standardised samples without temporary tensors (R-000-1.1, R-000-4.2)."""
+"""CHP004: build lists of standardised samples without temporary tensors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from chirp_migrate.analysis.datasets.declared_class import short_number
 from chirp_migrate.analysis.datasets.standardized_list import (
     StandardizedList,
     empty_list_line,
-    list_in_comprehension,
-    list_in_loop,
+    list_built_by_comprehension,
+    list_built_by_loop,
     may_be_read_outside,
     may_be_seen_unfinished,
 )
@@ -77,11 +77,11 @@ class MaterializedStandardization(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite lists built by a comprehension or by a loop with ``append``."""
         for node in module.find(cst.ListComp):
-            if (found := list_in_comprehension(module, node)) is not None:
+            if (found := list_built_by_comprehension(module, node)) is not None:
                 edit = Edit(*module.span(node), _call_text(module, project, node, found, "").lstrip())
                 yield Proposal(edit.start, _MESSAGE, (edit,), frozenset({runtime(_SHIPPED)}))
         for loop in module.find(cst.For):
-            if (found := list_in_loop(module, loop)) is not None:
+            if (found := list_built_by_loop(module, loop)) is not None:
                 yield _rewrite_loop(module, project, loop, found)
 
 

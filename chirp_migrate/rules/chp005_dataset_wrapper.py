@@ -1,4 +1,4 @@
-"""CHP005: replace augmenting datasets that ``type(...)`` creates from lambdas (R-000-1.3)."""
+"""CHP005: replace augmenting datasets that ``type(...)`` creates from lambdas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CHP006: move dataset classes out of functions, so that worker processes find them (R-000-1.3)."""
+"""CHP006: move dataset classes out of functions, so that worker processes find them."""
 
 from __future__ import annotations
 
@@ -80,15 +80,16 @@ class LocalDatasetClass(Rule):
       object, nor one of its methods, nor a generator or function that reads the name. No base is a class of the
       project.
     - `plain-values`: a captured value is no local function, class or lambda, and its name does not begin with two
-      underscores. Imports are those of one statement, and yield one value (see CHP012).
-    - `plain-constructor`: with captured names, an ``__init__`` is a block without ``**`` parameters, and assigns none
-      of these names. No constructor of a base is necessary, and no method creates, copies or inspects objects and their
-      attributes.
+      underscores. If the value is imported, one import statement binds its name, and the name always has the same value
+      (see `one-import` of CHP012).
+    - `plain-constructor`: if the class captures names, its ``__init__`` is a block without ``**`` parameters, and
+      assigns none of these names. No constructor of a base is necessary, and no method creates, copies or inspects
+      objects and their attributes.
     - `not-copied`: if values are bound to its objects, no file of the project copies objects deeply (`deepcopy`,
       `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file
       does, the class and its objects have only the uses that `used-before-rebound` permits, and are not returned.
-    - `attributes-not-listed`: with captured names, the module contains no ``vars``, ``dir``, ``globals``,
-      ``getmembers`` or ``__dict__``, because objects get attributes for the captured values.
+    - `attributes-not-listed`: if the class captures names, the module contains no ``vars``, ``dir``, ``globals``,
+      ``getmembers`` or ``__dict__``. These would show the attributes that its objects get for the captured values.
     - `class-name-unused`: no file contains `__qualname__`. If its name is taken in the module, no file reads an
       attribute `__name__`.
 

@@ -1,4 +1,4 @@
-"""CHP007: turn lambdas of datasets and loaders into functions that can be pickled (R-000-1.3)."""
+"""CHP007: turn lambdas of datasets and loaders into functions that can be pickled."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class PicklableFunction(Rule):
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
       `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the lambda has
       only the uses that `used-before-rebound` permits, and is not returned.
-    - `partial-available`: then `partial` is `functools.partial` there.
+    - `partial-available`: if values are bound, `partial` is `functools.partial` there.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
       positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
       attributes, and the function has another parameter.
@@ -89,9 +89,10 @@ class PicklableFunction(Rule):
       project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
       `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
       `__getattribute__`.
-    - `method-not-shared`: then no file reads the enclosing method from a class, which could then get any object as its
-      `self`; except a class that calls a method of its base.
-    - `no-computed-names`: then no code sets attributes of the class with computed names, which may hide the method.
+    - `method-not-shared`: if the lambda becomes a method, no file reads the enclosing method from a class. Otherwise
+      the method could get any object as its `self`. A class may call a method of its base.
+    - `no-computed-names`: if the lambda becomes a method, no code sets an attribute of the class under a computed name.
+      Such an attribute could hide the method.
 
     A function of the runtime replaces the lambda if every name of the module in it is assigned once, above it, and no
     call passes an argument by the name of its parameter. `Standardize` has attributes `mean` and `std`, which no file

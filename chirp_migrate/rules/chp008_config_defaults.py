@@ -1,4 +1,4 @@
-"""CHP008: add the loading options to the default configuration (R-000-4.1)."""
+"""CHP008: add the loading options to the default configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CHP009: connect augmentation flags that no code reads (R-000-4.1). Changes training: opt-in."""
+"""CHP009: connect augmentation flags that no code reads. Changes training: opt-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CHP011: read labels without loading the samples (R-000-4.2)."""
+"""CHP011: read labels without loading the samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CHP012: move local functions of datasets and loaders to where workers find them (R-000-1.3)."""
+"""CHP012: move local functions of datasets and loaders to where workers find them."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class LocalFunction(Rule):
       that does only these. A name of a comprehension counts as bound again. No generator or function that the function
       creates reads the name, unless the surrounding call consumes it.
     - `one-import`: if a captured name is imported, there is only one such import, and it is on every path to the
-      function. One statement at the top level of its module
-      assigns the name. No file replaces it, or a module in `sys.modules`.
+      function. One statement at the top level of the imported module assigns the name. No file replaces it, or a module
+      in `sys.modules`.
     - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. No file of the project,
       along all variables, attributes, containers and parameters that may hold the function, sets an attribute on it, or
       passes it on in a way that cannot be traced. If no values are bound, none uses it as a key or reads its
@@ -69,7 +69,8 @@ class LocalFunction(Rule):
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
       `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the function has
       only the uses that `used-before-rebound` permits, and is not returned.
-    - `partial-available`: then `partial` is `functools.partial` there, and the function does not call itself.
+    - `partial-available`: if values are bound, `partial` is `functools.partial` there, and the function does not call
+      itself.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
       positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
       attributes, and the function has another parameter.
@@ -77,9 +78,10 @@ class LocalFunction(Rule):
       the project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
       `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
       `__getattribute__`.
-    - `method-not-shared`: then no file reads the enclosing method from a class, which could then get any object as its
-      `self`; except a class that calls a method of its base.
-    - `no-computed-names`: then no code sets attributes of the class with computed names, which may hide the method.
+    - `method-not-shared`: if the function becomes a method, no file reads the enclosing method from a class. Otherwise
+      the method could get any object as its `self`. A class may call a method of its base.
+    - `no-computed-names`: if the function becomes a method, no code sets an attribute of the class under a computed
+      name. Such an attribute could hide the method.
     - `known-annotations`: the module defines every name in its annotations above it, or does not evaluate them.
 
     By default the rule moves a function only if a loader that holds it may have workers. If no such loader is known,

@@ -1,4 +1,4 @@
-"""CHP013: copy batches to the device while Python continues (R-000-2.1)."""
+"""CHP013: copy batches to the device while Python continues."""
 
 from __future__ import annotations
 

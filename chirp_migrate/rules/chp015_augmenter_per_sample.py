@@ -1,4 +1,4 @@
-"""CHP015: report transforms that are created again for every sample (R-000-4.2). Advice."""
+"""CHP015: report transforms that are created again for every sample. Advice."""
 
 from __future__ import annotations
 

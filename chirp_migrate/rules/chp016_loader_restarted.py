@@ -1,4 +1,4 @@
-"""CHP016: report loaders that a loop restarts for each batch (R-000-2.1). Advice."""
+"""CHP016: report loaders that a loop restarts for each batch. Advice."""
 
 from __future__ import annotations
 

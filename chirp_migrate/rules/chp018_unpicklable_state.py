@@ -1,4 +1,4 @@
-"""CHP018: report open files, connections, locks and CUDA tensors in datasets with workers (R-000-1.3)."""
+"""CHP018: report open files, connections, locks and CUDA tensors in datasets with workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CHP021: report evaluation loaders that omit the last samples (R-000-2.1)."""
+"""CHP021: report evaluation loaders that omit the last samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CHP022: report memory maps that datasets pickle with all their contents (R-000-1.3)."""
+"""CHP022: report memory maps that datasets pickle with all their contents."""
 
 from __future__ import annotations
 

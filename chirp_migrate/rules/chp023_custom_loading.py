@@ -1,4 +1,4 @@
-"""CHP023: report hand-written worker pools, prefetch threads and CUDA streams (R-002)."""
+"""CHP023: report hand-written worker pools, prefetch threads and CUDA streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CHP024: report loops that copy each batch of a loader to the device (R-000-2.1). Advice."""
+"""CHP024: report loops that copy each batch of a loader to the device. Advice."""
 
 from __future__ import annotations
 

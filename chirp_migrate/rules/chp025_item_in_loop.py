@@ -1,4 +1,4 @@
-"""CHP025: report numbers that a training loop reads from the device in every step (R-000-2.1). Advice."""
+"""CHP025: report numbers that a training loop reads from the device in every step. Advice."""
 
 from __future__ import annotations
 

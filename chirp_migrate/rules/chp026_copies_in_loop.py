@@ -1,4 +1,4 @@
-"""CHP026: report predictions that a loop copies to the CPU batch by batch (R-000-2.1). Advice."""
+"""CHP026: report predictions that a loop copies to the CPU batch by batch. Advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CHP027: report an emptied memory cache or a synchronisation after each batch (R-003). Advice."""
+"""CHP027: report an emptied memory cache or a synchronisation after each batch. Advice."""
 
 from __future__ import annotations
 

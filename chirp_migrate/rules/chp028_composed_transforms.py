@@ -1,4 +1,4 @@
-"""CHP028: declare classes that chain transforms, so that loaders transform whole batches (R-000-1.2)."""
+"""CHP028: declare classes that chain transforms, so that loaders transform whole batches."""
 
 from __future__ import annotations
 

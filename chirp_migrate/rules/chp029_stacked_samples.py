@@ -1,4 +1,4 @@
-"""CHP029: gather samples at once instead of stacking them one by one (R-000-1.1)."""
+"""CHP029: gather samples at once instead of stacking them one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training's own configuration file, as in R-004: YAML, TOML or JSON.
+"""The training's own configuration file: YAML, TOML or JSON.
 
 The keys ``training.batch_size``, ``data.num_workers``, ``data.prefetch_factor`` and ``system.output_dir`` are read.
 Every key of ``data`` and ``training`` can be an argument of the dataset and of the functions that return its

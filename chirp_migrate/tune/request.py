@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chirp_migrate.training.workload.entry_points import Discovery, Sizes
+from chirp_migrate.training.workload.entry_points import Discovery, WorkloadSizes
 from chirp_migrate.tune.config import TuneConfig
 
 __all__ = ["Grid", "TuneTask"]
@@ -57,7 +57,7 @@ class TuneTask:
     unaugmented: str = ""
     config: TuneConfig | None = None
     discovery: Discovery | None = None
-    sizes: Sizes = field(default_factory=Sizes)
+    sizes: WorkloadSizes = field(default_factory=WorkloadSizes)
     lost: dict[str, str] = field(default_factory=dict)
     profile: str = ""
     ends_at: float | None = None

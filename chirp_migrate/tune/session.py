@@ -25,7 +25,7 @@ __all__ = ["tune_tree"]
 _ENTERING_SHARE, _LEAST_ENTERING_S = 1 / 4, 5.0
 """Share of the remaining time that one of several entry points may take, and the least number of seconds."""
 
-_ROLE = Role("The process that measures", "", "--time-budget and fewer --num-workers")
+_ROLE = Role("The process that measures", "", "a smaller --time-budget, or fewer values in --num-workers")
 
 
 def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:

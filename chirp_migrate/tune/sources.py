@@ -1,4 +1,4 @@
-"""The dataset to measure, in the child process: from the user's function or class, or built as by R-004's script."""
+"""The dataset to measure, in the child process: from the user's function or class, or from a configuration file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from chirp_migrate.tune.tune_report import Candidate
 __all__ = ["DEFAULT_BATCH_SIZE", "from_config", "from_reference"]
 
 DEFAULT_BATCH_SIZE = 32
-"""Batch size by default; the target of R-004 is for this size."""
+"""Default batch size; the target for batches per second is for this size."""
 
 _TRAIN_TRANSFORMS, _PLAIN_TRANSFORMS = "get_train_transforms", "get_val_transforms"
 _TRANSFORM = "transform"
@@ -34,7 +34,7 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
 
     Raises:
         NotUsable: there is no such function, or it returns no dataset that can be measured.
-        Raised: the user's code raised an error.
+        UserCodeError: the user's code raised an error.
     """
     made = _build_dataset(reference, config)
     size = config.batch_size if config is not None else None
@@ -51,7 +51,7 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
 
 
 def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
-    """Return the training dataset that R-004's script builds from a configuration.
+    """Return the training dataset that a configuration file describes.
 
     The function uses the module that defines ``get_train_transforms`` and a class with ``transform`` and further
     parameters in its constructor. These parameters get their values from the section ``data``: ``csv_file`` from
@@ -59,7 +59,7 @@ def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
 
     Raises:
         NotUsable: no module or several modules have that form, or a parameter has no value.
-        Raised: the user's code raised an error.
+        UserCodeError: the user's code raised an error.
     """
     found = [(module, kind) for module, path in modules_of(tree).items() for kind in _dataset_classes(path)]
     if len(found) != 1:

@@ -43,7 +43,7 @@ def grid(
     batch_size: int | None,
     now: Candidate | None,
 ) -> list[Candidate]:
-    """Return every candidate once, smallest first; without workers there is no prefetch factor (trap 4).
+    """Return every candidate once, smallest first; without workers there is no prefetch factor.
 
     The candidates always include loading in the main process, with which all others are compared, and the current
     configuration of the training.

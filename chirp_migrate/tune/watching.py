@@ -159,7 +159,7 @@ def watch_loaders(
     if first is not None and not watching.loaders:
         raise first
     for known in watching.loaders.values():
-        shut_down_workers(known.loader)  # persistent ones would run during the next measurement (trap 13)
+        shut_down_workers(known.loader)  # persistent ones would run during the next measurement
     gc.collect()
     show(f"saw {count(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
     training = Training(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))

@@ -15,8 +15,8 @@ from chirp_migrate.training.workload.entry_points import (
     DEFAULT_WORKLOAD,
     Discovery,
     EntryPoint,
-    Sizes,
     Source,
+    WorkloadSizes,
     find_entry_points,
 )
 from chirp_migrate.training.workload.hook import file_of
@@ -25,7 +25,7 @@ from chirp_migrate.training.workload.script import script_in
 __all__ = ["DEFAULT_WORKERS", "LEAST_SAMPLES", "MARGIN", "VerifyOptions", "resolve", "training_of"]
 
 DEFAULT_WORKERS = (0, 2, 4, 8, 12)
-"""Worker counts that the requirements name (R-000-5.1: 8 and more)."""
+"""Default worker counts; the requirements need 8 and more."""
 
 MARGIN = 0.05
 """Share of the time that separates "slower" from equal."""
@@ -36,7 +36,7 @@ LEAST_SAMPLES = 48
 _VERY_BUSY = 0.6
 """Share of the CPUs used by others above which verify times half as many samples, so that all entry points fit."""
 
-_SIZES = Sizes()
+_SIZES = WorkloadSizes()
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class VerifyOptions:
 
     Attributes:
         sizes: numbers of samples and epochs, and the data.
-        entry: the hook (its calls still unnamed) or the command; None if entry points are found automatically.
+        entry: the hook, before the names of its calls are read, or the command; None if entry points are found
+            automatically.
         model: ``module:ClassName`` of the model; None for the model that is found automatically.
         rounds: largest number of timed pairs of processes.
         budget_s: seconds for the whole verification, from the start of the command.
@@ -62,7 +63,7 @@ class VerifyOptions:
         may_halve: whether half as many samples are timed on a very busy machine, because their number is a default.
     """
 
-    sizes: Sizes = _SIZES
+    sizes: WorkloadSizes = _SIZES
     entry: EntryPoint | None = None
     model: str | None = None
     rounds: int = 5
@@ -79,7 +80,7 @@ class VerifyOptions:
     extra_s: float = 4.0
     may_halve: bool = False
 
-    def sizes_beside(self, others: float) -> Sizes:
+    def sizes_beside(self, others: float) -> WorkloadSizes:
         """Return the sizes to time if other processes use this share of the CPUs (0 to 1)."""
         if not self.may_halve or others <= _VERY_BUSY:
             return self.sizes
@@ -192,8 +193,10 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
     return None
 
 
-def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Sizes:
-    sizes = Sizes(**{one.name: said[one.name] for one in fields(Sizes) if one.name in said.keys() - {"data"}})
+def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> WorkloadSizes:
+    sizes = WorkloadSizes(
+        **{one.name: said[one.name] for one in fields(WorkloadSizes) if one.name in said.keys() - {"data"}}
+    )
     data = said.get("data")
     if data is not None:
         data = data.absolute()

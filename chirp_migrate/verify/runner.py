@@ -30,11 +30,11 @@ from chirp_migrate.training.process.protocol import PartialResult
 from chirp_migrate.training.watch.interception import Interception
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.data import TrainingData
-from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source
+from chirp_migrate.training.workload.entry_points import EntryPoint, Source, WorkloadSizes
 from chirp_migrate.training.workload.hook import call_names
 from chirp_migrate.verify.equivalence.api import describe_api
 from chirp_migrate.verify.equivalence.fingerprint import fingerprint
-from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, aspects
+from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, compared_aspects
 from chirp_migrate.verify.equivalence.loader_recorder import FewWorkers, LoaderWatch
 from chirp_migrate.verify.measures.measuring import Measuring
 from chirp_migrate.verify.spec import REPEATED, EntryResult, EntryTiming, Job, RunResult, RunSpec
@@ -115,7 +115,7 @@ def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> No
         gc.freeze()
 
 
-def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes) -> EntryResult:
+def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> EntryResult:
     with LoaderWatch() as watch:
         watch.few_workers = True
         seconds, value = _run_training_call(spec, entry, data, sizes, watch)
@@ -128,7 +128,7 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
             _run_training_call(spec, entry, data, sizes, watch)
             one.again = watch.take()
         _, value = _run_training_call(spec, entry, data, replace(sizes, seed=sizes.seed + OTHER_SEED), watch)
-        one.seeds = [aspects(one.traces, one.fingerprint), aspects(watch.take(), fingerprint(value))]
+        one.seeds = [compared_aspects(one.traces, one.fingerprint), compared_aspects(watch.take(), fingerprint(value))]
     return one
 
 
@@ -227,7 +227,7 @@ def _measure_entry_points(spec: RunSpec, parent: Parent) -> Any:
     return measuring.finish()
 
 
-def _with_endless_epochs(sizes: Sizes) -> Sizes:
+def _with_endless_epochs(sizes: WorkloadSizes) -> WorkloadSizes:
     """Return sizes with so many epochs that a call never reaches its last epoch, in which its final code runs."""
     return replace(sizes, epochs=sizes.epochs + LONGEST_VISIT + 2)
 
@@ -269,7 +269,7 @@ def _spending(spent: dict[str, float], what: str) -> Iterator[None]:
     spent[what] += time.perf_counter() - began
 
 
-def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes) -> Callable[[], Any]:
+def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
     seed_everything(sizes.seed)  # a hook may make its model here
     with _errors_as_raised(entry, "import"):
         model = StandInModel if spec.options.simulates else load_model(spec.discovery.model)
@@ -277,7 +277,7 @@ def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: S
 
 
 def _run_training_call(
-    spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: Sizes, around: Interception
+    spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes, around: Interception
 ) -> tuple[float, Any]:
     """Prepare and run a training call with intercepted loaders; return its seconds and its result."""
     call = _prepare_call(spec, entry, data, sizes)

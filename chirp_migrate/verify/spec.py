@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
 from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.options import VerifyOptions
@@ -70,7 +70,7 @@ class RunSpec:
         return self.discovery.entry_points
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> WorkloadSizes:
         """Return the numbers of samples and epochs."""
         return self.options.sizes
 

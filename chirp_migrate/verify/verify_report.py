@@ -13,7 +13,7 @@ import msgspec
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.training.workload.entry_points import Sizes
+from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.transaction.journal_schema import checked_path
 from chirp_migrate.verify.measures.metric_data import Measure, SideMeasures, Slope
 from chirp_migrate.verify.measures.targets import TargetVerdict
@@ -139,7 +139,7 @@ class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workload(Sizes):
+class Workload(WorkloadSizes):
     """The training and its size.
 
     Attributes:

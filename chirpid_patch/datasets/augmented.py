@@ -1,4 +1,4 @@
-"""Augmented samples of another dataset (R-000-1.2): picklable, and without shared state."""
+"""Augmented samples of another dataset: picklable, and without shared state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, node_of
+from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, gather_node
 from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample, stack_while_alike
 from chirpid_patch.randomness.keyed_random import Keys, RandomKey, fold_in, keys_for
 from chirpid_patch.transforms.composition import Position, transform_parts
@@ -69,8 +69,9 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     The dataset copies all parameters, so it shares nothing with the caller. It uses ``transforms`` without copying
     them. Transforms of this package never write to the memory of ``base_dataset``. Other callables get single samples.
 
-    Loaders augment whole batches if all parts of the chain are transforms of this package. The dataset takes
-    compositions apart: ``Compose``, ``Lambda``, those of torchvision, and ``nn.Sequential``.
+    Loaders augment whole batches if all parts of the chain are transforms of this package. The dataset replaces
+    composed transforms by their parts: ``Compose`` and ``Lambda`` of this package and of torchvision, and
+    ``nn.Sequential``.
 
     Args:
         base_dataset: map-style dataset of samples (x, y).
@@ -126,11 +127,11 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     def row_kinds(self) -> RowKinds | None:
         stages = self._stages() if self.training else []
         kept = all(is_batchable(one) and works_in_place(one) for _, one in stages)
-        return node_of(self.base_dataset).row_kinds if kept else None
+        return gather_node(self.base_dataset).row_kinds if kept else None
 
     @property
     def count(self) -> int | None:
-        return node_of(self.base_dataset).count
+        return gather_node(self.base_dataset).count
 
     def set_training(self, training: bool) -> None:
         """Switch augmentation on or off."""

@@ -27,7 +27,7 @@ def dataset_state(value: Any) -> Any:
 
 
 def _state(value: Any, within: tuple[Any, ...]) -> Any:
-    """Return the state of ``value``. It is a part of the objects ``within``, and may refer to one of them."""
+    """Return the state of ``value``, which is a part of the objects ``within`` and may refer to one of them."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor):

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
-from chirpid_patch.datasets.gather import is_in_memory, node_of
+from chirpid_patch.datasets.gather import gather_node, is_in_memory
 from chirpid_patch.datasets.rows import is_table
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
@@ -151,7 +151,7 @@ def lists_samples(
 
     def build(state: Mapping[str, Any]) -> WorkerSafeSequenceDataset | None:
         listed = batched_object_for(state[samples])
-        known = type(listed) in (list, tuple) or (node_of(listed).row_kinds is not None and is_in_memory(listed))
+        known = type(listed) in (list, tuple) or (gather_node(listed).row_kinds is not None and is_in_memory(listed))
         return WorkerSafeSequenceDataset(listed) if known else None
 
     return declares((samples,), calls, build, held=held)
@@ -177,7 +177,7 @@ def _is_off(state: Mapping[str, Any], name: str, gate: str | None) -> bool:
 
 def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
     """Return dtype and shape of x if all samples (x, y) are provably rows of floating-point tensors; else None."""
-    kinds = node_of(dataset).row_kinds
+    kinds = gather_node(dataset).row_kinds
     return kinds[0] if kinds is not None and len(kinds) == 2 and kinds[0][0].is_floating_point else None
 
 

@@ -2,7 +2,7 @@
 
 A ``Node`` describes how: ``children`` (the inner datasets), ``resolve`` (the children's samples of a batch), the
 properties that all samples share, and ``read_batch``. A dataset of this package, a ``BatchedDataset``, is a node
-itself; known datasets of PyTorch have one. ``node_of`` returns the node of any dataset.
+itself; known datasets of PyTorch have one. ``gather_node`` returns the node of any dataset.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Node:
     @property
     def child_nodes(self) -> Sequence[Node]:
         """Return the current nodes of ``children``."""
-        return [node_of(child) for child in self.children]
+        return [gather_node(child) for child in self.children]
 
     @property
     def in_memory(self) -> bool:
@@ -229,7 +229,7 @@ class Part:
     Attributes:
         dataset: the child.
         indices: indices of its samples.
-        places: their places in the batch; None: the batch has no other samples.
+        places: places of these samples in the batch; None: the batch has no other samples.
         number: place of the child among all children.
     """
 
@@ -277,7 +277,7 @@ class _TensorRows(Node):
 
 
 class _JointNode(Node):
-    """A dataset of PyTorch that contains the samples of other datasets. ``node_of`` builds a new node in each call."""
+    """A dataset of PyTorch that contains samples of other datasets. Each call of ``gather_node`` builds a new node."""
 
     @cached_property
     def child_nodes(self) -> Sequence[Node]:
@@ -336,7 +336,7 @@ class _ConcatNode(_JointNode):
     @property
     def keyed(self) -> bool:
         # Rows of tensors need no random numbers: creating their nodes takes longer than reading a small batch.
-        return any(node_of(child).keyed for child in self.children if type(child) is not TensorDataset)
+        return any(gather_node(child).keyed for child in self.children if type(child) is not TensorDataset)
 
     @property
     def reads_batches(self) -> bool:
@@ -345,7 +345,7 @@ class _ConcatNode(_JointNode):
     def gains(self, count: int) -> bool:
         if count < 2 or count > _FEW * len(self.children):
             return count > 1
-        kinds = node_of(self.children[0]).row_kinds if self.children else None
+        kinds = gather_node(self.children[0]).row_kinds if self.children else None
         return kinds is None or any(is_large(count * math.prod(shape) * dtype.itemsize) for dtype, shape in kinds)
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
@@ -365,7 +365,7 @@ class _ConcatNode(_JointNode):
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         """Gather the rows of each part once, and return them in the requested order."""
         parts = self.resolve(indices) if self.in_memory else None
-        if parts is None or not (len(parts) == 1 or all(node_of(part.dataset).gathers for part in parts)):
+        if parts is None or not (len(parts) == 1 or all(gather_node(part.dataset).gathers for part in parts)):
             return None  # samples of several lists may differ: a number here, a tensor there
         batches = []
         for part in parts:
@@ -414,7 +414,7 @@ class _OwnCodeNode(Node):
 _OWN_CODE = _OwnCodeNode()
 
 
-def node_of(dataset: Any) -> Node:
+def gather_node(dataset: Any) -> Node:
     """Return the node that describes how ``dataset`` is read."""
     if type(dataset) is TensorDataset:
         return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
@@ -430,12 +430,12 @@ def node_of(dataset: Any) -> Node:
 
 def is_in_memory(dataset: Any) -> bool:
     """Return whether batches are gathered from memory. Worker processes would only slow such loading down."""
-    return node_of(dataset).in_memory
+    return gather_node(dataset).in_memory
 
 
 def reads_batches(dataset: Any) -> bool:
     """Return whether ``dataset`` permits batched reading: a dataset of this package, or one of PyTorch over tensors."""
-    return node_of(dataset).reads_batches
+    return gather_node(dataset).reads_batches
 
 
 def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Batch | None:
@@ -446,7 +446,7 @@ def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Bat
     code raises the error. A forked copy of the process also returns None: operations on a whole batch may need several
     threads, which it lacks.
     """
-    return read_at_once(node_of(dataset), indices, key)
+    return read_at_once(gather_node(dataset), indices, key)
 
 
 def read_at_once(node: Node, indices: Any, key: RandomKey | None) -> Batch | None:

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from chirpid_patch.datasets.gather import WRITTEN_DOWN, BatchedDataset, is_exactly, joint_of, node_of, uses_package_read
+from chirpid_patch.datasets.gather import (
+    WRITTEN_DOWN,
+    BatchedDataset,
+    gather_node,
+    is_exactly,
+    joint_of,
+    uses_package_read,
+)
 from chirpid_patch.datasets.rows import as_ints, is_integer
 
 
@@ -40,7 +47,7 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
 
     Raises:
         IndexError: ``dataset`` refuses an index.
-        ValueError: samples are unpacked, and one is not a pair.
+        ValueError: a sample that is unpacked is not a pair.
         Exception: any error of reading a sample.
     """
     return list(iterate_labels(dataset, indices, unpack=unpack))
@@ -73,7 +80,7 @@ def iterate_labels(
         labels = None
         if not hasattr(type(dataset), "__iter__"):
             rows = is_exactly(dataset, TensorDataset)
-            count = len(dataset.tensors[0]) if rows else node_of(dataset).count
+            count = len(dataset.tensors[0]) if rows else gather_node(dataset).count
             labels = None if count is None else _labels(dataset, range(count), pairs)
         yield from (_label(sample, pairs) for sample in dataset) if labels is None else labels
 

@@ -15,9 +15,9 @@ from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
 from chirpid_patch.datasets.gather import (
     Batch,
     fetch_batch,
+    gather_node,
     is_exactly,
     is_in_memory,
-    node_of,
     read_at_once,
     uses_package_read,
 )
@@ -60,7 +60,7 @@ def fetch_samples(
 def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, collate: Collate) -> Any:
     """Return ``collate([dataset[i] for i in indices])``, read at once if collation and dataset permit it."""
     stacks = stacks_samples(collate)
-    node = node_of(dataset) if stacks else None
+    node = gather_node(dataset) if stacks else None
     if node is not None and (key is not None or (type(indices) in SEQUENCES and node.gains(len(indices)))):
         as_pairs = collate is collate_pairs
         batch = read_at_once(node, indices, key) if not as_pairs or node.gathers else None
@@ -93,8 +93,8 @@ def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> 
 def read_listed(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
     """Return the samples (x, y) of a list at ``indices`` as [X, Y], X a new tensor.
 
-    None unless that saves time and collation yields the same batch in every process: all x are plain tensors of one
-    kind, and all y are plain tensors of one kind, numbers or text. PyTorch's own collation is as fast for small
+    None unless reading at once saves time and collation yields the same batch in every process: all x are plain tensors
+    of one kind, and all y are plain tensors of one kind, numbers or text. PyTorch's own collation is as fast for small
     batches.
     """
     chosen = map_indices(samples, indices)

@@ -1,8 +1,8 @@
 """Copies of datasets for worker processes, which later changes by the caller do not affect.
 
-Lists of indices become arrays in the copy. A forked worker shares its parent's memory until one of them writes to it,
-and reading a Python object writes the reference count of the object. So every worker that reads a list of a million
-indices copies it page by page. An array of numbers contains no objects.
+Lists of indices become arrays in the copy. A forked worker shares its parent's memory until one of the two processes
+writes to it, and reading a Python object writes the reference count of the object. So every worker that reads a list of
+a million indices copies it page by page. An array of numbers contains no objects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lists of samples as a dataset (R-000-1.1)."""
+"""Lists of samples as a dataset."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chirpid_patch.datasets.buffers import is_large
-from chirpid_patch.datasets.gather import Batch, BatchedDataset, Part, RowKinds, fetch_batch, node_of
+from chirpid_patch.datasets.gather import Batch, BatchedDataset, Part, RowKinds, fetch_batch, gather_node
 from chirpid_patch.datasets.samples import bytes_of, fetch_sample, read_listed
 from chirpid_patch.randomness.keyed_random import RandomKey
 
@@ -48,11 +48,11 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     @property
     def row_kinds(self) -> RowKinds | None:
-        return node_of(self.data_list).row_kinds
+        return gather_node(self.data_list).row_kinds
 
     @property
     def count(self) -> int | None:
-        return len(self.data_list) if self._has_list else node_of(self.data_list).count
+        return len(self.data_list) if self._has_list else gather_node(self.data_list).count
 
     @property
     def _has_list(self) -> bool:

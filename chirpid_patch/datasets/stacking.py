@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
 from chirpid_patch.datasets.declared import standardized
-from chirpid_patch.datasets.gather import WRITTEN_DOWN, fetch_batch, node_of, tensors_behind
+from chirpid_patch.datasets.gather import WRITTEN_DOWN, fetch_batch, gather_node, tensors_behind
 
 #: Number of samples to compute at once from rows in memory (for example standardised samples).
 _AT_ONCE = 64
@@ -41,7 +41,7 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
         Exception: any error of reading a sample.
     """
     if isinstance(indices, EllipsisType):
-        count = None if hasattr(type(dataset), "__iter__") else node_of(dataset).count
+        count = None if hasattr(type(dataset), "__iter__") else gather_node(dataset).count
         try:
             stacked = None if count is None else _gather_column(dataset, range(count), columns=2)
         except IndexError:  # ends an iteration over the dataset early
@@ -124,7 +124,7 @@ def _standardized_rows(
 
 
 def _has_fixed_rows(dataset: Any) -> bool:
-    node = node_of(dataset)
+    node = gather_node(dataset)
     return node.gathers and node.fixed_samples
 
 

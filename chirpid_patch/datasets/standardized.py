@@ -1,4 +1,4 @@
-"""Standardised samples of another dataset: picklable, computed for whole batches (R-000-1.1)."""
+"""Standardised samples of another dataset: picklable, computed for whole batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, node_of, tensors_behind
+from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, gather_node, tensors_behind
 from chirpid_patch.datasets.rows import batch_like, gather, is_table, map_indices
 from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample
 from chirpid_patch.declaration import is_computed
@@ -106,7 +106,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     @property
     def row_kinds(self) -> RowKinds | None:
-        kinds = node_of(self.base_dataset).row_kinds
+        kinds = gather_node(self.base_dataset).row_kinds
         if kinds is None or len(kinds) != 2:
             return None
         dtype, shape = kinds[0]

@@ -58,7 +58,7 @@ def streaming_standardization_stats(
         Two 0-dim float64 tensors.
 
     Raises:
-        ValueError: ``batch_size`` is below 1, or there are no samples, or fewer than two values.
+        ValueError: ``batch_size`` is below 1, or all x together have fewer than two values (no samples: none).
         TypeError: x is complex.
     """
     if batch_size < 1:

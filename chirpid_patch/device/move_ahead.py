@@ -1,4 +1,4 @@
-"""Batches that are moved to the device while it still computes on the previous batch (R-001)."""
+"""Batches that are moved to the device while it still computes on the previous batch."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class DevicePrefetcher:
         loader: any iterable of batches; each loop iterates over it again.
         device: the device to which batches are moved.
         lookahead: request a batch before the training uses the previous one, so that its copy is done in time even if
-            the loop waits for the device in every step (``loss.item()``). None does so only if that changes no random
-            number. Pass True only if training and loader share no random generator, and the dataset does not change
-            within an epoch.
+            the loop waits for the device in every step (``loss.item()``). None requests it early only if that changes
+            no random number. Pass True only if training and loader share no random generator, and the dataset does not
+            change within an epoch.
 
     Raises:
         ValueError: ``device`` is a CUDA device, and there is none.

@@ -1,4 +1,4 @@
-"""The parts of a batch that have a device, and how they move (R-001)."""
+"""The parts of a batch that have a device, and how they move."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
-from chirpid_patch.datasets.gather import node_of
+from chirpid_patch.datasets.gather import gather_node
 from chirpid_patch.device.move_ahead import DevicePrefetcher, can_prefetch_without_rng_drift
 from chirpid_patch.device.resident import ResidentOn, numbered_device
 from chirpid_patch.device.resident_tensors import NotResidentError, readable_size
@@ -85,7 +85,7 @@ def place_batches(
 
 def _draws_exact_noise(dataset: Any) -> bool:
     """Return whether a dataset that can be resident has noise whose bits differ on another device."""
-    node = node_of(dataset)
+    node = gather_node(dataset)
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     if any(isinstance(one, GaussianNoise) and one.mode == "exact" for _, one in stages):
         return True

@@ -1,4 +1,4 @@
-"""Mixed precision and TF32, chosen for a device and logged (R-001)."""
+"""Mixed precision and TF32, chosen for a device and logged."""
 
 from __future__ import annotations
 

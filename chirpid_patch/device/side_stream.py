@@ -1,4 +1,4 @@
-"""Copies of batches to a CUDA device on a separate stream, in parallel with the training's work (R-001)."""
+"""Copies of batches to a CUDA device on a separate stream, in parallel with the training's work."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _may_go_beside(part: Any, device: torch.device) -> bool:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Return whether a copy of its memory is a complete copy of ``tensor``."""
+    """Return whether ``tensor`` is copied completely by copying its memory."""
     return (
         type(tensor) is Tensor
         and tensor.device.type == "cpu"

@@ -1,4 +1,4 @@
-"""The epochs of one rank's loader: all randomness follows from seed, epoch and rank (R-001)."""
+"""The epochs of one rank's loader: all randomness follows from seed, epoch and rank."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RankEpochs:
     The epoch is that of the loader's ``sampler``, a ``torch.utils.data.DistributedSampler``. It increases automatically
     when the loop requests a second batch. So ``next(iter(loader))`` alone counts no epoch, and a rank that alone makes
     this call stays in the same epoch as the other ranks. ``sampler.set_epoch`` sets the next epoch; a resumed run needs
-    nothing else. Between epochs, ``sampler.epoch`` is the next epoch.
+    no other call. Between epochs, ``sampler.epoch`` is the next epoch.
 
     The order of samples follows from seed and epoch. Augmentation and the seeds of workers also follow from the rank,
     so no two ranks share random numbers. Neither uses the global generators. Code of the dataset that uses global

@@ -1,4 +1,4 @@
-"""The samples of a dataset that belong to one rank (R-001)."""
+"""The samples of a dataset that belong to one rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks that a trainer calls while it trains, and the profiling that uses them (R-001).
+"""Hooks that a trainer calls while it trains, and the profiling that uses them.
 
 The package may import all others; none imports it.
 """

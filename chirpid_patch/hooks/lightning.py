@@ -1,4 +1,4 @@
-"""Trainer hooks for Lightning, which is imported only when a callback is created (R-001)."""
+"""Trainer hooks for Lightning, which is imported only when a callback is created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measurement of what a training waits for while it runs (R-001): the batch, its transfer and the step."""
+"""Measurement of what a training waits for while it runs: the batch, its transfer and the step."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class DataLoaderProfilingHook(TrainerHooks):
                 batch = batch.to(device, non_blocking=True)
             ...
 
-    Under ``torch.profiler``, and for NVTX on CUDA, the three are named ranges. On CUDA, the times of transfers and
-    steps are those of the device, measured with events. The hook waits for the device only once, at the end of an
-    epoch.
+    Under ``torch.profiler``, and for NVTX on CUDA, waits, transfers and steps are named ranges. On CUDA, the times of
+    transfers and steps are those of the device, measured with events. The hook waits for the device only once, at the
+    end of an epoch.
 
     Args:
         log_every: number of batches between logged summaries; None logs epochs only.

@@ -1,4 +1,4 @@
-"""Times of the steps of a training, slow steps, and their summary (R-001)."""
+"""Times of the steps of a training, slow steps, and their summary."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class SlowBatch:
 
 
 class UsualTime:
-    """The median time of the last 100 batches, and whether a batch took ``factor`` times as long."""
+    """The median time of the last 100 batches, and the test of whether a batch took ``factor`` times as long."""
 
     def __init__(self, factor: float) -> None:
         self._factor = factor

@@ -1,4 +1,4 @@
-"""Named ranges in traces of ``torch.profiler`` and NVTX (R-000-N)."""
+"""Named ranges in traces of ``torch.profiler`` and NVTX."""
 
 from __future__ import annotations
 

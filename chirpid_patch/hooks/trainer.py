@@ -1,4 +1,4 @@
-"""Hooks that a trainer calls while it trains (R-001)."""
+"""Hooks that a trainer calls while it trains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings to change when memory runs out or loading is slow, with the reason (R-001)."""
+"""Settings to change when memory runs out or loading is slow, with the reason."""
 
 from __future__ import annotations
 
@@ -119,8 +119,11 @@ def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seco
     if mean > step_seconds or slowest <= hidden:
         return None
     wanted = math.ceil(slowest / step_seconds / workers)
-    why = f"the slowest batch took {1e3 * slowest:.0f} ms, {workers * prefetch_factor} batches ahead hide"
-    return Finding("prefetch_factor", prefetch_factor, wanted, f"{why} {1e3 * hidden:.0f} ms")
+    why = (
+        f"the slowest batch took {1e3 * slowest:.0f} ms; loading {workers * prefetch_factor} batches ahead hides waits "
+        f"of up to {1e3 * hidden:.0f} ms"
+    )
+    return Finding("prefetch_factor", prefetch_factor, wanted, why)
 
 
 def pinning_finding(pin_memory: bool, device: str | None) -> Finding | None:

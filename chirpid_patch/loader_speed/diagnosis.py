@@ -1,4 +1,4 @@
-"""Diagnosis of a slow loader: its times, and other settings tried on a copy (R-001)."""
+"""Diagnosis of a slow loader: its times, and other settings tried on a copy."""
 
 from __future__ import annotations
 

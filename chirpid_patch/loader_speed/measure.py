@@ -174,7 +174,7 @@ def _no_step(batch: Any) -> None:
 
 
 def shut_down_workers(loader: Any) -> None:
-    """End the persistent workers of a loader now, instead of at its garbage collection (trap 13)."""
+    """End the persistent workers of a loader now, instead of at its garbage collection."""
     if callable(getattr(loader, "shutdown", None)):
         loader.shutdown()
     else:

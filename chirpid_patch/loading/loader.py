@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
 from chirpid_patch.datasets.collate import stacks_samples, worker_collate
-from chirpid_patch.datasets.gather import Node, is_in_memory, node_of, reads_batches
+from chirpid_patch.datasets.gather import Node, gather_node, is_in_memory, reads_batches
 from chirpid_patch.datasets.sent_copy import sent_copy
 from chirpid_patch.loading.adjusting import LoadController, WorkerCount
 from chirpid_patch.loading.batch_reader import BatchReader
@@ -100,7 +100,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     Args:
         in_process: read batches in this process, for every ``num_workers``. ``num_workers``, ``prefetch_factor`` and
             ``persistent_workers`` then only define how early indices are drawn, how often the base seed is drawn, and
-            the attributes from which frameworks rebuild the loader. Not for iterable datasets.
+            the attributes from which frameworks rebuild the loader. Iterable datasets do not permit this.
         prefetch_threads: number of prefetching threads of this process, without workers. None: the running loop tries
             whether threads help (see ``adjusting``). Batches are the same either way. Without ``thread_safe``, threads
             read only this package's datasets over memory, with default collation.
@@ -348,7 +348,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _reading(self, is_sent: bool, nodes: list[Node]) -> EpochReading:
         """Return how batches are read in this process; ``is_sent``: the call that this loader replaces had workers."""
-        node = nodes[0] if nodes else node_of(self.dataset)
+        node = nodes[0] if nodes else gather_node(self.dataset)
         # PyTorch's code reads batches that are too small for batched reading to gain. One sample may be large.
         size = self.batch_size
         is_plain = not (is_sent or node.keyed or self.thread_safe or self._placement is not None)
@@ -389,7 +389,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _request_kind(self, nodes: list[Node]) -> RequestKind:
         """Return the properties of the requests; add the node of the dataset to ``nodes``."""
-        batches, node = self.batch_sampler is not None, node_of(self.dataset)
+        batches, node = self.batch_sampler is not None, gather_node(self.dataset)
         nodes.append(node)
         keyed = batches and node.keyed
         rank = 0 if not keyed else current_rank() if self._epochs is None else self._epochs.rank

@@ -1,4 +1,4 @@
-"""Pinning of batches that the loader allocated itself. The caller did not request it, so it never fails."""
+"""Pinning of batches that the loader allocated itself. The caller did not request this, so it raises no error."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from chirpid_patch.loading.batch_reader import BatchReader
 
 
 class Placement:
-    """Puts the batches of one loader on ``device``. A part of the loader that does not refer to the loader."""
+    """Puts the batches of one loader on ``device``. The loader refers to this object, but not the other way round."""
 
     device: torch.device
     #: Whether the samples themselves are on the device, so that batches are made there.

@@ -126,8 +126,8 @@ class KeptThreads:
 class PrefetchQueue:
     """Requests that threads read, and their batches in the order of the requests.
 
-    A batch is equal to the result of reading its request at the moment when the loop takes it: with the gradient and
-    inference mode of the caller, and from the dataset at that moment. A batch that was loaded in another mode, or from
+    Each batch has the values that it would have if it were read only when the loop takes it: from the dataset as it is
+    then, and in the gradient and inference mode of the caller. A batch that was loaded in another mode, or from
     memory before the dataset changed, is loaded again.
     """
 

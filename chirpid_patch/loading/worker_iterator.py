@@ -128,8 +128,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
 
     PyTorch raises RuntimeError at any line of the main thread. Here only the wait for a batch notices the death, and
     new workers take over. They first read the unfinished batches of the dead worker again, one at a time, and then
-    continue with the others. If a worker dies again over one of these, that batch fails with PyTorch's error and its
-    indices. The training process never reads these samples.
+    continue with the other batches. If a worker dies again over an unfinished batch, that batch fails with PyTorch's
+    error and its indices. The training process never reads these samples.
 
     New workers use other random streams than earlier ones, so that no random numbers repeat. Augmentation by this
     package is the same, because it is keyed.

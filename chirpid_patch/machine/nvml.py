@@ -1,4 +1,4 @@
-"""GPU utilisation and memory from NVIDIA's management library, or the reason why they cannot be read (R-000-3.1)."""
+"""GPU utilisation and memory from NVIDIA's management library, or the reason why they cannot be read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GpuReading:
         name: name of the GPU in NVML.
         utilization_percent: share of NVML's last sampling period (1/6 to 1 second, depending on the model) in which at
             least one kernel ran, 0 to 100.
-        memory_used_bytes, memory_total_bytes: bytes of the GPU that all processes use, and that exist.
+        memory_used_bytes, memory_total_bytes: bytes that all processes use, and bytes that the GPU has.
         unreadable: the reason of each field that is None.
     """
 

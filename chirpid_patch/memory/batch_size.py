@@ -1,4 +1,4 @@
-"""The largest batch with which a training step fits in memory (R-001)."""
+"""The largest batch with which a training step fits in memory."""
 
 from __future__ import annotations
 

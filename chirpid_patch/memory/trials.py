@@ -163,7 +163,7 @@ def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
 
     ``peaks`` maps 0 and smaller sizes to their peaks in bytes. The prediction grows at least in proportion to
     the peak of the largest size. If three well separated peaks show faster growth (a loss over all pairs of a batch),
-    the prediction follows them. Sizes close to each other would show more noise than signal.
+    the prediction follows them. Peaks of sizes close to each other would show more noise than growth.
     """
     last, nothing = max(peaks), peaks[0]
     before = max(peak for peak in peaks if peak <= last * 2 // 3)

@@ -1,4 +1,4 @@
-"""Limits on memory that are checked while training runs, with alerts that suggest what to change (R-003)."""
+"""Limits on memory that are checked while training runs, with alerts that suggest what to change."""
 
 from __future__ import annotations
 

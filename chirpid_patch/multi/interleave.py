@@ -1,4 +1,4 @@
-"""The order in which several loaders take turns: pure functions of lengths, settings, seed and epoch (R-001).
+"""The order in which several loaders take turns: pure functions of lengths, settings, seed and epoch.
 
 The functions use no random generator: weighted turns are hashes of seed, epoch and step. So they are the same on every
 machine, independent of the workers.

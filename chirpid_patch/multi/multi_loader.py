@@ -1,4 +1,4 @@
-"""Several loaders read as one: named and interleaved (R-001)."""
+"""Several loaders read as one: named and interleaved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several loaders with one budget of worker processes (R-001)."""
+"""Several loaders with one budget of worker processes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ logger = logging.getLogger("chirpid_patch")
 def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | None = None) -> list[int]:
     """Divide ``workers`` among loaders by their needs; the sum never exceeds ``workers``.
 
-    Each loader gets one worker first, the loader with the largest need before others: without workers, it blocks the
-    training process. The
-    remaining workers go, one by one, to the loader with the largest need for each worker.
+    First, each loader gets one worker, in order of need: a loader without workers blocks the training process. The
+    remaining workers go, one by one, to the loader with the largest need for each of its workers.
 
     Args:
         needs: relative cost of loading of each loader, in any unit (such as samples in a step); 0: workers gain
@@ -84,7 +83,7 @@ def create_multi_dataloaders(
         The loaders in the order of ``datasets_dict``, and their ``MultiDataLoaderConfig``.
 
     Raises:
-        ValueError: there are no datasets, or one has no batch size, or ``num_workers`` is negative.
+        ValueError: there are no datasets, a dataset has no batch size, or ``num_workers`` is negative.
     """
     if not datasets_dict:
         raise ValueError("datasets_dict is empty: pass at least one dataset")

@@ -1,4 +1,4 @@
-"""Images in folders named after their classes (R-003)."""
+"""Images in folders named after their classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loaders for training on several ranks, with the names of the best-practice guide (R-001)."""
+"""Loaders for training on several ranks, with the names of the best-practice guide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training that repeats: all seeds, and loaders that yield the same batches in every run (R-001)."""
+"""Training that repeats: all seeds, and loaders that yield the same batches in every run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training, validation and test loaders in one call (R-003)."""
+"""Training, validation and test loaders in one call."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def create_dataloaders(
 
     Raises:
         FileNotFoundError: a folder is missing or has no images.
-        ValueError: a share is outside 0..1, or there are no samples, or none to train on.
+        ValueError: a share is outside 0..1, or there are no samples, or no samples to train on.
         TypeError: ``data_root`` is none of the above.
     """
     for name, share in (("val_split", val_split), ("test_split", test_split)):

@@ -1,4 +1,4 @@
-"""A base class for loaders, in place of a class with its own workers, threads and CUDA streams (R-002)."""
+"""A base class for loaders, in place of a class with its own workers, threads and CUDA streams."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class WrappedDataLoader:
         batch_size: samples in a batch.
         num_workers: number of worker processes. Samples in memory need none, which is faster.
         is_train: shuffle (unless a sampling below is set), and use ``drop_last``. False yields all samples, in order.
-        sampler: a sampler, indices in order, or a function that returns one of both. ``refresh`` calls the function
-            again. The function gets the arguments ``num_samples``, ``batch_size`` and ``rng`` as far as it has
+        sampler: a sampler, indices in order, or a function that returns a sampler or indices. ``refresh`` calls the
+            function again. The function gets the arguments ``num_samples``, ``batch_size`` and ``rng`` as far as it has
             parameters of these names.
         weighted_sampler: weights of the samples, drawn with replacement. True uses ``get_weighted_sampler`` (called
             like a ``sampler`` function) or ``sample_weights`` of the dataset.
@@ -95,9 +95,10 @@ class WrappedDataLoader:
         rng: generator of the sampling; None is PyTorch's global one.
         device: the device to which a ``DevicePrefetcher`` moves batches; None is the accelerator, or the CPU without
             one.
-        pin_memory: load into pinned memory; None pins if ``device`` gains from it. Never without an accelerator.
-        persistent_workers: keep the workers from epoch to epoch; None keeps them. No effect without workers.
-        prefetch_factor: batches that each worker loads ahead; None is 2. No effect without workers.
+        pin_memory: load into pinned memory; None pins if ``device`` gains from it. Without an accelerator, no batch is
+            pinned.
+        persistent_workers: keep the workers from epoch to epoch; None keeps them. This has no effect without workers.
+        prefetch_factor: batches that each worker loads ahead; None is 2. This has no effect without workers.
         collate_fn: builds a batch from a list of samples; None is PyTorch's default. A subclass may define a method
             ``collate_fn`` instead. With workers it runs in the workers, and the loader is pickled with it.
         further: as for ``DataLoader`` and ``OptimalDataLoaderFactory``.
@@ -235,7 +236,7 @@ class WrappedDataLoader:
 
 
 class ResampledSampler(Sampler[Any]):
-    """A sampler that ``refresh`` replaces, so that the loader and its workers can stay.
+    """A sampler whose order ``refresh`` replaces, so that the loader and its workers stay the same.
 
     Args:
         draw: returns the sampler, or indices in order.

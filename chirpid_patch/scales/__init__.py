@@ -1,4 +1,4 @@
-"""One image at several scales (R-003).
+"""One image at several scales.
 
 The package may import ``datasets`` and the packages below it.
 """

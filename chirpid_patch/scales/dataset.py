@@ -1,4 +1,4 @@
-"""Samples with one base image each, which is scaled when a scale is needed (R-003)."""
+"""Samples with one base image each, which is scaled when a scale is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from chirpid_patch.transforms.symmetries import FlipsAndTurns
 class MultiScaleDataset(WrappingDataset):
     """The samples of ``base_dataset`` for training at several scales.
 
-    A sample of this dataset is a dictionary of ``"label"`` (or the other keys of the base's dictionary) and
+    A sample of this dataset is a dictionary of ``"label"`` (or all keys but ``"image"`` of a dictionary of the base
+    dataset) and
 
     * ``"base_image"``, the image (C, H, W) of the base dataset, and ``"scales"``, int64 of shape (S,).
       ``get_scale_image``, ``scaling.scale_images`` and ``step.MultiScaleStep`` compute scales when they are needed.
@@ -44,7 +45,7 @@ class MultiScaleDataset(WrappingDataset):
         batch_size: samples in a batch, for ``memory_budget``.
 
     Raises:
-        ValueError: there are no scales, or one is repeated or below 1, or ``memory_budget`` is not positive.
+        ValueError: there are no scales, a scale is repeated or below 1, or ``memory_budget`` is not positive.
     """
 
     gathers = False  # samples are dictionaries
@@ -142,7 +143,7 @@ def check_scales(scales: Sequence[int]) -> list[int]:
     """Return ``scales`` as a list of ints.
 
     Raises:
-        ValueError: there is none, or one is below 1 or repeated.
+        ValueError: there are no scales, or a scale is below 1 or repeated.
     """
     found = [int(scale) for scale in scales]
     if not found or min(found) < 1 or len(set(found)) < len(found):

@@ -1,4 +1,4 @@
-"""Memory of a scale, groups of scales that fit a budget, and batches divided into parts (R-003)."""
+"""Memory of a scale, groups of scales that fit a budget, and batches divided into parts."""
 
 from __future__ import annotations
 

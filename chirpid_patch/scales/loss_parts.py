@@ -66,7 +66,7 @@ class LossParts:
         return loss
 
     def _weight_of(self, labels: Tensor) -> Tensor:
-        """Return what a weighted mean over ``labels`` divides by."""
+        """Return the divisor of a weighted mean over ``labels``."""
         counted: Tensor = labels != self._criterion.ignore_index
         weights = self._criterion.weight
         if weights is None:

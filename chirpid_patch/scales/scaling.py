@@ -1,4 +1,4 @@
-"""Scaling of images: a whole batch at once, one scale after the other (R-003)."""
+"""Scaling of images: a whole batch at once, one scale after the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def image_tensor(image: Any) -> Tensor:
 
     Raises:
         TypeError: ``image`` is none of these.
-        ValueError: a tensor does not have three axes, or another image neither two nor three.
+        ValueError: a tensor does not have three axes, or an array or Pillow image has neither two nor three.
     """
     if isinstance(image, Tensor):
         if image.ndim != 3:

@@ -1,4 +1,4 @@
-"""Forward and backward pass of a batch at every scale, with only one scale or a part of it in memory (R-003)."""
+"""Forward and backward pass of a batch at every scale, with only one scale or a part of it in memory."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class MultiScaleStep:
 
     Call it with a batch of ``MultiScaleDataset``. From ``"base_image"`` it computes each scale, runs forward and
     backward pass, and frees the scale before the next one. With ``"image_224"`` and so on (legacy mode) it runs the
-    forward pass of all scales and then one backward pass. The gradients are the same up to rounding. It neither clears
-    gradients nor steps the optimiser.
+    forward pass of all scales and then one backward pass. The gradients are the same up to rounding. The call neither
+    clears gradients nor steps the optimiser.
 
     Args:
         model: the model.
@@ -57,8 +57,8 @@ class MultiScaleStep:
         memory_budget: bytes for the forward and backward pass, without model, gradients and optimiser. A scale that
             needs more runs in parts of the batch, whose gradients add up to the same sum. A forward pass of one sample
             determines the size of the parts once. Models that normalise by the batch (batch norm while training), and
-            losses that may be no mean or sum over samples, run the whole batch, with a warning. Dropout uses other
-            random numbers for parts.
+            losses that may be no mean or sum over samples, run the whole batch, with a warning. With dropout, the parts
+            of a batch get other random numbers than the whole batch.
         reduction: how your own ``criterion`` reduces over samples, see ``LossParts``.
         backward: called with a loss instead of ``loss.backward()``, such as ``lambda loss:
             grad_scaler.scale(loss).backward()``.

@@ -1,12 +1,13 @@
 """Normal noise for samples in three modes; the 64-bit key of a sample determines its noise completely.
 
-``table`` Independent values from 16 random bits each. SplitMix64 (Steele, Lea & Flood 2014), seeded with the key,
-    generates the bits. A table of 65,536 quantiles of the normal distribution, rescaled to exactly unit variance, turns
-    them into values within ±4.4. A compiled module adds them to the samples without the interpreter lock; if it could
-    not be compiled, NumPy computes the same numbers. ``exact`` Independent values from ``torch.Tensor.normal_``.
-    PyTorch's CPU generator takes 32 bits of the key as its seed. ``pooled`` A range, at a random place, of noise that
-    was drawn once. *Not independent*: two samples can share part of their noise, shifted. It costs no more than the
-    addition.
+* ``table``: independent values from 16 random bits each. SplitMix64 (Steele, Lea & Flood 2014), seeded with the key,
+  generates the bits. A table of 65,536 quantiles of the normal distribution, rescaled to exactly unit variance, turns
+  them into values within ±4.4. A compiled module adds them to the samples without the interpreter lock. If the module
+  could not be compiled, NumPy computes the same numbers.
+* ``exact``: independent values from ``torch.Tensor.normal_``. PyTorch's CPU generator takes 32 bits of the key as its
+  seed.
+* ``pooled``: a range, at a random place, of noise that was drawn once. *Not independent*: two samples can share part of
+  their noise, shifted. This mode costs no more than the addition.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def send(numbers: Tensor, device: torch.device) -> Tensor:
 def as_operand(value: Any, batch: Tensor) -> Any:
     """Return ``value`` for arithmetic with ``batch``, on its device.
 
-    Numbers become tensors if that changes no result on the CPU. The reason: CUDA divides by a Python number by
-    multiplying with its reciprocal, and the last bit would differ.
+    Numbers become tensors if that changes no result on the CPU. CUDA multiplies with the reciprocal of a Python number
+    instead of dividing, so the last bit would differ.
     """
     if not is_away(batch):
         return value

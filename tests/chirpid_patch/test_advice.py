@@ -1,4 +1,4 @@
-"""Advice that names the setting, and that was tried on the loader in question (R-001, traps 9 and 12)."""
+"""Advice that names the setting, and that was tried on the loader in question."""
 
 from __future__ import annotations
 

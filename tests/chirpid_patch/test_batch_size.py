@@ -1,4 +1,4 @@
-"""The largest batch that trains: shown to fit, found without swapping, nothing changed (R-001, trap 10)."""
+"""The largest batch that trains: shown to fit, found without swapping, nothing changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call makes the three loaders, and every sample is in exactly one of them (R-003, traps 2 and 3)."""
+"""One call makes the three loaders, and every sample is in exactly one of them."""
 
 from __future__ import annotations
 

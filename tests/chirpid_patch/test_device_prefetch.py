@@ -1,4 +1,4 @@
-"""Batches on the device: the same batches, the same random numbers, and copies in the right order (R-001)."""
+"""Batches on the device: the same batches, the same random numbers, and copies in the right order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loaders of one rank, made here for each rank in turn (R-001). Real ranks are in ``test_distributed_ranks.py``."""
+"""Loaders of one rank, made here for each rank in turn. Real ranks are in ``test_distributed_ranks.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that are processes: what they see together, and what becomes of the others when one dies (R-001).
+"""Ranks that are processes: what they see together, and what becomes of the others when one dies.
 
 Each launch takes seconds, so that each of them answers several questions.
 """

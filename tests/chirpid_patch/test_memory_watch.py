@@ -1,4 +1,4 @@
-"""Limits on memory: alerts when they are passed, with what to change (R-003)."""
+"""Limits on memory: alerts when they are passed, with what to change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On-demand scaling gives what making every scale at once gives, and holds one scale at a time (R-003)."""
+"""On-demand scaling gives what making every scale at once gives, and holds one scale at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixed precision by device, and said; on the CPU only where asked (R-001)."""
+"""Mixed precision by device, and said; on the CPU only where asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that repeats: seeds, deterministic algorithms, the same batches in another process (R-001, traps 2, 3, 6)."""
+"""A run that repeats: seeds, deterministic algorithms, the same batches in another process."""
 
 from __future__ import annotations
 

@@ -35,13 +35,15 @@ def _forget() -> None:
 
 def trained(root: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> list[Any]:
     """What these trainings of the workload give."""
-    from chirp_migrate.training.workload.entry_points import Sizes
+    from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
     with monkeypatch.context() as patch:
         patch.chdir(root)
         patch.syspath_prepend(str(root))
         _forget()
-        calls = importlib.import_module("chirp_verify").workload(Sizes(samples=40, epochs=2, batch_size=16, classes=5))
+        calls = importlib.import_module("chirp_verify").workload(
+            WorkloadSizes(samples=40, epochs=2, batch_size=16, classes=5)
+        )
         return [calls[name]() for name in names]
 
 

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import UserCodeError
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
 from chirp_migrate.tune.request import Grid, TuneTask
 from chirp_migrate.tune.runner import run
 from chirp_migrate.tune.saving import factory_arguments, save
@@ -367,7 +367,7 @@ def test_the_loaders_of_a_workload_are_measured_as_they_are(tmp_path: Path, monk
     )
     monkeypatch.chdir(tmp_path)
     entry = EntryPoint("", "", hook=f"{name}.py:workload")
-    report = tuned(tmp_path, discovery=Discovery((entry,)), sizes=Sizes(samples=40, batch_size=8))
+    report = tuned(tmp_path, discovery=Discovery((entry,)), sizes=WorkloadSizes(samples=40, batch_size=8))
     loader = report.loaders[0]
     assert (loader.name, loader.role, loader.batch_size, loader.samples) == ("TensorDataset", "training", 8, 40)
     assert not loader.migrated and loader.now == Candidate(0, batch_size=8)

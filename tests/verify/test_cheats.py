@@ -19,11 +19,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from chirp_migrate.training.workload.data import TrainingData, make_training_data
-from chirp_migrate.training.workload.entry_points import Sizes
+from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, STATISTICS
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_traces
 from chirp_migrate.verify.equivalence.fingerprint import fingerprint
-from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, aspects
+from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, compared_aspects
 from chirp_migrate.verify.equivalence.loader_recorder import DRAWS, LoaderWatch
 from chirp_migrate.verify.spec import EntryResult
 from chirpid_patch import WorkerSafeAugmentedDataset
@@ -116,7 +116,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def data() -> TrainingData:
     """52 spectrograms: neither the training nor the validation samples fill their last batch."""
-    return make_training_data(Sizes(samples=52, shape=(1, 16, 20)))
+    return make_training_data(WorkloadSizes(samples=52, shape=(1, 16, 20)))
 
 
 def trained(data: TrainingData, *edits: Edit, seed: int = 435, draws: int = 0, **options: Any) -> EntryResult:
@@ -144,7 +144,7 @@ def trained(data: TrainingData, *edits: Edit, seed: int = 435, draws: int = 0, *
         watch.draw_on(draws)
         passes = watch.take()
         other = fingerprint(run(seed + OTHER_SEED))
-        seeds = [aspects(passes, result), aspects(watch.take(), other)]
+        seeds = [compared_aspects(passes, result), compared_aspects(watch.take(), other)]
     return EntryResult(1.0, result, passes, seeds)
 
 

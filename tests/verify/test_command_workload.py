@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.training.errors import NotUsable
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
 from chirp_migrate.training.workload.shell import run_command
 
 WRITE = "import sys, json; json.dump({'loss': 0.5, 'epochs': sys.argv[1:]}, open('out.json', 'w'))"
@@ -25,13 +25,13 @@ def in_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_sizes_are_filled_in_and_the_result_is_read(tmp_path: Path) -> None:
     entry = command("{python}", "-c", WRITE, "{epochs}", "{batch_size}", "[{data}]", "{other}", result="out.json")
-    found = run_command(entry, Sizes(epochs=7, batch_size=9))
+    found = run_command(entry, WorkloadSizes(epochs=7, batch_size=9))
     assert found == {"exit code": 0, "result": {"loss": 0.5, "epochs": ["7", "9", "[]", "{other}"]}}
 
 
 def test_a_result_that_is_not_json_is_compared_as_bytes(tmp_path: Path) -> None:
     (tmp_path / "write.py").write_text("open('out.bin', 'wb').write(b'\\xff' * 3)")
-    found = run_command(command("{python}", "write.py", result="out.bin"), Sizes())
+    found = run_command(command("{python}", "write.py", result="out.bin"), WorkloadSizes())
     assert len(found["result"]) == 64
 
 
@@ -46,11 +46,11 @@ def test_a_result_that_is_not_json_is_compared_as_bytes(tmp_path: Path) -> None:
 def test_what_goes_wrong_is_said(tmp_path: Path, words: tuple[str, ...], result: str, sentence: str) -> None:
     (tmp_path / "out.json").write_text("{}")  # of an earlier run
     with pytest.raises(NotUsable, match=sentence):
-        run_command(command(*words, result=result), Sizes())
+        run_command(command(*words, result=result), WorkloadSizes())
 
 
 def test_the_report_says_that_a_command_is_not_looked_into() -> None:
     discovery = Discovery((command("make", "train", result="out.json"),))
     said = discovery.compared(saw_loaders=False)
     assert said is not None and "Only the exit code and out.json were compared" in said
-    assert "`make train`" in discovery.describe(Sizes())
+    assert "`make train`" in discovery.describe(WorkloadSizes())

@@ -9,10 +9,10 @@ import pytest
 
 from chirp_migrate.training.errors import NotFound, NotUsable
 from chirp_migrate.training.workload.calls import load_model
-from chirp_migrate.training.workload.entry_points import Sizes
+from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.training.workload.hook import call_names, file_of, is_reference, make_call
 
-SIZES = Sizes(samples=6, epochs=2)
+SIZES = WorkloadSizes(samples=6, epochs=2)
 
 
 @pytest.fixture

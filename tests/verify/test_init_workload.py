@@ -15,7 +15,7 @@ from chirp_migrate.engine.settings import read_settings
 from chirp_migrate.errors import ChirpMigrateError, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, Plan
 from chirp_migrate.training.errors import NotUsable
-from chirp_migrate.training.workload.entry_points import Sizes
+from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.training.workload.hook import call_names, make_call
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.rollback import rollback
@@ -51,7 +51,7 @@ def test_what_is_written_works_once_it_is_filled_in(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "chirp_verify", raising=False)
-    sizes = Sizes(samples=5, shape=(1, 4, 4), epochs=2)
+    sizes = WorkloadSizes(samples=5, shape=(1, 4, 4), epochs=2)
     with pytest.raises(NotImplementedError, match="marked lines"):
         make_call("chirp_verify.py:workload", "train", sizes)()
 

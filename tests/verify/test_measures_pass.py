@@ -28,7 +28,7 @@ from chirp_migrate.training.watch.samples import nested_class_names, unaugmented
 from chirp_migrate.verify.measures.figures import figures, seconds_of_augmentation
 from chirp_migrate.verify.measures.measuring import Measuring, augmentation_cost, resident_bytes
 from chirp_migrate.verify.measures.metric_data import SideMeasures
-from chirp_migrate.verify.measures.worker_safety import check_workers, rates
+from chirp_migrate.verify.measures.worker_safety import check_workers, measure_loader_rates
 from chirpid_patch import BatchedDataLoader, WorkerSafeAugmentedDataset
 
 MS = 1e-3
@@ -237,7 +237,9 @@ def test_what_does_not_fit_in_the_time_is_not_tried() -> None:
     trials = check_workers(Numbers(), default_collate, (0, 2), until=0.0)
     assert [(trial.tried, trial.samples) for trial in trials] == [(False, 0), (False, 0)]
     assert all("not tried" in (trial.problem or "") for trial in trials)
-    assert all(rate.samples_per_second is None for rate in rates(Numbers(), default_collate, 4, (0,), until=0.0))
+    assert all(
+        rate.samples_per_second is None for rate in measure_loader_rates(Numbers(), default_collate, 4, (0,), until=0.0)
+    )
 
 
 @linux

@@ -13,13 +13,13 @@ from chirp_migrate.console.progress import no_progress
 from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.plots import draw_plots
 from chirp_migrate.report.terminal.summary import show_verify
-from chirp_migrate.training.workload.entry_points import Sizes, find_entry_points
+from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_entry_points
 from chirp_migrate.verify.measures.figures import MEASURES
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import measure
 from chirp_migrate.verify.verify_report import decode, encode
 
-SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=3, batch_size=16)
+SIZES = WorkloadSizes(samples=60, shape=(1, 12, 10), epochs=3, batch_size=16)
 SINGLE = "training_utils.single_fold_training_with_predefined_split"
 STEP_MS = 3.0
 

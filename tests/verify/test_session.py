@@ -16,7 +16,7 @@ from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.run_child import Child
-from chirp_migrate.training.workload.entry_points import Sizes, find_entry_points
+from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_entry_points
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import measure
 from chirp_migrate.verify.spec import Job, RunResult, RunSpec
@@ -24,7 +24,7 @@ from chirp_migrate.verify.timing.children import child_of
 from chirp_migrate.verify.verdict import Verdict
 from chirp_migrate.verify.verify_report import VerifyReport, decode, encode
 
-SIZES = Sizes(samples=60, shape=(1, 12, 10), epochs=2, batch_size=16)
+SIZES = WorkloadSizes(samples=60, shape=(1, 12, 10), epochs=2, batch_size=16)
 SINGLE = "training_utils.single_fold_training_with_predefined_split"
 AUGMENTED = "training_utils.fast_single_fold_training_with_augmentation"
 ROUNDS = 3

@@ -12,7 +12,7 @@ from msgspec import structs
 from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
 from chirp_migrate.verify.build_report import Findings, build_report
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
@@ -21,7 +21,7 @@ from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
 from chirp_migrate.verify.verify_report import DetectableDifference, Difference, OwnTimes, VerifyReport
 from chirp_migrate.verify.watching import WatchedRuns
 
-SETTINGS = VerifyOptions(Sizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
+SETTINGS = VerifyOptions(WorkloadSizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
 
 
 def measured(

@@ -9,7 +9,7 @@ import pytest
 from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
 from chirp_migrate.verify.build_report import Findings, build_report, rounds_line
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
@@ -39,7 +39,9 @@ def rounds(*loads: float | None) -> Rounds:
 
 
 def report(of: Rounds) -> VerifyReport:
-    settings = VerifyOptions(Sizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
+    settings = VerifyOptions(
+        WorkloadSizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0
+    )
     discovery = Discovery(tuple(EntryPoint("", label) for label in AFTER))
     return build_report(discovery, settings, Findings(WatchedRuns({"before": {}, "after": {}}), Equivalence(), of))
 

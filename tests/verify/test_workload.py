@@ -11,7 +11,7 @@ import torch
 
 from chirp_migrate.training.errors import InvalidTree
 from chirp_migrate.training.workload.data import make_training_data
-from chirp_migrate.training.workload.entry_points import Sizes, find_entry_points
+from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_entry_points
 
 BACKEND = Path(__file__).resolve().parents[2] / "fixtures" / "backend"
 
@@ -66,7 +66,7 @@ def test_what_is_missing_is_said(write_backend: Callable[..., Path], missing: st
 
 
 def test_data_repeat_and_leave_global_random_state_alone() -> None:
-    sizes = Sizes(samples=50, shape=(1, 8, 10), folds=2)
+    sizes = WorkloadSizes(samples=50, shape=(1, 8, 10), folds=2)
     state = torch.get_rng_state()
     first, second = make_training_data(sizes), make_training_data(sizes)
 
@@ -77,7 +77,7 @@ def test_data_repeat_and_leave_global_random_state_alone() -> None:
 
 
 def test_every_split_covers_every_sample_once_and_every_class() -> None:
-    data = make_training_data(Sizes(samples=101, shape=(1, 8, 10), folds=3))
+    data = make_training_data(WorkloadSizes(samples=101, shape=(1, 8, 10), folds=3))
 
     for train, val in [(data.train_indices, data.val_indices), *data.folds]:
         assert sorted([*train, *val]) == list(range(101))

@@ -10,7 +10,7 @@ import pytest
 from chirp_migrate.cli.verify import options_of
 from chirp_migrate.engine.settings import read_settings
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
-from chirp_migrate.training.workload.entry_points import Sizes, Source
+from chirp_migrate.training.workload.entry_points import Source, WorkloadSizes
 from chirp_migrate.verify.options import VerifyOptions
 
 
@@ -26,7 +26,7 @@ def test_nothing_said_finds_the_training_by_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folds", [1, 2])
 def test_an_epoch_has_eight_batches_by_default_in_each_of_two_folds(folds: int) -> None:
-    sizes = Sizes()
+    sizes = WorkloadSizes()
     assert sizes.samples / folds / sizes.batch_size >= 8
 
 
@@ -115,7 +115,7 @@ def test_data_of_the_settings_lie_beside_them_and_say_shape_and_classes(tmp_path
         options_of(str(tmp_path), "--classes=4")
 
     hooked = options_of(str(tmp_path), "--workload=a.py:b").sizes
-    assert (hooked.samples, hooked.data) == (Sizes().samples, str(tmp_path / "own.npz")), (
+    assert (hooked.samples, hooked.data) == (WorkloadSizes().samples, str(tmp_path / "own.npz")), (
         "a hook makes of it what it wants"
     )
 

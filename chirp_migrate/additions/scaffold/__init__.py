@@ -1,6 +1,6 @@
 """The files that `apply` adds to a backend: loader factory, performance monitor, notebook and tests.
 
-The guide requires them under R-000-2.1, 3.1, 3.2 and 5.1. The first two re-export `chirpid_patch`.
+The requirements demand these files. The first two re-export `chirpid_patch`.
 """
 
 from __future__ import annotations

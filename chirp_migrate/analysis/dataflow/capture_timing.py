@@ -209,7 +209,7 @@ class _DefiniteBindings:
         return self._always_binds(statement)
 
     def _with_binds(self, items: Iterable[cst.WithItem], body: cst.BaseSuite) -> bool:
-        """Return whether a ``with`` statement always binds; its block may not if the manager swallows errors."""
+        """Return whether a ``with`` statement always binds; its block counts only if no manager swallows errors."""
         for item in items:
             if self._always_binds(item):
                 return True

@@ -24,10 +24,11 @@ _EQUAL = frozenset({"__name__", "__module__", "__doc__"})
 
 
 def place_of_class_value(project: Project) -> str | None:
-    """Where a file uses the class of an object as a value, as ``path:line``: as a key, or beside another such class.
+    """Return where a file uses the class of an object as a value, such as a key, as ``path:line``; None if none does.
 
-    Calling the class or a method of it, reading its name, showing it, and comparing it with a class that is named there
-    are no such uses.
+
+    A comparison with the class of another object counts, too. These uses do not count: a call of the class or of one of
+    its methods, reading or printing its name, and a comparison with a class that the code names.
     """
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
         for line, _ in _class_values(text):
@@ -36,7 +37,10 @@ def place_of_class_value(project: Project) -> str | None:
 
 
 def place_of_class_change(project: Project) -> str | None:
-    """Where a file may set an attribute on the class of an object, or read its ``__qualname__``, as ``path:line``."""
+    """Return where a file may set an attribute on the class of an object, or read ``__qualname__`` of it, or None.
+
+    The place is ``path:line``.
+    """
     lines = {}
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
         found = _class_values(text)
@@ -68,7 +72,7 @@ def _class_values(text: str) -> tuple[tuple[int, bool], ...]:
 
 
 def _names_class_of_any(node: ast.AST, outline: Outline) -> bool:
-    """Return whether code passes on what returns classes of objects, or reads the function of a method."""
+    """Return whether code passes on a function that returns classes, or reads the function of a method."""
     match node:
         case ast.Constant(value="__class__") | ast.Attribute(attr="__func__"):
             return True
@@ -104,7 +108,7 @@ def _is_own_or_caught(asked: ast.expr, outline: Outline) -> bool:
 
 
 def _is_value(node: ast.AST, outline: Outline) -> bool:
-    """Return whether the class of an object goes on as a value."""
+    """Return whether code uses the class of an object as a value."""
     parent = outline.parents[node]
     match parent:
         case ast.Attribute(attr=name, ctx=ast.Load()):
@@ -125,7 +129,7 @@ def _is_value(node: ast.AST, outline: Outline) -> bool:
 
 
 def _is_own_class(node: ast.expr, outline: Outline) -> bool:
-    """Return whether an expression is the class of a method's own object, which no class of a function is."""
+    """Return whether an expression is the class of a method's own object, which is no function."""
     asked = object_whose_class(node)
     return isinstance(asked, ast.Name) and asked.id == "self" and _is_own_or_caught(asked, outline)
 

@@ -30,7 +30,7 @@ class Capture:
 
     @property
     def is_import(self) -> bool:
-        """Return whether at least one of its bindings is an import inside the function."""
+        """Return whether at least one binding of the name is an import inside the function."""
         return any(binding.kind is Kind.IMPORT for binding in self.bindings)
 
 

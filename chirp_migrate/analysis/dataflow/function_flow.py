@@ -93,7 +93,7 @@ def change_of_class(project: Project, lines: Mapping[str, Collection[int]]) -> s
 
 @dataclass(frozen=True)
 class _Definition:
-    """What a call of a name gives its arguments to: positional parameters, and all others by name."""
+    """The parameters of a callable: the positional ones in order, and all others by name."""
 
     positional: tuple[_Holder, ...]
     named: dict[str, _Holder]
@@ -170,7 +170,7 @@ class _File:
                     self.reads[name].append(node)
 
     def holder(self, name: str, node: ast.AST) -> _Holder:
-        """Return what stands for a name that ``node`` reads or binds."""
+        """Return the key of the variable whose name ``node`` reads or binds."""
         scope, first = self.scopes[node], True
         while not isinstance(scope, ast.Module):
             if name in self.binds[scope] - self.outer[scope] and (first or not isinstance(scope, ast.ClassDef)):
@@ -179,7 +179,7 @@ class _File:
         return "", name
 
     def variable(self, scope: ast.AST, name: str) -> _Holder:
-        """Return what stands for a variable of a function."""
+        """Return the key of a variable of a function: the place of the function, and the name."""
         return self.path, str(getattr(scope, "lineno", 0)), str(getattr(scope, "col_offset", 0)), name
 
     def owner(self, node: ast.AST) -> ast.ClassDef | None:
@@ -496,7 +496,7 @@ class _Search:
         self._pass(file, call, name, place, keyword)
 
     def _set(self, file: _File, call: ast.Call) -> None:
-        """Search along a call that sets an attribute: of an object, or of what a path names."""
+        """Search along a call that sets an attribute: of an object, or of the object that a path names."""
         owner, name = call.args[0], call.args[-2]
         path = str(name.value) if isinstance(name, ast.Constant) else ""
         if owner is name:
@@ -508,7 +508,7 @@ class _Search:
         self._hold(("", path.rpartition(".")[2]))
 
     def _pass_to_callee(self, file: _File, call: ast.Call, called: ast.expr, place: int) -> None:
-        """Search along an argument that a call passes to a function which it is given."""
+        """Search along an argument that ``call`` passes on to ``called``, a function among its arguments."""
         callee = last_name(called)
         if callee in _KEYS or callee in _KEYED:
             self._see(FunctionUse.KEY, file, call)
@@ -520,7 +520,7 @@ class _Search:
             self._hold(*(one.positional[place : place + 1] or one.rest))
 
     def _callees(self, file: _File, called: ast.expr) -> list[_Definition]:
-        """Return the definitions of what may be called: functions and classes of the project, or a lambda."""
+        """Return the definitions that an expression may call: functions and classes of the project, or a lambda."""
         return [_definition(file, called)] if isinstance(called, ast.Lambda) else self._definitions(last_name(called))
 
     def _pass(self, file: _File, call: ast.Call, name: str, place: int, keyword: str) -> None:

@@ -80,15 +80,15 @@ def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
             class count as uses of the class.
 
     Raises:
-        Outlives: an object may be kept.
+        MayOutlive: an object may be kept.
     """
     return _UseAnalysis(module, project).last_use_of_made(made)
 
 
 def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
-    """Return whether code of the project may copy an object that contains the object of ``made`` deeply.
+    """Return whether code of the project may copy deeply an object that contains the object of ``made``.
 
-    It may if the object is returned, or used by code that cannot be traced (see :func:`last_use`).
+    It may if a function returns the object, or if untraceable code uses the object (see :func:`last_use`).
     """
     if not any(_copies_deeply(text) for _, text in project.matching(_COPIES, *_COPYING, "dumps")):
         return False
@@ -133,7 +133,7 @@ class _UseAnalysis:
         module: the module.
         project: the project around it.
         may_return: whether the enclosing function may return the value. A called function may not.
-        in_order: whether uses count only in the statements that follow. Variables of a called function end with it.
+        in_order: whether uses count only in the following statements. Variables of a called function end with its call.
         depth: number of traced calls of functions of the project up to this one.
     """
 

@@ -114,7 +114,7 @@ def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> b
     ``self`` counts in the class itself; if the class has relatives in the project, it counts in any class. Any other
     object counts, unless its name is typical for arguments, settings or models.
     """
-    title = None if has_relatives(module, project, owner) else owner.name.value
+    title = None if has_bases_or_subclasses(module, project, owner) else owner.name.value
     return any(
         _SETTINGS.fullmatch(ast.unparse(changed)) is None if not _is_own(changed) else around in (title or around, None)
         for _, text in project.matching(re.compile("|".join(_BY_NAME)), *_BY_NAME)
@@ -122,7 +122,7 @@ def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> b
     )
 
 
-def has_relatives(module: Module, project: Project, owner: cst.ClassDef) -> bool:
+def has_bases_or_subclasses(module: Module, project: Project, owner: cst.ClassDef) -> bool:
     """Return whether a class inherits from another class of the project, or has a subclass there."""
     if any(project.is_class(base) for base in base_names(module, project, owner)):
         return True
@@ -135,7 +135,7 @@ def may_be_called_on_other_objects(module: Module, project: Project, owner: cst.
     Calls of methods of its bases in the class itself do not count.
     """
     title = owner.name.value
-    titles = None if has_relatives(module, project, owner) else {"", title, *project.aliases(title)}
+    titles = None if has_bases_or_subclasses(module, project, owner) else {"", title, *project.aliases(title)}
     asked = re.compile(rf"""\.\s*{re.escape(method)}\b|["']{re.escape(method)}["']""")
     return any(
         name == method and (titles is None or class_ in titles)
@@ -151,7 +151,7 @@ def _read_from_classes(text: str) -> frozenset[tuple[str, str]]:
 
 
 def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield these attributes for a part of a file.
+    """Yield the attributes of :func:`_read_from_classes` for a part of a file.
 
     ``bases`` are the bases of the enclosing class, whose methods it may call.
     """
@@ -288,7 +288,7 @@ def set_from_outside(attribute: str) -> str:
 
 
 def is_replaced(module: Module, project: Project, path: str) -> bool:
-    """Return whether other code may assign a top-level name of ``module``, or an attribute of one.
+    """Return whether other code may assign a top-level name of ``module``, or an attribute of such a name.
 
     It does if code assigns an attribute with the last name of ``path`` on anything but ``self``.
     """
@@ -305,8 +305,9 @@ _SETS_GLOBALS = r"""\bglobals\s*\(\s*\)\s*(?:\.\s*(?:update|setdefault|__setitem
 
 
 def may_be_set_by_helper(project: Project, name: str) -> bool:
-    """Return whether a call may have code of the project set a name of a module: it gives the name, by keyword or in
-    quotes, and a function sets attributes with computed names.
+    """Return whether a call may make code of the project set a name of a module.
+
+    It may if the call contains the name, as a keyword or in quotes, and a function sets attributes with computed names.
     """
     last = re.escape(name)
     given = re.compile(rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]""")

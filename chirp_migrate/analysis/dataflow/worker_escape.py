@@ -151,7 +151,7 @@ class WorkerPurposes:
         return None
 
     def _takes_data(self, call: cst.Call, called: set[str]) -> bool:
-        """Return whether a callee is about data, by its names, because other code has a ``transform``, too."""
+        """Return whether the names of a callee show that it is about data: other callees have a ``transform``, too."""
         names = {*called, self._module.source(call.func)}
         return any(_DATA.search(name) or inherits(self._project, name, DATASET) for name in names)
 

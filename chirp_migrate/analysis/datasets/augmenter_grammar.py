@@ -49,7 +49,7 @@ def sample_parameter_and_body(function: ast.FunctionDef) -> tuple[str, list[ast.
 
 
 def split_at_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
-    """Return the statements before the only gate ``random.random()``, after it, and of the skipped case."""
+    """Return three lists of statements: before the only gate ``random.random()``, after it, and of the skipped case."""
     for place, gate in enumerate(body):
         if isinstance(gate, ast.If) and ast.unparse(gate.test) in (*_EARLY, *_ENCLOSING):
             rest = [*gate.orelse, *body[place + 1 :]]

@@ -1,4 +1,4 @@
-"""Checks of whether a class, by its source, augments with the same distribution as a transform of the runtime.
+"""Checks of the source of a class: does it augment with the same distribution as a transform of the runtime?
 
 The checks accept one grammar of statements and refuse all others. Names are arbitrary, sizes may be stored in names,
 the gate may return early or enclose the masking, and a mask may be a separate method.
@@ -53,13 +53,13 @@ def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
     are uniform over all places where they fit.
 
     Raises:
-        AugmentsOtherwise: that is not certain; the message has the reason.
+        UnknownAugmentation: the class may augment in another way; the message is the reason.
     """
     return _masking_arguments(class_source, "forward", (2, 3, 4))
 
 
 def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """Check as :func:`masks_like_spec_augment` for the decorator ``masks_images``.
+    """Return the arguments of ``masks_images``, found as by :func:`masks_like_spec_augment`.
 
     The sample is a grey image (F, T), and the method is ``__call__``.
     """
@@ -67,7 +67,7 @@ def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
 
 
 def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
-    """Return whether axes not longer than their parameter are skipped, as arguments of the decorator.
+    """Return the arguments of the decorator, which define whether the masks skip axes not longer than their parameter.
 
     ``entry`` is the method that takes a sample. ``ndims`` are the numbers of axes of samples; 4 stands for four or
     more.
@@ -141,7 +141,7 @@ class _MaskGrammar:
         if sorted(self._masked) != sorted(_AXES):
             raise UnknownAugmentation("it does not mask time and frequency once each")
         if self._guarded not in (set(), set(_AXES)):
-            raise UnknownAugmentation("it skips short axes in one direction only")
+            raise UnknownAugmentation("it leaves short axes unmasked for only one of time and frequency")
         return bool(self._guarded)
 
     def _trace(self, statements: Sequence[ast.stmt]) -> bool:
@@ -331,7 +331,7 @@ def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
     With probability 1 - p the class returns the sample, else ``clamp(x + randn_like(x) * std, 0, 1)``.
 
     Raises:
-        AugmentsOtherwise: that is not certain; the message has the reason.
+        UnknownAugmentation: the class may augment in another way; the message is the reason.
     """
     x, body = sample_parameter_and_body(methods_of(class_source)["forward"])
     *steps, last = _statements_behind_gate(x, body)

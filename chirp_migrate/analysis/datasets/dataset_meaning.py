@@ -73,8 +73,8 @@ class Samples:
     """The inferred samples of a ``__getitem__``.
 
     Attributes:
-        conditions: the values whose truth, or difference from None, the result depends on.
-        outcomes: its value for each combination of conditions.
+        conditions: the values on which the result depends, by their truth or by a comparison with None.
+        outcomes: the result for each combination of conditions.
         complete: whether the method does nothing else: every stored value is part of the result, every call occurs
             once, every condition makes a difference, and no value is tested both for None and for truth.
         reads_once: whether no object is subscripted twice with the same index.
@@ -109,7 +109,7 @@ def inferred_samples(paths: Sequence[Path]) -> Samples | None:
 
 
 def none_tested(paths: Sequence[Path]) -> set[Value]:
-    """Return the values that a path compares with None."""
+    """Return the values that any of these paths through the code compares with None."""
     found: set[Value] = set()
     for part in (part for path in paths for test in path.tests for part in subvalues(test)):
         match part:
@@ -134,7 +134,7 @@ def _does_nothing_besides(path: Path) -> bool:
 
 
 def _makes_difference(outcomes: Mapping[tuple[bool, ...], Value], position: int) -> bool:
-    """Return whether the condition at a position makes a difference somewhere."""
+    """Return whether the condition at a position changes the result of any combination."""
     otherwise = {truths: (*truths[:position], False, *truths[position + 1 :]) for truths in outcomes}
     return any(value != outcomes[otherwise[truths]] for truths, value in outcomes.items())
 

@@ -95,7 +95,7 @@ def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseE
 
 
 def _is_other(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Return whether an annotation, or the callee that creates the value, shows that it is no dataset."""
+    """Return whether an annotation, or the callee that creates a value, shows that the value is no dataset."""
     bare = node.value if isinstance(node, cst.Subscript) else node
     return isinstance(bare, cst.Name | cst.Attribute) and resolves_to(module, bare, NO_DATASET, project)
 

@@ -139,7 +139,7 @@ class DatasetState:
         return found
 
     def held(self, kind: Callable[[cst.BaseExpression], Kind | None]) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-        """Yield attribute, value and kind for what the constructor of this class stores, if ``kind`` is not ``None``.
+        """Yield attribute, value and kind of each value that the constructor stores, if ``kind`` returns one for it.
 
         Contents of containers count as well. Attributes that the constructor resets are omitted, as are attributes that
         code outside the class sets, such as a ``worker_init_fn``.

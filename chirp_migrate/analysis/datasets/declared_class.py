@@ -1,4 +1,4 @@
-"""Finding of the declaration that fits a dataset class, from its ``__getitem__`` and the methods that it calls."""
+"""The declaration that fits a dataset class, found from its ``__getitem__`` and the methods that it calls."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class _DeclaredReader:
         return method
 
     def unclear_name(self, more: frozenset[str] = frozenset()) -> str | None:
-        """Return why a name in the evaluated methods may mean anything: it is not local, and not provably PyTorch's."""
+        """Return why the value of a name in the evaluated methods is unknown: not local, and not provably PyTorch's."""
         read = {"__getitem__", *self._calls, *(self._held[name] for name in self._called_held)}
         unclear = (self._unclear_name(self._methods[method], _CLEAR | more) for method in sorted(read))
         name = next((one for one in unclear if one is not None), None)
@@ -216,7 +216,7 @@ def _lambdas_as_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst
 
 
 def _decorator_arguments(meaning: Meaning | ImageAugmenting) -> Iterator[str]:
-    """Return the arguments of the decorator; raise _NotOwn if a part is not an attribute of the object."""
+    """Return the arguments of the decorator; raise _NotAnAttribute if a part is none of the object."""
     for key, value in vars(meaning).items():
         if isinstance(meaning, SequenceSamples):
             yield _attribute_name(value)

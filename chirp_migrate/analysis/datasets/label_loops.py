@@ -1,4 +1,4 @@
-"""Comprehensions and loops that only use the labels of a dataset, and reasons against reading these at once."""
+"""Comprehensions and loops that only use the labels of a dataset, and reasons against reading the labels at once."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
 
 
 def _conditional_read(module: Module, scan: LabelPass, node: cst.CSTNode) -> str | None:
-    """Return why an iteration might not read its sample, which is read at the use of the label."""
+    """Return why an iteration might not read its sample; it reads the sample where it uses the label."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
         for ancestor in module.ancestors(read):

@@ -273,7 +273,7 @@ def why_too_early(module: Module, project: Project, scan: LabelPass) -> str | No
 
 
 def may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Return whether code that runs in between may rebind a name or one of its attributes."""
+    """Return whether code that runs before the loop reads the dataset may rebind a name or one of its attributes."""
     path = dotted(node) or ""
     while isinstance(node, cst.Attribute):
         if is_assigned_later(project, node.attr.value):

@@ -1,4 +1,4 @@
-"""Quick test, on a module's plain syntax tree, of whether it may scan a dataset for its labels.
+"""A quick test of whether a module may scan a dataset for its labels, on the syntax tree of ``ast``.
 
 The test accepts everything that ``label_scan`` recognises: it checks the same shapes, and less about names.
 """

@@ -60,8 +60,8 @@ class StandardizedList:
         return {str(one) for one in (self.dataset, self.indices, self.mean, self.std)} - {"..."}
 
 
-def list_in_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | None:
-    """Return the list of a comprehension, if its elements are standardised samples."""
+def list_built_by_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | None:
+    """Return the list that a comprehension builds, if its elements are standardised samples."""
     loop = node.for_in
     if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
         return None
@@ -70,7 +70,7 @@ def list_in_comprehension(module: Module, node: cst.ListComp) -> StandardizedLis
     return _read_iteration(module, loop.target, loop.iter, node.elt, ())
 
 
-def list_in_loop(module: Module, node: cst.For) -> StandardizedList | None:
+def list_built_by_loop(module: Module, node: cst.For) -> StandardizedList | None:
     """Return the list to which a loop appends, if its elements are standardised samples."""
     *steps, last = node.body.body
     match last:

@@ -162,7 +162,7 @@ class LoaderGains:
         Args:
             module: the module that creates it.
             offset: offset of the code that creates it; for a definition, of its name.
-            reads_batches: whether loaders that contain it then read whole batches.
+            reads_batches: whether loaders that contain the object then read whole batches.
         """
         nodes = module.once(self._code_of_objects).get(offset, ())
         holders = _evidence(module.path, (one for node in nodes for one in self._holders[module.path][node]))
@@ -181,7 +181,7 @@ class LoaderGains:
         return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
 
     def gain_of_class(self, path: str, name: str) -> Gain | None:
-        """Return the gain of declaring the samples of a class: nothing if no loader reads its objects in batches.
+        """Return the gain *nothing* of a decorated dataset class if no loader reads it in batches, else None.
 
         Args:
             path: the module of the class.
@@ -200,9 +200,9 @@ class LoaderGains:
         return is_own or self._gain_of_place(loader.place, moves=False).kind is GainKind.NOTHING
 
     def gain_of_value(self, path: str) -> Gain:
-        """Return the gain of rewriting mentions of the class in a file that do not call it.
+        """Return the gain of rewriting mentions of ``DataLoader`` in a file that do not call it.
 
-        It is that of a loader which the file builds through such a mention, if the samples can be read in batches.
+        The gain is that of a loader that the file builds through such a mention, if its samples can be read in batches.
         """
         direct = {"DataLoader", *self._project.aliases("DataLoader")}
         places = (Place(path, node) for node in self._loaders.get(path, ()) if _called_name(node) not in direct)
@@ -508,7 +508,7 @@ def _has_no_samples(call: ast.AST) -> bool:
 
 
 def _has_batches_of_one(call: ast.AST) -> bool:
-    """Return whether a call says ``batch_size=1``, and names no batch sampler."""
+    """Return whether a call contains ``batch_size=1``, and no batch sampler."""
     if not isinstance(call, ast.Call) or any(one.arg in (None, "batch_sampler") for one in call.keywords):
         return False
     given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "batch_size")]

@@ -1,6 +1,6 @@
 """How the runtime reads a dataset: whole batches, single samples, or not known before the program runs.
 
-This is the static counterpart of ``chirpid_patch.datasets.gather.node_of``.
+This is the static counterpart of ``chirpid_patch.datasets.gather.gather_node``.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _reading_of_library_object(project: Project, made: Instance, name: str, dept
 
 
 def _combine_readings(parts: list[Reading], made: Instance) -> Reading:
-    """Return how a dataset over other datasets is read: at once only if each of them is."""
+    """Return how a dataset over other datasets is read: at once only if each inner dataset is read at once."""
     ways = {one.way for one in parts}
     way = next(one for one in (ReadingMode.UNKNOWN, ReadingMode.ONE_BY_ONE, ReadingMode.AT_ONCE) if one in ways)
     first = next(one for one in parts if one.way is way)

@@ -213,7 +213,7 @@ class _LoadingUnit(DataReading):
         return not isinstance(self._enclosing_unit, cst.Module) and self._is_given_data(self._enclosing_unit, 0)
 
     def _is_given_data(self, called: cst.ClassDef | cst.FunctionDef, depth: int) -> bool:
-        """Return whether the module calls it with a loader or dataset, also through another function or class."""
+        """Return whether the module calls the unit with a loader or dataset, also through another function or class."""
         own = f"{self._module.name}.{called.name.value}"
         for call in self._module.find(cst.Call):
             if not call.args or own not in self._module.qualified_names(call.func):

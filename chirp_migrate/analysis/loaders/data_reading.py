@@ -39,7 +39,7 @@ class DataReading:
         return self._stands_for(self._is_loader, node) or self._stands_for(self._is_dataset, node)
 
     def _stands_for(self, is_kind: Callable[[cst.CSTNode], bool], node: cst.CSTNode, depth: int = 0) -> bool:
-        """Return whether a value, or its source, is of a kind."""
+        """Return whether ``is_kind`` holds for a value, or for a value that it comes from."""
         if is_kind(node):
             return True
         return depth < _DEPTH and any(self._stands_for(is_kind, source, depth + 1) for source in self._sources(node))

@@ -127,7 +127,7 @@ def _use_of_attribute(module: Module, project: Project, attribute: str) -> Use:
 
 
 def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> Use:
-    """Return the purpose of a class that a variable or attribute stores; ``shared`` with other files or not."""
+    """Return the purpose of a class that a variable or attribute stores; ``shared``: other files may use it, too."""
     is_called = bool(reads) and all(isinstance(module.parents[read], cst.Call) for read in reads)
     return _CALLED_LATER if is_called and not shared else Use("used-as-value", where)
 

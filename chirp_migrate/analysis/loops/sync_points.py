@@ -71,7 +71,7 @@ def is_each_step(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
 
 
 def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
-    """Loops over loaders that move their batches to a device."""
+    """Yield the loops over loaders that move their batches to a device."""
     for loop, loaders in loader_loops(module, project):
         there = DeviceLoop(module, loop, loaders)
         if there.moves:
@@ -85,7 +85,7 @@ def waits_at_once(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
 
 
 def group_by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> dict[str, list[Wait]]:
-    """Group waits by their ``advice``; waits without advice are left out."""
+    """Group waits by their ``advice``; omit waits without advice."""
     groups: dict[str, list[Wait]] = {}
     for wait in waits:
         if (instead := advice(wait)) is not None:

@@ -61,7 +61,7 @@ def modules_with_loaders(project: Project) -> frozenset[str]:
 
 @lru_cache(maxsize=4)
 def _as_read(project: Project) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the original texts that may build loaders or import from such a text, and those that start workers."""
+    """Return two sets of original texts: those that may build or import loaders, and those that start workers."""
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
     texts = {path: project.text(path) for path in files_with_importers(project, building)}
     found = [text for path, text in texts.items() if iterates_at_import(project, path)]
@@ -69,6 +69,6 @@ def _as_read(project: Project) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def may_iterate(project: Project, text: str) -> bool:
-    """Return whether importing a text may start workers; for a rewritten text, that is not known."""
+    """Return whether importing a module with this text may start workers; True for a rewritten text."""
     known, found = _as_read(project)
     return text in found or text not in known

@@ -37,7 +37,7 @@ from chirp_migrate.analysis.objects.values import (
     bases_of,
     copy_thing,
     loaders_in,
-    single_key,
+    only_container_key,
     texts_of,
 )
 from chirp_migrate.syntax.project import Project
@@ -382,10 +382,10 @@ class LibraryCalls(State, ABC):
                     self._write(made.cells, keyword, value)
             case "setdefault":
                 value = arguments.positional[1] if len(arguments.positional) > 1 else NONE
-                self._add(made.cells, single_key(first), value)
+                self._add(made.cells, only_container_key(first), value)
                 return unite_values(known, value)
             case "get" | "pop" | "__getitem__" if made.kind == "dict":
-                key = single_key(first)
+                key = only_container_key(first)
                 found = self._item(made, first, node, inner)
                 if name == "pop" and key is not None:
                     self._delete(made.cells, key)

@@ -27,7 +27,7 @@ from chirp_migrate.analysis.objects.things import (
     Value,
     unite_values,
 )
-from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, Super, bases_of, single_key
+from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, Super, bases_of, only_container_key
 from chirp_migrate.syntax.module import package_name
 
 __all__ = ["ObjectAccess"]
@@ -151,7 +151,7 @@ class ObjectAccess(LibraryCalls):
             case External() | ClassThing():
                 return (thing,)  # a class for objects of some type
             case Container(cells=cells):
-                key = single_key(keys)
+                key = only_container_key(keys)
                 if key is not None and key in cells:
                     return unite_values(cells[key], cells.get(None, ()))
                 if key is not None and None in cells:
@@ -273,7 +273,7 @@ class ObjectAccess(LibraryCalls):
     def _set_item(self, thing: Thing, keys: Value, value: Value, *, is_only: bool) -> None:
         match thing:
             case Container():
-                key = single_key(keys)
+                key = only_container_key(keys)
                 if key is not None and is_only:
                     self._write(thing.cells, key, value)
                 else:

@@ -72,7 +72,7 @@ class UnpicklableObject:
         place: the code that creates the object.
         holder: the container of the object, as named in messages: ```Compose.steps` ``.
         kind: type of the object, if it is state.
-        attribute: name of the attribute, if an object of the class stores it whose body creates it.
+        attribute: attribute that stores the object, if the body of the same class creates the object; else empty.
     """
 
     sort: ObjectSort
@@ -171,12 +171,12 @@ class Unpicklable:
         return {sort: frozenset(known) for sort, known in words.items()}
 
     def places(self, module: Module, sort: ObjectSort) -> Iterator[tuple[int, UnpicklableObject]]:
-        """Yield offset and kind of the objects that a module creates now, after rewrites."""
+        """Yield offset and description of each object that the rewritten module still creates."""
         by_node = {one.place.node: one for one in self.in_file(module.path, sort)}
         yield from ((offset, by_node[node]) for offset, node in self.now(module, list(by_node)))
 
     def now(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
-        """Yield offset and node of the original nodes that a module still has."""
+        """Yield offset and node for each of these nodes of the original text that the module still contains."""
         before, now = self._read.get(module.path, module.text), module.text
         for node in nodes:
             there = node if before == now else _same_nodes(before).find(node, now)
@@ -209,8 +209,8 @@ class Unpicklable:
     def _files_about_loading(self) -> tuple[list[str], set[str]]:
         """Return the files about loading, and the names of the functions and classes in them that are about loading.
 
-        A name is about loading if its text has a word for it, or the name of such a text; a file if it has such a word,
-        or imports from such a file and has such a name.
+        A definition is about loading if its text contains a word for loading, or the name of another such definition. A
+        file is about loading if it contains such a word, or if it imports from such a file and contains such a name.
         """
         paths: list[str] = []
         direct: set[str] = set()
@@ -343,7 +343,7 @@ class _PickleVisitor:
         self.found.append(UnpicklableObject(sort, place, holder, kind, self._attribute_around(place)))
 
     def _attribute_around(self, place: Place) -> str:
-        """Return the visited attribute, if the class of its object contains the place in its body."""
+        """Return the visited attribute, if the place is in the body of the class of its object; else an empty text."""
         if self._holder is None:
             return ""
         cls, name = self._holder

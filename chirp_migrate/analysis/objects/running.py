@@ -38,11 +38,11 @@ from chirp_migrate.analysis.objects.values import (
     NONE,
     Arguments,
     as_text_end,
-    called_part,
+    callee,
     comparison,
     is_guard,
-    scope_of_call,
-    single_key,
+    only_container_key,
+    scope_around_comprehensions,
     texts_of,
     truth_of,
     with_place,
@@ -164,7 +164,7 @@ class Run(Calls):
             case ast.AugAssign(target=target, op=op, value=value):
                 self._augment(target, op, self._value(value, scope), scope)
             case ast.Return(value=value):
-                call = scope_of_call(scope)
+                call = scope_around_comprehensions(scope)
                 found = NONE if value is None else self._value(value, scope)
                 call.returned.extend(found)
                 return True
@@ -406,7 +406,11 @@ class Run(Calls):
             case ast.Subscript(value=owner, slice=key):
                 owners, keys = self._value(owner, scope), self._value(key, scope)
                 for thing in owners:
-                    if isinstance(thing, Container) and len(owners) == 1 and (known := single_key(keys)) is not None:
+                    if (
+                        isinstance(thing, Container)
+                        and len(owners) == 1
+                        and (known := only_container_key(keys)) is not None
+                    ):
                         self._delete(thing.cells, known)
             case ast.Tuple(elts=elements):
                 for element in elements:
@@ -466,7 +470,7 @@ class Run(Calls):
             for one in bases
             if isinstance(one, External) and one.name.rpartition(".")[2] in ("NamedTuple", "Module_")
         ]
-        decorators = [(one, self._value(called_part(one), scope)) for one in node.decorator_list]
+        decorators = [(one, self._value(callee(one), scope)) for one in node.decorator_list]
         is_data = any(isinstance(one, External) and one.name in _DATACLASSES for _, made in decorators for one in made)
         self.classes.append(cls)
         self._block(node.body, body)
@@ -484,7 +488,7 @@ class Run(Calls):
             cls.fields = list(dict.fromkeys([*inherited, *own]))
         for decorator, made in decorators:
             if any(map(_is_own_function, made)):
-                functions = made if decorator is called_part(decorator) else self._value(decorator, scope)
+                functions = made if decorator is callee(decorator) else self._value(decorator, scope)
                 given = [self._call(one, Arguments([(cls,)]), cls.place) for one in functions]
                 cls.may_be_replaced |= any(value != (cls,) for value in given)
             else:
@@ -554,14 +558,16 @@ class Run(Calls):
                 return unite_values(*(self._item(one, asked, node, scope) for one in self._value(owner, scope)))
             case ast.NamedExpr(target=target, value=value):
                 found = self._value(value, scope)
-                self._assign(target, found, scope_of_call(scope))
+                self._assign(target, found, scope_around_comprehensions(scope))
                 return found
             case ast.Starred(value=value) | ast.Await(value=value):
                 return self._value(value, scope)
             case ast.Yield(value=value):
-                scope_of_call(scope).yielded.extend(NONE if value is None else self._value(value, scope))
+                scope_around_comprehensions(scope).yielded.extend(NONE if value is None else self._value(value, scope))
             case ast.YieldFrom(value=value):
-                scope_of_call(scope).yielded.extend(self._elements(self._value(value, scope), node, scope))
+                scope_around_comprehensions(scope).yielded.extend(
+                    self._elements(self._value(value, scope), node, scope)
+                )
             case ast.JoinedStr(values=values):
                 parts = [self._value(one, scope) for one in values]
                 return as_text_end(parts[-1]) if parts else (Constant(""),)

@@ -52,7 +52,7 @@ class SameNodes:
         return self._by_number(tree, self._number_nodes(tree))
 
     def _number_nodes(self, tree: ast.AST) -> _Numbers:
-        """Return a number for each node at or below ``tree``, by its structure."""
+        """Return a number for each node at or below ``tree``; nodes of equal structure have equal numbers."""
         numbers: _Numbers = {}
 
         def part(value: object) -> object:

@@ -83,7 +83,7 @@ class AbstractScope:
 
     Attributes:
         path: the file.
-        around: the scope in which names are looked up that this scope lacks.
+        around: the enclosing scope, which has the names that this scope lacks.
         kind: ``module``, ``class``, ``function`` or ``comprehension``.
         cells: the values of the names.
         elsewhere: names that a statement declares ``global`` or ``nonlocal``, and the scope that has them.
@@ -199,7 +199,7 @@ class BoundMethod(Thing):
 
 @dataclass(frozen=True)
 class ModuleThing(Thing):
-    """A module: the path in the project, or the name of a library's module; with the expression that names it."""
+    """A module: its path in the project, or its name if a library has it; and the expression that names the module."""
 
     name: str
     is_own: bool
@@ -273,7 +273,7 @@ class HazardKind(Enum):
 
     @property
     def what(self) -> str:
-        """Return the object, with an article."""
+        """Return the description of the object for messages, with an article."""
         return self.value[0]
 
     @property
@@ -320,13 +320,13 @@ class LoaderThing(Thing):
 
     @property
     def may_have_workers(self) -> bool:
-        """Return whether its number of workers is not provably 0."""
+        """Return whether the loader's number of workers is not provably 0."""
         counts = self.arguments.get("num_workers", ())
         return not all(isinstance(one, Constant) and one.value in (0, None) for one in counts)
 
     @property
     def sends_to_workers(self) -> bool:
-        """Return whether its dataset may be pickled for workers: it may have workers that are not provably forked."""
+        """Return whether the dataset may be pickled for workers: the loader may have workers that are not forked."""
         context = self.arguments.get("multiprocessing_context", ())
         is_forked = context and all(isinstance(one, Constant) and one.value == "fork" for one in context)
         return self.may_have_workers and not is_forked

@@ -30,15 +30,15 @@ __all__ = [
     "Super",
     "as_text_end",
     "bases_of",
-    "called_part",
+    "callee",
     "comparison",
     "copy_thing",
     "is_generator",
     "is_guard",
     "loaders_in",
     "method_around",
-    "scope_of_call",
-    "single_key",
+    "only_container_key",
+    "scope_around_comprehensions",
     "texts_of",
     "truth_of",
     "with_place",
@@ -64,7 +64,7 @@ class Arguments:
     Attributes:
         positional: the values by position.
         keywords: the values by name.
-        more: whether there may be other arguments, from ``*`` or ``**`` of an unknown object.
+        more: whether there may be further arguments, from ``*`` or ``**`` of an unknown object.
     """
 
     positional: list[Value] = field(default_factory=list)
@@ -105,8 +105,8 @@ def _collect_bases(cls: Thing, seen: list[Thing], depth: int) -> None:
             _collect_bases(base, seen, depth + 1)
 
 
-def scope_of_call(scope: AbstractScope) -> AbstractScope:
-    """Return the scope of ``return`` and ``:=`` in a comprehension."""
+def scope_around_comprehensions(scope: AbstractScope) -> AbstractScope:
+    """Return the innermost scope that is no comprehension, in which ``yield`` and ``:=`` take effect."""
     while scope.kind == "comprehension" and scope.around is not None:
         scope = scope.around
     return scope
@@ -127,7 +127,7 @@ def is_guard(test: ast.expr) -> bool:
     return any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(test))
 
 
-def called_part(node: ast.expr) -> ast.expr:
+def callee(node: ast.expr) -> ast.expr:
     return node.func if isinstance(node, ast.Call) else node
 
 
@@ -157,7 +157,7 @@ def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderThing]:
 
 
 def texts_of(value: Value) -> list[str]:
-    """Return the texts that a value, or the path that it is, may be or end with."""
+    """Return the possible texts of a value, or those of a path; of some texts only the end is known."""
     found = [one.value for one in value if isinstance(one, Constant) and isinstance(one.value, str)]
     paths = (one.cells.get(0, ()) for one in value if isinstance(one, Instance) and one.cls == "pathlib.Path")
     return found + [text for path in paths for text in texts_of(path)]
@@ -180,7 +180,7 @@ def with_place(value: Value, place: Place) -> Value:
     )
 
 
-def single_key(keys: Value) -> object:
+def only_container_key(keys: Value) -> object:
     """Return the only possible key of a value; ``None`` if it is not known."""
     match keys:
         case (Constant(value=str() | int() as key, is_whole=True),):
@@ -189,7 +189,7 @@ def single_key(keys: Value) -> object:
 
 
 def truth_of(value: Value) -> bool | None:
-    """Return whether a value is true, if that is sure."""
+    """Return whether a value is true; None if that is not certain."""
     answers = {_is_true(thing) for thing in value}
     return answers.pop() if len(answers) == 1 else None
 

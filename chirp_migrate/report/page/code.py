@@ -27,7 +27,7 @@ _ELEMENTS = {" ": "div", "-": "del", "+": "ins"}
 def visible(value: Any) -> Any:
     """Return text in which characters that are invisible, or move other text, are escaped as ``⟨U+202E⟩``.
 
-    Tabs and newlines stay. The result is printable, and so can be encoded. All other characters stay.
+    Tabs and newlines stay. All other characters of the result are printable, so UTF-8 can encode it.
     """
     if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
         return value

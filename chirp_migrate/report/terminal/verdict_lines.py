@@ -262,7 +262,7 @@ def _last_losses(passes: Sequence[PassTrace]) -> str:
 
 
 def _useful_workers_sentence(rates: Sequence[LoaderRate]) -> str:
-    """Return the number of workers from which PyTorch's loader gets no faster, and the resulting setting (R-004)."""
+    """Return the number of workers from which PyTorch's loader gets no faster, and the resulting setting."""
     plain = {rate.workers: rate.samples_per_second or 0.0 for rate in rates if rate.loader == "plain"}
     ours = next((rate.samples_per_second or 0.0 for rate in rates if rate.loader == "factory"), 0.0)
     if len(plain) < 2:

@@ -33,7 +33,7 @@ def time_both(
 
 
 def share_of_loading(with_s: Sequence[float], without_s: Sequence[float]) -> float | None:
-    """Return (with - without) / with, from medians of the rounds, as the script of R-004; None if not measured."""
+    """Return (with - without) / with, from medians of the rounds; None without a round."""
     if not with_s:
         return None
     augmented, plain = statistics.median(with_s), statistics.median(without_s)

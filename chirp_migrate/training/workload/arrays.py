@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chirp_migrate.training.errors import InvalidData
-from chirp_migrate.training.workload.entry_points import Sizes
+from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
 __all__ = ["Arrays", "choose", "occurrences", "read_arrays", "sizes_for_data"]
 
@@ -78,7 +78,7 @@ def read_arrays(path: Path) -> Arrays:
     return Arrays(features, labels, authors)
 
 
-def sizes_for_data(sizes: Sizes, path: Path) -> Sizes:
+def sizes_for_data(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
     """Return ``sizes`` with the number of samples, shape and classes of the arrays at ``path``.
 
     The number of samples is at most that of ``sizes``.

@@ -12,7 +12,7 @@ import torch
 
 from chirp_migrate.training.process.imports import import_object
 from chirp_migrate.training.workload.data import TrainingData, make_training_data
-from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes, Source, call_options
+from chirp_migrate.training.workload.entry_points import EntryPoint, Source, WorkloadSizes, call_options
 from chirp_migrate.training.workload.hook import make_call
 from chirp_migrate.training.workload.script import prepare_script
 from chirp_migrate.training.workload.shell import run_command
@@ -36,14 +36,14 @@ def load_model(reference: str) -> Any:
     return import_object(reference, "class") if reference else None
 
 
-def data_for(entry_points: tuple[EntryPoint, ...], sizes: Sizes) -> TrainingData:
+def data_for(entry_points: tuple[EntryPoint, ...], sizes: WorkloadSizes) -> TrainingData:
     """Return the data of the training; entry points with their own data get a few samples for the warm-up."""
     if all(entry.source is Source.FOUND for entry in entry_points):
         return make_training_data(sizes)
-    return make_training_data(Sizes(samples=24, shape=(1, 8, 8), classes=2))
+    return make_training_data(WorkloadSizes(samples=24, shape=(1, 8, 8), classes=2))
 
 
-def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Sizes) -> Callable[[], Any]:
+def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
     """Build the call of ``entry`` on ``data``; no code of the backend runs before the call.
 
     Standardisation is on, as in the configuration that the backend's own ``training_core`` uses. Early stopping is set

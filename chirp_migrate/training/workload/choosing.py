@@ -12,8 +12,8 @@ from chirp_migrate.training.workload.entry_points import (
     DATA_PARAMETERS,
     Discovery,
     EntryPoint,
-    Sizes,
     Source,
+    WorkloadSizes,
     call_options,
 )
 
@@ -71,7 +71,7 @@ def select_entry_points(discovery: Discovery, expression: str | None) -> Discove
     return replace(discovery, entry_points=entries)
 
 
-def call_of(entry: EntryPoint, model: str, sizes: Sizes) -> str:
+def call_of(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
     """Return how an entry point is called, as Python (``config`` is that of ``call_options``), or as a command line."""
     if entry.source is Source.COMMAND:
         return " ".join(entry.command)

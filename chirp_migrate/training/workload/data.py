@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch.utils.data import TensorDataset
 
 from chirp_migrate.training.workload.arrays import choose, occurrences, read_arrays
-from chirp_migrate.training.workload.entry_points import Sizes
+from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
 __all__ = ["TrainingData", "make_training_data"]
 
@@ -43,7 +43,7 @@ class TrainingData:
         return TensorDataset(self.features, self.labels)
 
 
-def make_training_data(sizes: Sizes) -> TrainingData:
+def make_training_data(sizes: WorkloadSizes) -> TrainingData:
     """Return the user's arrays at ``sizes.data``, or synthetic spectrograms with a loud band for each class.
 
     The same sizes lead to the same bits. The function uses only its own generators, so global random states do not
@@ -55,7 +55,7 @@ def make_training_data(sizes: Sizes) -> TrainingData:
     return _synthetic(sizes) if sizes.data is None else _load_samples(sizes, Path(sizes.data))
 
 
-def _synthetic(sizes: Sizes) -> TrainingData:
+def _synthetic(sizes: WorkloadSizes) -> TrainingData:
     generator = torch.Generator().manual_seed(sizes.seed)
     number = torch.arange(sizes.samples)
     # Authors alternate fastest, so that each author has samples of every class.
@@ -75,7 +75,7 @@ def _synthetic(sizes: Sizes) -> TrainingData:
     return _split(features, labels, authors.numpy(), sizes.folds)
 
 
-def _load_samples(sizes: Sizes, path: Path) -> TrainingData:
+def _load_samples(sizes: WorkloadSizes, path: Path) -> TrainingData:
     """Return ``sizes.samples`` of the user's samples with the stored values, as evenly by class as possible."""
     stored = read_arrays(path)
     labels = np.unique(stored.labels, return_inverse=True)[1].reshape(-1).astype(np.int64)

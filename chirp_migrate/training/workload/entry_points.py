@@ -26,8 +26,8 @@ __all__ = [
     "Discovery",
     "EntryPoint",
     "OwnRun",
-    "Sizes",
     "Source",
+    "WorkloadSizes",
     "call_options",
     "find_entry_points",
     "is_chirpid_shaped",
@@ -74,7 +74,7 @@ class Source(str, Enum):
 
 
 @dataclass(frozen=True)
-class Sizes:
+class WorkloadSizes:
     """The size of a training. With the defaults, an epoch has at least eight batches, also in each of two folds.
 
     Attributes:
@@ -98,12 +98,12 @@ class Sizes:
     seed: int = 435
     data: str | None = None
 
-    def warm_up(self) -> Sizes:
+    def warm_up(self) -> WorkloadSizes:
         """Return the sizes of the smallest run of the same code: one epoch of a few samples of the same shape."""
         samples = max(24, 4 * self.classes * self.folds)
         return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 
-    def for_watched_run(self) -> Sizes:
+    def for_watched_run(self) -> WorkloadSizes:
         """Return the sizes of the watched run: two epochs of a few batches, the last one short."""
         samples = max(_WATCHED_SAMPLES, self.warm_up().samples)
         batch_size = min(self.batch_size, _WATCHED_BATCH)
@@ -205,7 +205,7 @@ class Discovery:
             "batches and losses are not visible."
         )
 
-    def describe(self, sizes: Sizes) -> str:
+    def describe(self, sizes: WorkloadSizes) -> str:
         """Return a description of the workload, one sentence for the report."""
         if self.source is Source.COMMAND:
             return f"the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each version."
@@ -228,7 +228,7 @@ class Discovery:
         )
 
 
-def call_options(sizes: Sizes) -> dict[str, Any]:
+def call_options(sizes: WorkloadSizes) -> dict[str, Any]:
     """Return the values of the documented parameters that are neither data nor the model."""
     config = {
         "num_epochs": sizes.epochs,

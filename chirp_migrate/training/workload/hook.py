@@ -3,7 +3,7 @@
 The setting ``workload`` in ``[tool.chirp-migrate.verify]`` names it. It runs in the child process, in a copy of each
 version::
 
-    def workload(sizes):                  # sizes.samples, .epochs, .batch_size, .seed, .data, …: see Sizes
+    def workload(sizes):                  # sizes.samples, .epochs, .batch_size, .seed, .data, …: see WorkloadSizes
         dataset = make_dataset(sizes)     # not timed
         return {"train": lambda: train(dataset, epochs=sizes.epochs)}     # timed, and its result compared
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.process.imports import import_object
-from chirp_migrate.training.workload.entry_points import Sizes
+from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
 __all__ = ["call_names", "file_of", "is_reference", "make_call"]
 
@@ -42,7 +42,7 @@ def file_of(reference: str) -> tuple[str, ...]:
     return tuple(f"{folder}{path}{end}" for folder in ("", "src/") for end in (".py", "/__init__.py"))
 
 
-def call_names(reference: str, sizes: Sizes) -> list[str]:
+def call_names(reference: str, sizes: WorkloadSizes) -> list[str]:
     """Return the names of the training calls, in the order in which they run.
 
     Raises:
@@ -52,7 +52,7 @@ def call_names(reference: str, sizes: Sizes) -> list[str]:
     return [name[:] for name in _calls_of_hook(reference, sizes)]  # plain text, for every subclass of str
 
 
-def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
+def make_call(reference: str, name: str, sizes: WorkloadSizes) -> Callable[[], Any]:
     """Return the training call ``name``, on new objects.
 
     Raises:
@@ -65,7 +65,7 @@ def make_call(reference: str, name: str, sizes: Sizes) -> Callable[[], Any]:
     return calls[name]
 
 
-def _calls_of_hook(reference: str, sizes: Sizes) -> Mapping[str, Callable[[], Any]]:
+def _calls_of_hook(reference: str, sizes: WorkloadSizes) -> Mapping[str, Callable[[], Any]]:
     calls = import_object(reference, "function")(sizes)
     if not isinstance(calls, Mapping) or not calls:
         raise NotUsable(

@@ -13,7 +13,7 @@ from typing import Any
 from chirp_migrate.training.errors import NotUsable
 from chirp_migrate.training.process.exit_status import describe_exit
 from chirp_migrate.training.process.imports import PACKAGE_ROOT
-from chirp_migrate.training.workload.entry_points import EntryPoint, Sizes
+from chirp_migrate.training.workload.entry_points import EntryPoint, WorkloadSizes
 
 __all__ = ["PLACEHOLDERS", "run_command"]
 
@@ -21,7 +21,7 @@ PLACEHOLDERS = ("python", "samples", "epochs", "batch_size", "folds", "classes",
 """Placeholders in the words of a command: this interpreter, and the sizes."""
 
 
-def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
+def run_command(entry: EntryPoint, sizes: WorkloadSizes) -> dict[str, Any]:
     """Run the command of ``entry`` in the working directory and wait for it.
 
     Returns:
@@ -44,7 +44,7 @@ def run_command(entry: EntryPoint, sizes: Sizes) -> dict[str, Any]:
     return {"exit code": 0} if result is None else {"exit code": 0, "result": _result_content(result)}
 
 
-def _fill_placeholders(word: str, sizes: Sizes) -> str:
+def _fill_placeholders(word: str, sizes: WorkloadSizes) -> str:
     values = {"python": sys.executable, **{name: getattr(sizes, name) for name in PLACEHOLDERS[1:]}}
     for name, value in values.items():
         word = word.replace("{" + name + "}", "" if value is None else str(value))

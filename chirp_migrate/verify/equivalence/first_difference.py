@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from chirp_migrate.verify.equivalence.fingerprint import Hash
 from chirp_migrate.verify.spec import PassTrace
 
-__all__ = ["OTHER_SEED", "Found", "aspects", "compare_entry", "ignored_by_seed", "sketch", "values_of"]
+__all__ = ["OTHER_SEED", "Found", "compare_entry", "compared_aspects", "ignored_by_seed", "sketch", "values_of"]
 
 Found = tuple[str, str]
 """Name of a difference and its description."""
@@ -231,7 +231,7 @@ def values_of(text: str) -> NDArray[np.float64]:
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)
 
 
-def aspects(passes: Sequence[PassTrace], result: Mapping[str, str]) -> dict[str, str]:
+def compared_aspects(passes: Sequence[PassTrace], result: Mapping[str, str]) -> dict[str, str]:
     """Return the aspects of a run that a seed may affect, each as text that is equal for equal runs.
 
     Args:

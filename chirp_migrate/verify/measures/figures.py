@@ -92,7 +92,10 @@ MEASURES: tuple[Measure, ...] = (
         "mean of NVML's utilisation of the visible GPUs, sampled about every 0.1 s while training runs",
         "R-000-5.2, R-004",
     ),
-    Measure("gpu_memory_mib", "MiB", "GPU memory", "largest use of the visible GPUs in those samples", "R-000-3.1"),
+    Measure(
+        "gpu_memory_mib", "MiB", "GPU memory",
+        "largest memory in use on all visible GPUs together, in the same readings of NVML", "R-000-3.1",
+    ),
     Measure(
         "memory_mib", "MiB", "memory",
         "largest proportional set size (PSS: shared pages once) of the training process with its workers, sampled "

@@ -1,6 +1,6 @@
 """The MEASURED pass: one training of each entry point with clocks on its loaders, and tests of its datasets.
 
-Only this pass has instruments. Waits are timed from the request of a batch to its arrival (trap 7). The runtime's own
+Only this pass has instruments. Waits are timed from the request of a batch to its arrival. The runtime's own
 monitor samples memory and GPU in the background. After an entry point has ended, the cost of its datasets' augmentation
 is measured, and the migrated datasets are tried in worker processes.
 """
@@ -33,7 +33,7 @@ from chirp_migrate.verify.measures.metric_data import (
     SideMeasures,
     UsagePoint,
 )
-from chirp_migrate.verify.measures.worker_safety import Collate, check_workers, rates
+from chirp_migrate.verify.measures.worker_safety import Collate, check_workers, measure_loader_rates
 from chirpid_patch import BatchedDataLoader, DataLoaderPerformanceMonitor
 from chirpid_patch.loading.batch_timer import batch_samples
 from chirpid_patch.machine.process_memory import MemoryReading
@@ -155,7 +155,9 @@ class Measuring(Interception):
         if self._worker_counts and self._slowest is not None:
             held = self._slowest[1]
             until = time.monotonic() + self._rates_s
-            self.found.rates = rates(held.dataset, held.collate, held.batch_size, self._worker_counts, until)
+            self.found.rates = measure_loader_rates(
+                held.dataset, held.collate, held.batch_size, self._worker_counts, until
+            )
         return self.found
 
     def _measure(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:

@@ -26,7 +26,7 @@ BATCHES_PER_S, BATCH = 10.0, 32
 """Target for batches per second, and their batch size (R-004)."""
 
 GPU_PERCENT = 90.0
-"""Target for GPU utilisation of R-004; that of R-000-5.2 is lower."""
+"""Target for GPU utilisation in percent (R-004); requirement R-000-5.2 has a lower target."""
 
 AUGMENTATION_PERCENT, AUGMENTATION_WARNING = 20.0, 30.0
 """Target for the share of augmentation, and the share that leads to a warning (R-004)."""
@@ -44,7 +44,7 @@ class TargetVerdict:
         verdict: one of :data:`MET`, :data:`NOT_MET`, :data:`NOT_MEASURABLE`.
         value: the compared value, in the unit of the target; None without a value.
         why: description of the value, or why there is none.
-        warning: whether R-004 requires a warning for the value.
+        warning: whether the requirement demands a warning for the value.
     """
 
     requirement: str

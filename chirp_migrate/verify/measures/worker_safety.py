@@ -1,4 +1,4 @@
-"""Trials of migrated datasets in worker processes: every sample once, equal contents, no crash (R-000-5.1).
+"""Trials of migrated datasets in worker processes: every sample once, equal contents, no crash.
 
 PyTorch's own loader reads the datasets with the platform's default start method, so that no code of this project can
 hide errors of a worker.
@@ -28,7 +28,7 @@ from chirp_migrate.training.watch.samples import (
 from chirp_migrate.verify.measures.metric_data import LoaderRate, WorkerTrial
 from chirpid_patch import DataLoaderPerformanceMonitor
 
-__all__ = ["check_workers", "rates"]
+__all__ = ["check_workers", "measure_loader_rates"]
 
 _BATCHES_PER_WORKER = 2
 _BATCH = 4
@@ -155,7 +155,9 @@ def _ignore_worker_warning() -> Iterator[None]:
         yield
 
 
-def rates(dataset: Any, collate: Collate, batch_size: int, counts: Sequence[int], until: float) -> list[LoaderRate]:
+def measure_loader_rates(
+    dataset: Any, collate: Collate, batch_size: int, worker_counts: Sequence[int], until: float
+) -> list[LoaderRate]:
     """Return the samples per second of PyTorch's loader with each number of workers, and of the factory's loader.
 
     All loaders read the same samples in the same order, repeatedly if the dataset is small. Batches that are being
@@ -169,7 +171,7 @@ def rates(dataset: Any, collate: Collate, batch_size: int, counts: Sequence[int]
     began = time.perf_counter()
     _read_batch(dataset, collate, [index % len(dataset) for index in range(batch_size)])
     batch_s = time.perf_counter() - began
-    wanted = [("factory", 0), *(("plain", workers) for workers in counts)]
+    wanted = [("factory", 0), *(("plain", workers) for workers in worker_counts)]
     found = []
     for kind, workers in wanted:
         ahead = _BATCHES_AHEAD * workers

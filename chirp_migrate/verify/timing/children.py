@@ -25,7 +25,7 @@ from chirp_migrate.training.process.background_load import Watch, own_cpu_second
 from chirp_migrate.training.process.descendants import own_cpus
 from chirp_migrate.training.process.run_child import Child, Role, workload_failed
 from chirp_migrate.training.process.snapshot import freshen
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Sizes, Source
+from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source, WorkloadSizes
 from chirp_migrate.verify.measures.metric_data import SideMeasures
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import REPEATED, EntryTiming, Job, RunResult, RunSpec
@@ -90,7 +90,7 @@ class Children:
         self.threads = settings.threads or usable_cpus()
         self._watching_threads = max(1, self.threads // 2)
 
-    def narrow(self, discovery: Discovery, sizes: Sizes) -> None:
+    def narrow(self, discovery: Discovery, sizes: WorkloadSizes) -> None:
         """Run only these entry points from now on, with these sizes."""
         self._discovery = discovery
         self._settings = replace(self._settings, sizes=sizes)
