@@ -94,7 +94,10 @@ class LocalClass:
         check_class(module, self.project, node, insertion_offset(module, node))
         if KEPT in module.source(node):
             raise NotMovable(f"names with `{KEPT}` are already in use")
-        if not all(_is_plain(self.project, base) for base in base_names(module, self.project, node)):
+        if not all(
+            _is_plain(self.project, base, may_construct=not self.values)
+            for base in base_names(module, self.project, node)
+        ):
             raise NotMovable("its base class may store state on subclasses, or inspect attributes of the objects")
         if self.values:
             self._check_constructor()
@@ -123,7 +126,7 @@ class LocalClass:
             raise NotMovable(f"the project distinguishes objects by their class ({place})")
         if not self.values and (place := place_of_class_change(self.project)) is not None:
             raise NotMovable(f"the project may read or set attributes of the class of an object ({place})")
-        if (code := use_of_class(self.module, self.node)) is not None:
+        if (code := use_of_class(self.module, self.node, may_construct=not self.values)) is not None:
             raise NotMovable(f"`{code}` in it refers to this one class")
         for one in find_in(self.node, cst.Attribute):
             if is_name(one.value, self.title) and mention(self.module, one) in _STORED:
@@ -155,10 +158,15 @@ class LocalClass:
                 raise NotMovable(f"the local name `{read.value}` is used where `self` is not available")
 
 
-def use_of_class(module: Module, node: cst.ClassDef) -> str | None:
+def use_of_class(module: Module, node: cst.ClassDef, *, may_construct: bool) -> str | None:
     """Return code of a class that may distinguish it from an equal class, or store state on it; None if there is none.
 
-    Calls of ``type(self)`` and of the first parameter of a class method, and reads of their attributes, are permitted.
+    Reads of attributes of ``type(self)`` and of the first parameter of a class method are permitted.
+
+    Args:
+        module: the module of the class.
+        node: the class.
+        may_construct: whether calls of these are permitted, too. A class that captures values takes them as arguments.
     """
     for one in find_in(node, cst.Attribute, cst.Call, cst.Name):
         if isinstance(one, cst.Attribute) and one.attr.value in _TELLING:
@@ -180,7 +188,7 @@ def use_of_class(module: Module, node: cst.ClassDef) -> str | None:
                 is_own = True
             case _:
                 continue
-        if is_stored or (is_own and not is_called and not is_member):
+        if is_stored or (is_own and not (is_called and may_construct) and not is_member):
             return one_line(module, around)
     return None
 
@@ -217,7 +225,7 @@ def _is_without(project: Project, qualified: str, depth: int) -> bool:
     return "__init__" not in module.source(node) and _has_no_constructor(module, project, node, depth + 1)
 
 
-def _is_plain(project: Project, qualified: str, depth: int = 0) -> bool:
+def _is_plain(project: Project, qualified: str, *, may_construct: bool, depth: int = 0) -> bool:
     """Return whether a base neither records nor inspects subclasses, and permits any attributes on objects."""
     if DATASET.fullmatch(qualified) or _BARE.fullmatch(qualified):
         return True
@@ -228,11 +236,16 @@ def _is_plain(project: Project, qualified: str, depth: int = 0) -> bool:
     methods = methods_of(node)
     if any(_OWN_STATE.fullmatch(method) for method in methods) or "__init_subclass__" in methods:
         return False
-    if use_of_class(module, node) is not None or not has_plain_decorators(module, project, node):
+    if use_of_class(module, node, may_construct=may_construct) is not None or not has_plain_decorators(
+        module, project, node
+    ):
         return False
     if KEPT in module.source(node) or not _has_plain_members(module, project, node):
         return False
-    return all(_is_plain(project, name, depth + 1) for name in base_names(module, project, node))
+    return all(
+        _is_plain(project, name, may_construct=may_construct, depth=depth + 1)
+        for name in base_names(module, project, node)
+    )
 
 
 def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> bool:

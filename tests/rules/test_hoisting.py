@@ -218,7 +218,8 @@ def test_a_name_has_a_value_on_every_path(
         ("def bump(self):\n    touch(self)\n    return self.count", True),
         ("def bump(self):\n    Base.count += 1\n    return self.count", True),
         ("def bump(self):\n    return type(self).__name__, self.__class__.count", True),
-        ("@classmethod\ndef bump(cls):\n    return cls.count, cls(3).__len__()", True),
+        ("@classmethod\ndef bump(cls):\n    return cls.count, cls(3).__len__()", False),  # `n` is an argument, too
+        ("@classmethod\ndef bump(cls):\n    return cls.count, cls.__name__", True),
     ],
 )
 @pytest.mark.parametrize("touch", ["pass", "type(one).count += 1"])
@@ -321,6 +322,23 @@ def test_what_a_copy_may_reach_stays(
         assert behaves(holder + build + main, tmp_path, monkeypatch)
 
 
+@pytest.mark.parametrize("clone", ["type(self)()", "self.__class__()", "self.made()"])
+@pytest.mark.parametrize("in_base", [False, True])
+@pytest.mark.parametrize("factor", ["k", "2"])
+def test_a_class_that_constructs_its_own_objects_takes_no_captured_values(
+    clone: str, in_base: bool, factor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = f"    def again(self): return {clone}\n    @classmethod\n    def made(cls): return cls()\n"
+    base = f"class Base(Dataset):\n{again if in_base else '    pass'}\n"
+    own = "" if in_base else textwrap.indent(again, "    ")
+    text = (
+        f"{base}\n\ndef build(k):\n    class Local(Base):\n        def __len__(self): return 3\n"
+        f"        def __getitem__(self, i): return i * {factor}\n{own}    return Local()\n\n\n"
+        "def main():\n    return [list(DataLoader(build(k).again())) for k in (1, 2)]\n"
+    )
+    assert behaves(text, tmp_path, monkeypatch) is (factor == "2")
+
+
 #: A function that trains with a loader of one of two calls, and a helper that iterates over a progress bar.
 TRAINING = """
 def shown(loader):
@@ -358,6 +376,8 @@ def main():
         ("isinstance(loader, DataLoader) and seen.append(len(loader.sampler))", True),
         ("seen.append(loader.batch_size)", True),
         ("seen += copy.deepcopy(loader)", False),
+        ("seen += list(copy.deepcopy(loader.sampler))", False),
+        ("note = tqdm.tqdm(loader, disable=True).set_description; seen.append(len(note.__self__.iterable))", False),
         ("bar = tqdm.tqdm(loader, disable=True); seen += copy.deepcopy(bar.iterable)", False),
         ("seen.append(copy.deepcopy(loader.collate_fn)([epoch]))", False),
     ],

@@ -143,6 +143,8 @@ SEEN = {
     "the class by another name": (LOCAL, "kind = type\ndef use(a, b=None):\n    return kind(a) is kind(b)\n"),
     "a function with a self": (LOCAL, "SEEN = {}\ndef use(self):\n    SEEN[type(self)] = 1\n"),
     "the place of the class": (LOCAL, "def use(ds):\n    return type(ds).__qualname__\n"),
+    "an object of a class with captured values": (LOCAL, "def use(ds):\n    return type(ds)()\n"),
+    "counted on the first base of an equal class": (CLOSED, "def use(ds):\n    type(ds).__mro__[0].uses = 1\n"),
     "counted on an equal class": (CLOSED, "def use(ds):\n    type(ds).uses = 1\n"),
     "counted on an equal class by a variable": (CLOSED, "def use(ds):\n    kind = type(ds)\n    kind.uses = 1\n"),
     "counted on an equal class by a function": (

@@ -117,8 +117,8 @@ def _is_value(node: ast.AST, outline: Outline) -> bool:
             return name not in _EQUAL and not (is_called and name != "mro" and not name.startswith("__"))
         case ast.FormattedValue() | ast.Expr():
             return False
-        case ast.Call(func=function) if function is node:
-            return False
+        case ast.Call(func=function) if function is node:  # the moved class also takes captured values
+            return True
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _SHOWS:
             return False
         case ast.Call(func=ast.Name(id="issubclass"), args=[first, *_]) if first is node:

@@ -277,8 +277,9 @@ class _Search:
             yield self._file(path)
 
     def _file(self, path: str) -> _File:
-        is_own = self._own is not None and path == self._own.path
-        return self._own if is_own else _file(path, self._project.text(path))  # type: ignore[return-value]
+        if self._own is not None and path == self._own.path:
+            return self._own
+        return _file(path, self._project.text(path))
 
     def _see(self, use: FunctionUse, file: _File, node: ast.AST) -> None:
         self._found.setdefault(use, f"{file.path}:{getattr(node, 'lineno', 1)}")
@@ -390,6 +391,10 @@ class _Search:
             self._see(FunctionUse.ATTRIBUTE, file, read)
         elif name == "__class__":
             self._see(FunctionUse.CLASS, file, read)
+        elif name in ("__mro__", "__base__", "__bases__"):
+            self._climb(file, read)
+        elif name == "mro" and is_called:
+            self._climb(file, around)
         elif name == "__qualname__":
             self._see(FunctionUse.PLACE, file, read)
         elif name == "__get__":

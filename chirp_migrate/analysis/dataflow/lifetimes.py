@@ -47,10 +47,12 @@ _HOLDERS = any_of_patterns(
 )
 #: Calls after which no object refers to their first argument.
 _CONSUMERS = re.compile(r"builtins\.(all|any|isinstance|len|list|next|set|sorted|sum|tuple)")
-#: Attributes of loaders and progress bars that neither hold a function nor return what does.
-_WITHOUT_FUNCTIONS = frozenset({"batch_sampler", "batch_size", "drop_last", "num_workers", "sampler"}) | frozenset(
-    {"set_description", "set_description_str", "set_postfix", "set_postfix_str"}
-)
+#: Attributes of a loader through which the object can be reached: a sampler of PyTorch refers to the dataset.
+_HOLDING = frozenset({"dataset", "sampler", "batch_sampler"})
+#: Attributes of a loader that are numbers.
+_NUMBERS = frozenset({"batch_size", "drop_last", "num_workers"})
+#: Methods of samplers and progress bars whose result refers to neither.
+_SETTERS = frozenset({"set_epoch", "set_description", "set_description_str", "set_postfix", "set_postfix_str"})
 #: Functions and classes that copy an object with its contents, and a method that does the same.
 _COPYING = frozenset({"deepcopy", "asdict", "astuple", "AveragedModel", "__deepcopy__"})
 #: Modules whose ``dumps`` copies in the same way.
@@ -134,20 +136,27 @@ class _UseAnalysis:
         project: the project around it.
         may_return: whether the enclosing function may return the value. A called function may not.
         in_order: whether uses count only in the following statements. Variables of a called function end with its call.
+        of_function: whether the object is a function, which has none of the attributes of loaders.
         depth: number of traced calls of functions of the project up to this one.
     """
 
     def __init__(
-        self, module: Module, project: Project, *, may_return: bool = True, in_order: bool = True, depth: int = 0
+        self,
+        module: Module,
+        project: Project,
+        *,
+        may_return: bool = True,
+        in_order: bool = True,
+        of_function: bool = False,
+        depth: int = 0,
     ) -> None:
         self._module, self._project, self._may_return = module, project, may_return
-        self._in_order, self._depth = in_order, depth
-        self._holds_function = False
+        self._in_order, self._of_function, self._depth = in_order, of_function, depth
         self._traced: set[tuple[str, cst.CSTNode]] = set()
 
     def last_use_of_made(self, made: cst.CSTNode) -> int:
         """Return the end of the last use of an object that ``made`` creates."""
-        self._holds_function = isinstance(made, cst.FunctionDef | cst.Lambda)
+        self._of_function = isinstance(made, cst.FunctionDef | cst.Lambda)
         if isinstance(made, cst.FunctionDef | cst.ClassDef):
             return self.last_use_of_variable(made.name, made)
         return self.last_use_of_value(made)
@@ -165,10 +174,14 @@ class _UseAnalysis:
                 return self.last_use_of_value(around) if isinstance(around, _LAZY) else module.span(around)[1]
             case CallArgument(argument, call) if not argument.star:
                 return self._last_use_of_argument(argument, call)
-            case AttributeRead(attribute) if attribute.attr.value == "dataset":
+            case AttributeRead(attribute) if attribute.attr.value in (_HOLDING if self._of_function else {"dataset"}):
                 return self.last_use_of_value(attribute)
-            case AttributeRead(attribute) if self._holds_function and attribute.attr.value in _WITHOUT_FUNCTIONS:
+            case AttributeRead(attribute) if self._of_function and attribute.attr.value in _NUMBERS:
                 return module.span(attribute)[1]
+            case AttributeRead(attribute) if self._of_function and attribute.attr.value in _SETTERS:
+                method_call = module.parents[attribute]
+                if isinstance(method_call, cst.Call) and method_call.func is attribute:
+                    return module.span(method_call)[1]
             case ValueAssignment((cst.Name() as name,), cst.Assign() | cst.AnnAssign() as statement):
                 return self.last_use_of_variable(name, statement)
             case ReturnValue(statement) if self._may_return and not _has_finally(module, statement):
@@ -201,7 +214,7 @@ class _UseAnalysis:
                 continue
             place = next((one for one in following if holds(module, one, read)), None)
             is_in_order = place is not None and module.span(read)[0] >= after
-            if not self._is_evaluated_in(read, scope) or not (is_in_order or not self._in_order):
+            if not self._is_evaluated_in(read, scope) or (self._in_order and not is_in_order):
                 raise MayOutlive(self._shorten_code(read))
             end = max(end, module.span(place or read)[1], self._last_use_after_read(read, made))
         return end
@@ -238,8 +251,14 @@ class _UseAnalysis:
         if not is_plain or not once or suspends or parameter is None:
             return False
         scope = home.scopes.scope_of(parameter)
-        uses = _UseAnalysis(home, self._project, may_return=False, in_order=False, depth=self._depth + 1)
-        uses._holds_function = self._holds_function
+        uses = _UseAnalysis(
+            home,
+            self._project,
+            may_return=False,
+            in_order=False,
+            of_function=self._of_function,
+            depth=self._depth + 1,
+        )
         try:
             for read in variable_reads(home, parameter.value, scope):
                 if not uses._is_evaluated_in(read, scope):
