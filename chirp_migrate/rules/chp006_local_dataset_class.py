@@ -67,7 +67,8 @@ class LocalDatasetClass(Rule):
     - `no-class-state`: the same applies to its own methods, and it uses its own name only for ``super`` and to read
       attributes. No file of the project sets an attribute on the class of an object, reads its ``__qualname__``, has
       ``__subclasses__`` or ``__func__``, or passes `type` on. If the class captures values, no file uses the class of
-      an object as a value: as a key, an argument, or in a comparison with the class of another object.
+      an object as a value: as a key, an argument, in a comparison with the class of another object, or to create
+      another object. Nor do its methods and bases create objects by ``type(self)`` or ``cls``.
     - `captured-in-methods`: the bodies of methods read the captured names, with ``self`` as the first parameter, or in
       ``__init__``.
     - `bound-once`: each captured name has its value before the class on every path there. It is not deleted, not
