@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks coverage lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site bench-doctor bench-scripts bench-foreign-packages package clean
+.PHONY: demo test test-fast test-slow test-start-methods test-all-start-methods test-no-posix test-all test-frameworks coverage lint bench bench-loader bench-small bench-oracle bench-foreign bench-soundness bench-mutations bench-pickling bench-codemod bench-gains bench-linters bench-suites bench-versions bench-verify bench-runs bench-validity bench-slower bench-interruption bench-styles bench-multi-scale bench-hooks bench-tune bench-gpu bench-report docs site bench-doctor bench-scripts bench-foreign-packages package clean
 
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ./chirpid_patch
 
@@ -119,6 +119,9 @@ bench-versions: $(STAMP)  ## the wheel and the fast tests with other versions of
 
 bench-verify: $(STAMP)  ## how often verify decides rightly
 	$(BIN)/python benchmarks/verify_decisions.py --docs
+
+bench-runs: $(STAMP)  ## ten runs of verify at its defaults on three backends, quiet and busy (three hours)
+	$(BIN)/python benchmarks/verify_runs.py
 
 bench-scripts: $(STAMP)  ## training scripts of other people, migrated and verified
 	$(BIN)/python benchmarks/verify_scripts.py

@@ -12,21 +12,29 @@ __all__ = ["OtherLoad"]
 # It ends with the process that started it, however that ends.
 _BUSY = """
 import os, random, sys, time
-lot = random.Random(sys.argv[1])
+lot, rest_s = random.Random(sys.argv[1]), float(sys.argv[2])
 parent = os.getppid()
 while os.getppid() == parent:
     until = time.monotonic() + lot.uniform(1, 20)
     while time.monotonic() < until:
         sum(range(100_000))
-    time.sleep(lot.uniform(1, 40))
+    time.sleep(lot.uniform(0, rest_s))
 """
 
 
 class OtherLoad:
-    """Context manager with a process that keeps one core busy for 1 to 20 s, then sleeps 1 to 40 s, and so on."""
+    """Context manager with a process that keeps one core busy for 1 to 20 s, then sleeps, and so on.
+
+    Args:
+        rest_s: largest number of seconds of a sleep; 0 keeps the core busy all the time.
+    """
+
+    def __init__(self, rest_s: float = 40.0) -> None:
+        self._rest_s = rest_s
 
     def __enter__(self) -> OtherLoad:
-        self._process = subprocess.Popen([sys.executable, "-c", _BUSY, str(random.Random(435).random())])
+        arguments = (str(random.Random(435).random()), str(self._rest_s))
+        self._process = subprocess.Popen([sys.executable, "-c", _BUSY, *arguments])
         return self
 
     def __exit__(

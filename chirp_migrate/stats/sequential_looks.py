@@ -1,8 +1,9 @@
 """The schedule of interim analyses, and the error probability of each conclusion.
 
 Interim analyses are few. Each gets a share of the total error probability, by the power family of spending functions
-(Kim & DeMets 1987, exponent 2): little for early analyses, most for the last. If the time budget ends the rounds early,
-the last analysis gets the rest.
+(Kim & DeMets 1987, exponent 1.2): the share is nearly proportional to the new rounds, because Student's quantiles of a
+few rounds rise steeply where the error is small. If the time budget ends the rounds early, the last analysis gets the
+rest.
 
 There are two ways to compute the error of a single conclusion from the share. The joint distribution of the analyses
 (Lan & DeMets 1983; computed as by Armitage, McPherson & Rowe 1969) costs the last analysis little power. It is exact
@@ -31,7 +32,7 @@ MIN_ROUNDS = 3
 
 _GROWTH = 1.6
 _ROOM = 1.25
-_SPENDING = 2.0
+_SPENDING = 1.2
 _FAR = 8.5  # standard deviations beyond which the normal distribution is negligible
 
 

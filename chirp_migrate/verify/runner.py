@@ -141,8 +141,8 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
     options = spec.options
     cached = CachedLoading() if spec.cached else None
     steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
-    enough_s = FOR_ALL_S / max(1, len(spec.entry_points))
-    epochs = Epochs(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached, enough_s=enough_s)
+    own_epochs = max(1, sum(entry.own.all_epochs for entry in spec.entry_points))
+    epochs = Epochs(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached)
     if cached is not None:
         cached.is_active = False
     with ExitStack() as stack:
@@ -161,7 +161,7 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
                 _let_workers_end()
                 seed_everything(sizes.seed)
                 with _errors_as_raised(entry, "timing"):
-                    visit = epochs.time(call)
+                    visit = epochs.time(call, FOR_ALL_S * entry.own.all_epochs / own_epochs)
                 del call
             except UserCodeError as raised:
                 visit = EntryTiming()

@@ -208,8 +208,7 @@ def _run_rounds(
         still = judge.look(*timings(rounds), looks)
         return still | {label for label in every_one if not any(label in each.labels for each in rounds)}
 
-    count_of_all = len(found.watched.working("before"))
-    rounds = take_rounds(make, still_open, settings.rounds, deadline, count_of_all)
+    rounds = take_rounds(make, still_open, settings.rounds, deadline, children.own_epochs)
     if rounds.ended_with == StopReason.BUDGET:
         progress(f"stopped after {count(rounds.count, 'round')}: the budget of {settings.budget_s:.0f} s is used up")
     elif rounds.ended_with == StopReason.INTERRUPTED:

@@ -18,6 +18,9 @@ __all__ = ["Decision", "Judge", "Timing", "Verdict", "judge_rounds", "timings"]
 
 _NAMED = 4
 
+_NARROW = 0.05
+"""Half the length of the total's interval, as a share of the time before, above which further rounds are worth it."""
+
 
 class Verdict(Enum):
     """The outcome of a verification: its text for reports, the exit code, and the text for an entry point."""
@@ -76,6 +79,8 @@ class Judge:
     each has an equal part of the error probability (Bonferroni). "Faster" is a claim about the total alone;
     inconclusive entry points are listed with it.
 
+    The interval of the total that a report shows has the error of an upper end at both ends.
+
     A conclusion of an interim analysis is never changed.
 
     Args:
@@ -89,13 +94,14 @@ class Judge:
         self._slower = 1 + margin
         self._strict = strict
         self._lines: dict[str | None, Timing] = {}
+        self._total: Timing | None = None
         # Good (True) or slower (False), by the first interim analysis that showed it.
         self._shown: dict[str | None, bool] = {}
 
     @property
     def total(self) -> Timing | None:
-        """Return all entry points together, with the deciding or latest interval; None without an interval."""
-        return self._lines.get(None)
+        """Return all entry points together, with an interval of equal errors; None without an interval."""
+        return self._total
 
     @property
     def entries(self) -> dict[str, Timing]:
@@ -119,6 +125,8 @@ class Judge:
             # An earlier interval stays if the new interval would contradict its conclusion.
             if self._shown.get(line) in (None, shows):
                 self._lines[line] = found
+                if line is None:
+                    self._total = timing.at(high_error, high_error)
             if shows is not None:
                 self._shown.setdefault(line, shows)
         return self._open_entry_points()
@@ -152,8 +160,8 @@ class Judge:
         """
         if differences:
             return Decision(Verdict.NOT_EQUIVALENT, differences[0])
-        total, threshold, of = self.total, 1 - self._wanted, len(self.entries)
-        if total is None:
+        total, claims, threshold, of = self._total, self._lines.get(None), 1 - self._wanted, len(self.entries)
+        if total is None or claims is None:
             return Decision(Verdict.NOT_SHOWN, "too few rounds for an interval: use a longer --time-budget")
         who = f"{of} of {of + not_timed} entry points together" if not_timed else "all entry points together"
         if of == 1 and not not_timed:
@@ -167,7 +175,7 @@ class Judge:
             return Decision(Verdict.SLOWER, f"{names} {takes} over {margin} longer after the migration")
         if self._shown.get(None) is False:
             return Decision(Verdict.SLOWER, together)
-        verdict = Verdict.FASTER if self._shown.get(None) else self._not_slower(total)
+        verdict = Verdict.FASTER if self._shown.get(None) else self._not_slower(claims)
         if verdict is Verdict.FASTER and inconclusive:
             count = f"{len(inconclusive)} of {of} entry points inconclusive"
             found = Verdict.INCONCLUSIVE if self._strict else Verdict.FASTER
@@ -184,13 +192,16 @@ class Judge:
     def _open_entry_points(self) -> frozenset[str]:
         """Return the open entry points.
 
-        There are none if an entry point is slower. While the total is open, all are open; then those that look slower.
+        There are none if an entry point is slower. While the total is undecided or its interval is wide, all are open;
+        then those that look slower.
 
         With ``strict``, the result also includes entry points that look faster but may still be slower.
         """
         if False in self._shown.values():
             return frozenset()
-        if None not in self._lines or not (self._shown.get(None) or self._is_decided(self._lines[None])):
+        if self._total is None or not (self._shown.get(None) or self._is_decided(self._lines[None])):
+            return frozenset(self.entries)
+        if self._total.ratio.high - self._total.ratio.low > 2 * _NARROW:
             return frozenset(self.entries)
         return frozenset(
             label for label in self.inconclusive() if self._strict or self.entries[label].ratio.value > 1.0

@@ -221,5 +221,5 @@ def test_an_epoch_that_is_long_enough_is_timed_more_often_where_there_is_time(
                 now += 0.04
 
     monkeypatch.setattr("chirp_migrate.verify.timing.epochs.time", Clock)
-    with Epochs(lambda: None, enough_s=enough_s) as epochs:
-        assert len(epochs.time(training).epochs_s) == timed_epochs
+    with Epochs(lambda: None) as epochs:
+        assert len(epochs.time(training, enough_s).epochs_s) == timed_epochs

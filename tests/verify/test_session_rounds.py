@@ -37,7 +37,7 @@ def taken(most: int = 20, left_s: float = LONG, enough: int = 1000, lasts: float
 def test_looks_are_few_and_share_all_errors() -> None:
     looks = planned_analyses(5)
     assert [each.rounds for each in looks] == [3, 5]
-    assert [each.share for each in looks] == pytest.approx([0.36, 0.64])
+    assert [each.share for each in looks] == pytest.approx([0.6**1.2, 1 - 0.6**1.2])
     assert [each.rounds for each in planned_analyses(20)] == [3, 5, 8, 13, 20]
     assert [(each.rounds, each.share) for each in planned_analyses(1)] == [(MIN_ROUNDS, 1.0)]
 
@@ -47,7 +47,7 @@ def test_errors_of_claims_only_rise_to_nearly_all_that_may_be_made(most: int) ->
     looks = planned_analyses(most)
     errors = [conclusion_error(looks[: number + 1]) for number in range(len(looks))]
     assert errors == sorted(errors), "what was shown at a look would be shown at the next"
-    assert 0.7 * ERROR <= errors[-1] <= ERROR * (1 + 1e-9), "looking early costs the last look little"
+    assert 0.6 * ERROR <= errors[-1] <= ERROR * (1 + 1e-9), "looking early costs the last look little"
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_it_ends_with_the_rounds_and_with_the_budget() -> None:
     assert (len(cut_short.made), cut_short.ended_with) == (1, StopReason.BUDGET), "there is no room for another"
 
 
-@pytest.mark.parametrize(("entry_points", "expected"), [(2, [24, 30, 40, 60, 120]), (3, [24, 60, 120, 120, 120])])
+@pytest.mark.parametrize(("others", "expected"), [(50, [24, 30, 40, 60, 120]), (51, [24, 60, 120, 120, 120])])
 def test_each_round_has_its_share_and_there_are_fewer_where_the_first_had_little(
-    entry_points: int, expected: list[float]
+    others: int, expected: list[float]
 ) -> None:
     shares: list[float] = []
 
@@ -90,7 +90,7 @@ def test_each_round_has_its_share_and_there_are_fewer_where_the_first_had_little
         shares.append(until - time.monotonic())
         return made(lasts=0.0)
 
-    take_rounds(make, lambda *_: frozenset({"train"}), 5, time.monotonic() + 120, entry_points)
+    take_rounds(make, lambda *_: frozenset({"train"}), 5, time.monotonic() + 120, {"train": 50, "other": others})
     assert shares == pytest.approx(expected, abs=5)
 
 

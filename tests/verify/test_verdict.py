@@ -67,6 +67,19 @@ def test_nothing_is_decided_without_an_interval() -> None:
     assert found.decide().verdict is Verdict.NOT_SHOWN and "--time-budget" in found.decide().reason
 
 
+def test_rounds_go_on_until_the_interval_of_the_total_is_narrow() -> None:
+    looks = [InterimAnalysis(6, 0.5)]
+    narrow, wide = timing(0.5, spread=0.02), timing(0.5, spread=0.2)
+    assert Judge(0.2).look(narrow, {"entry0": timing(0.5)}, looks) == set()
+    assert Judge(0.2).look(wide, {"entry0": timing(0.5)}, looks) == {"entry0"}
+
+
+def test_both_ends_of_the_interval_of_the_total_have_the_same_error() -> None:
+    total = judge(timing(0.5), timing(0.5), timing(1.0), share=0.5).total
+    assert total is not None
+    assert total.ratio.high / total.ratio.value == pytest.approx(total.ratio.value / total.ratio.low)
+
+
 def test_an_interval_that_reaches_over_the_threshold_shows_nothing() -> None:
     wide = timing(0.7, spread=0.3)
     assert decided(wide, wide).verdict is Verdict.NOT_SHOWN

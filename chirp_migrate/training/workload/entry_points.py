@@ -124,6 +124,11 @@ class OwnRun:
     folds: int = 1
     assumed: bool = True
 
+    @property
+    def all_epochs(self) -> int:
+        """Return the number of epochs of all folds together."""
+        return self.folds * self.epochs
+
     def __str__(self) -> str:
         folds = f" of {self.folds} folds" if self.folds > 1 else ""
         return f"{count(self.epochs, 'epoch')}{folds}{' (assumed)' if self.assumed else ''}"

@@ -6,6 +6,7 @@ that their prefetching uses no CPU meanwhile.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import Counter, defaultdict
@@ -282,10 +283,16 @@ class Children:
         for side in _SIDES:
             visits[side][entry.label] = found[side]
 
-    def _choose_entry_points(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
-        """Return the entry points of a round: those with the fewest timings first, otherwise in random order.
+    @property
+    def own_epochs(self) -> dict[str, int]:
+        """Return the epochs of the user's own run of each entry point."""
+        return {entry.label: entry.own.all_epochs for entry in self._discovery.entry_points}
 
-        The order matters, because earlier entry points change the state of a process.
+    def _choose_entry_points(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
+        """Return the entry points of a round, in an order in which the last ones may lack time.
+
+        Entry points with few timings for the length of their own run come first: long own runs decide the total. Those
+        within a factor of two have a random order, because earlier entry points change the state of a process.
         """
         entries = [
             each
@@ -293,7 +300,12 @@ class Children:
             if (labels is None or each.label in labels) and each.label not in self.failing
         ]
         random.Random(f"{self._settings.sizes.seed}-{number}").shuffle(entries)
-        return tuple(sorted(entries, key=lambda each: self._timed[each.label]))
+        most = max((each.own.all_epochs for each in entries), default=1)
+
+        def rank(entry: EntryPoint) -> int:
+            return round(math.log2((self._timed[entry.label] + 1) * most / max(1, entry.own.all_epochs)))
+
+        return tuple(sorted(entries, key=rank))
 
     def _child(self, side: str, job: Job, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
         given: dict[str, Any] = {

@@ -27,8 +27,11 @@ LONGEST_VISIT = 6
 
 _ENOUGH_S = 0.2
 
-FOR_ALL_S = 4.0
-"""Seconds of later epochs for all entry points of a process together: with few entry points, each has more time."""
+FOR_ALL_S = 5.0
+"""Seconds of later epochs for all entry points of a process together.
+
+Each entry point has the part that its own run takes of all own runs: the ratio of the sums depends on long own runs.
+"""
 
 
 class EnoughEpochs(BaseException):
@@ -44,7 +47,6 @@ class Epochs(Interception):
         turn: called after each epoch, outside all timed periods; the next timed period begins when it returns.
         least: smallest number of later epochs to time; more if they are short.
         most: largest number of later epochs to time.
-        enough_s: seconds of later epochs after which no more are timed, once ``least`` were timed.
         cached: feeds a further, last epoch from batches in memory; None for no such epoch.
     """
 
@@ -54,24 +56,28 @@ class Epochs(Interception):
         least: int = 1,
         cached: CachedLoading | None = None,
         most: int = LONGEST_VISIT,
-        enough_s: float = _ENOUGH_S,
     ) -> None:
         super().__init__(self._pass)
         self._turn = turn
         self._least = least
         self._most = max(least, most)
-        self._enough_s = max(_ENOUGH_S, enough_s)
+        self._enough_s = _ENOUGH_S
         self._cached = cached
         self._is_timing = False
         self._begin()
 
-    def time(self, call: Callable[[], Any]) -> EntryTiming:
+    def time(self, call: Callable[[], Any], enough_s: float = 0.0) -> EntryTiming:
         """Run a training call, and time it.
+
+        Args:
+            call: the training call.
+            enough_s: seconds of later epochs (0.2 or more) after which no more are timed, once ``least`` were timed.
 
         Raises:
             Exception: any error of the call.
         """
         self._begin()
+        self._enough_s = max(_ENOUGH_S, enough_s)
         self.cover_new_classes()
         self._mark()
         self._is_timing = True

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 
 import msgspec
 
@@ -44,7 +45,7 @@ def zero_cost_seconds(visit: EntryTiming, own: OwnRun) -> float | None:
     if not visit.cached_s or not visit.epochs_s:
         return None
     loading_s = max(0.0, statistics.median(visit.epochs_s) - statistics.median(visit.cached_s))
-    return max(own_seconds(visit, own) - own.folds * own.epochs * loading_s, 1e-9)
+    return max(own_seconds(visit, own) - own.all_epochs * loading_s, 1e-9)
 
 
 @dataclass
@@ -151,7 +152,7 @@ def take_rounds(
     still_open: Callable[[Sequence[TimedRound], Sequence[InterimAnalysis]], frozenset[str]],
     most: int,
     deadline: float,
-    entry_points: int = 0,
+    own_epochs: Mapping[str, int] = MappingProxyType({}),
 ) -> Rounds:
     """Run rounds until every question is answered, ``most`` are done, or the time is used up.
 
@@ -162,8 +163,8 @@ def take_rounds(
             question. Without such entry points, every question is answered.
         most: largest number of rounds.
         deadline: time of the end, on the clock of ``time.monotonic``.
-        entry_points: number of entry points. If the first round has less than half of them, there are fewer rounds with
-            more entry points.
+        own_epochs: entry point → epochs of the user's own run. If the first round has less than half of all these
+            epochs, there are fewer rounds with more entry points.
 
     Raises:
         KeyboardInterrupt: the user interrupted before the first interim analysis. After it, an interruption returns the
@@ -194,7 +195,8 @@ def take_rounds(
             return Rounds.of(made, looks, StopReason.INTERRUPTED)
         if latest.labels:
             made.append(latest)
-            wanted = MIN_ROUNDS if 2 * len(made[0].labels) < entry_points else wanted
+            covered = sum(own_epochs.get(label, 0) for label in made[0].labels)
+            wanted = MIN_ROUNDS if 2 * covered < sum(own_epochs.values()) else wanted
         else:
             lost += 1  # an entry point ended its process, or time was up before any entry point ended
         out_of_time = lost > most or time.monotonic() + _WORTH_BEGINNING * latest.duration_s > deadline
