@@ -1,7 +1,8 @@
-"""Places where a project may see that a function was replaced: a search along everything that may hold the function.
+"""Find code that may behave differently if a rewrite replaces a function by another object.
 
-A function flows through variables, attributes by their names, containers, arguments of functions of the project, and
-results. Functions of other packages call a function, or keep it under the name of the keyword.
+The search follows the function through variables, attributes, containers, arguments of functions of the project, and
+results. Attributes are identified by name only. A function of another package is assumed to call the function that it
+receives, or to store the function in an attribute with the name of the keyword.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["FunctionUse", "change_of_class", "find_function_uses", "object_whose
 
 
 class FunctionUse(Enum):
-    """What code does with a function, apart from calls."""
+    """A use of a function that is no call of the function."""
 
     KEY = "uses it as a key, or reads its identity"
     ATTRIBUTE = "sets attributes on it"
@@ -35,30 +36,31 @@ class FunctionUse(Enum):
     LOST = "passes it on where it cannot be traced"
 
 
-#: A variable of a function by file and place, or ``("", attribute)``, which also stands for names of modules, or
-#: ``("()", function)`` for results.
+#: The key of something that may hold the function. For a local variable, it is the file, the position of the function
+#: that has the variable, and its name. It is ``("", name)`` for attributes and module-level names, and
+#: ``("()", function)`` for the results of a function.
 _Holder = tuple[str, ...]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (*_DEFINITIONS, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
-#: Parts of code in which a function is only called, tested, compared or shown.
+#: Code that only calls, tests, compares or prints the function.
 _HARMLESS = (
     *(ast.Call, ast.Compare, ast.Expr, ast.If, ast.IfExp, ast.While, ast.Assert, ast.FormattedValue, ast.UnaryOp),
     *(ast.Delete, ast.comprehension, ast.Slice),
 )
 _TEXTS = (ast.Constant, ast.JoinedStr)
-#: Code between the start of an expression and its lambda.
+#: Characters that may be between the start of an expression and its lambda.
 _BRACKETS = re.compile(r"[\s(\\]*")
-#: How many variables and attributes may hold one function.
+#: The search ends if more variables, attributes and results than this may hold the function.
 _MOST = 300
-#: Functions and classes that keep what they are given by its identity.
+#: Functions and classes that use their argument's hash or identity.
 _KEYS = frozenset({"id", "hash", "set", "frozenset", "Counter", "fromkeys"}) | frozenset(
     {"WeakSet", "WeakKeyDictionary", "WeakValueDictionary", "ref", "proxy", "finalize", "WeakMethod"}
 )
 #: Methods that take a key.
 _KEYED = frozenset({"add", "get", "setdefault", "pop", "discard", "__contains__", "__getitem__", "__setitem__"})
-#: Methods with which a container takes elements, and those that return them.
+#: Methods that add elements to a container, and methods that return elements of a container.
 _TAKING = frozenset({"append", "appendleft", "insert", "extend", "add", "setdefault", "update", "put", "__setitem__"})
 _GIVING = frozenset({"items", "values", "get", "pop", "popitem", "popleft", "copy", "setdefault", "__getitem__"})
 #: Functions whose results contain their arguments.
@@ -77,23 +79,23 @@ _MAKERS = frozenset({"make_dataclass", "new_class", "MethodType"})
 
 
 def find_function_uses(module: Module, project: Project, node: cst.FunctionDef | cst.Lambda) -> dict[FunctionUse, str]:
-    """Return what code of the project may do with a function of a module, each with ``path:line``."""
+    """Return the uses that code of the project may make of a function, each with a place (``path:line``)."""
     return _Search(project, _file(module.path, module.text)).run(module, node)
 
 
 def change_of_class(project: Project, lines: Mapping[str, Collection[int]]) -> str | None:
-    """Return where code may set attributes on a class or read its ``__qualname__``, as ``path:line``.
+    """Return a place (``path:line``) where code may set attributes on a class or read its ``__qualname__``.
 
     Args:
-        project: the files.
-        lines: per file, the lines on which the class of an object is a value.
+        project: the project whose files are searched.
+        lines: for each file, the lines on which the class of an object is a value.
     """
     return _Search(project).change_of_class(lines)
 
 
 @dataclass(frozen=True)
 class _Definition:
-    """The parameters of a callable: the positional ones in order, and all others by name."""
+    """The parameters of a callable: ``positional`` in order, ``named`` by name, and ``rest`` for ``*`` and ``**``."""
 
     positional: tuple[_Holder, ...]
     named: dict[str, _Holder]
@@ -104,7 +106,7 @@ class _Definition:
 
 
 class _File:
-    """The names of one file, by scope."""
+    """Where the names of one file are bound and read, by scope."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -183,20 +185,20 @@ class _File:
         return self.path, str(getattr(scope, "lineno", 0)), str(getattr(scope, "col_offset", 0)), name
 
     def owner(self, node: ast.AST) -> ast.ClassDef | None:
-        """Return the class whose method or body ``node`` is in."""
+        """Return the innermost class that contains ``node``; None outside of classes."""
         while (node := self.parents.get(node, self.tree)) is not self.tree:
             if isinstance(node, ast.ClassDef):
                 return node
         return None
 
     def is_in_error(self, node: ast.AST) -> bool:
-        """Return whether an expression is part of the message of an error."""
+        """Return whether an expression is part of a ``raise`` statement."""
         while not isinstance(node, ast.stmt):
             node = self.parents[node]
         return isinstance(node, ast.Raise)
 
     def is_self(self, node: ast.AST) -> bool:
-        """Return whether an expression is the object of a method."""
+        """Return whether an expression is ``self`` in a method of a class that is no metaclass."""
         if not isinstance(node, ast.Name) or node.id != "self":
             return False
         owner = self.owner(node)
@@ -252,7 +254,7 @@ class _Search:
             places = {module.offset(one.lineno, one.col_offset): one for one in lambdas}
             place = min((one for one in places if one >= start), default=start)
             if _BRACKETS.fullmatch(module.text, start, place) is None or place not in places:
-                # The lambda is in an f-string; older versions of Python report a wrong place there.
+                # The lambda is in an f-string, where older versions of Python report a wrong position.
                 self._see(FunctionUse.LOST, file, file.tree)
             else:
                 self._climb(file, places[place])
@@ -291,7 +293,7 @@ class _Search:
                 self._pending.append(one)
 
     def _follow(self, holder: _Holder) -> None:
-        """Search all places that read a variable, attribute or result."""
+        """Follow the function to all code that reads a variable, attribute or result that holds it."""
         kind, name = holder[0], holder[-1]
         if kind == "()":
             for file in self._files(name):
@@ -312,7 +314,7 @@ class _Search:
                     self._hold(file.holder(one.asname, one))
 
     def _climb(self, file: _File, node: ast.AST) -> None:
-        """Search along the use of an expression that may be the function, or contain it."""
+        """Follow the function from an expression that is the function, or contains it, to the code around."""
         if node in self._climbed:
             return
         self._climbed.add(node)
@@ -325,7 +327,7 @@ class _Search:
                 if isinstance(call, ast.Call):
                     self._give(file, call, node, parent.arg or "**")
                 else:
-                    self._see(FunctionUse.LOST, file, node)  # of a class
+                    self._see(FunctionUse.LOST, file, node)  # a keyword in the header of a class
             case ast.Starred():
                 call = file.parents[parent]
                 if isinstance(call, ast.Call):
@@ -352,7 +354,7 @@ class _Search:
             case ast.Tuple() | ast.List() | ast.Dict() | ast.DictComp() | ast.ListComp() | ast.GeneratorExp():
                 self._climb(file, parent)
             case ast.BinOp(left=left, right=right) if any(isinstance(one, _TEXTS) for one in (left, right)):
-                return  # a text is added to another
+                return  # this adds or formats strings
             case ast.IfExp() | ast.BoolOp() | ast.BinOp() | ast.Await() | ast.Subscript():
                 self._climb(file, parent)
             case ast.NamedExpr(target=target):
@@ -426,7 +428,7 @@ class _Search:
                 self._hold_assigned("__setitem__")
 
     def _hold_assigned(self, *methods: str) -> None:
-        """Record that methods of the project that assignments call get the function."""
+        """Record that assignments pass the function to methods of the project, such as ``__setattr__``."""
         for one in (found for method in methods for found in self._definitions(method)):
             self._hold(*one.positional[1:2])
 
@@ -450,7 +452,7 @@ class _Search:
             self._hold(("()", scope.name))
             if scope.name in ("__iter__", "__next__", "__enter__"):  # loops and `with` call it
                 self._see(FunctionUse.LOST, file, statement)
-            if scope.decorator_list:  # a property, or a function that another function calls
+            if scope.decorator_list:  # it may be a property, or a function that the decorator calls
                 self._hold(("", scope.name))
 
     def _default(self, file: _File, given: ast.arguments, node: ast.AST) -> None:
@@ -464,12 +466,12 @@ class _Search:
                 self._hold(file.variable(file.parents[given], parameter.arg))
 
     def _give(self, file: _File, call: ast.Call, node: ast.AST, keyword: str = "") -> None:
-        """Search along an argument of a call."""
+        """Follow the function from an argument of a call."""
         name = last_name(call.func)
         place = call.args.index(node) if node in call.args else 0
         is_first = not keyword and place == 0
         if _is_type_call(call.func) and not isinstance(call.func.args[0], ast.Name):
-            self._see(FunctionUse.METHOD, file, call)  # the class of methods
+            self._see(FunctionUse.METHOD, file, call)  # such as `type(self.run)(function, self)`
         if name in _KEYS or (name in _KEYED and is_first):
             self._see(FunctionUse.KEY, file, call)
         if (name == "type" and len(call.args) == 3) or name in _MAKERS:
@@ -501,7 +503,7 @@ class _Search:
         self._pass(file, call, name, place, keyword)
 
     def _set(self, file: _File, call: ast.Call) -> None:
-        """Search along a call that sets an attribute: of an object, or of the object that a path names."""
+        """Follow the function from a call that sets an attribute: on an object, or on an object that a string names."""
         owner, name = call.args[0], call.args[-2]
         path = str(name.value) if isinstance(name, ast.Constant) else ""
         if owner is name:
@@ -513,7 +515,7 @@ class _Search:
         self._hold(("", path.rpartition(".")[2]))
 
     def _pass_to_callee(self, file: _File, call: ast.Call, called: ast.expr, place: int) -> None:
-        """Search along an argument that ``call`` passes on to ``called``, a function among its arguments."""
+        """Follow the function from an argument of ``call`` that ``call`` passes on to its argument ``called``."""
         callee = last_name(called)
         if callee in _KEYS or callee in _KEYED:
             self._see(FunctionUse.KEY, file, call)
@@ -538,11 +540,11 @@ class _Search:
         elif owner is not None and (name in ("cls", "__class__") or _is_type_call(call.func)):
             names = [owner.name]
         found = [one for title in names for one in self._definitions(title)] or self._callees(file, call.func)
-        if not found and file.holder(name, call)[0]:  # a variable
+        if not found and file.holder(name, call)[0]:  # the callee is a local variable
             found = self._definitions("__call__")
             names = []
         if keyword and keyword[0] != "*" and not (names and names[0]):
-            self._hold(*self._parameters(keyword))  # of any function
+            self._hold(*self._parameters(keyword))  # any function may be the callee
         if keyword and keyword[0] != "*" and not any(keyword in one.named for one in found):
             self._hold(("", keyword))
         owned = isinstance(call.func, ast.Attribute) and not self._may_be_class(file, call.func.value)
@@ -561,15 +563,15 @@ class _Search:
                     self._hold(*(one.positional[place - 1 : place] or one.rest))
 
     def _parameters(self, name: str) -> Iterator[_Holder]:
-        """Yield the parameters of all functions of the project with a name."""
+        """Yield the parameters called ``name`` of all functions of the project."""
         for file in self._files(name):
             given = (node for node in file.scopes if isinstance(node, ast.arg) and node.arg == name)
             yield from (file.variable(file.scopes[node], name) for node in given)
 
     def _definitions(self, name: str) -> list[_Definition]:
-        """Return the definitions of functions and classes of the project with a name."""
+        """Return the definitions of all functions and classes called ``name`` in the project."""
         if name not in self._called:
-            self._called[name] = []  # classes may inherit from each other
+            self._called[name] = []  # ends the recursion if names refer to each other
             for file in self._files(name) if name else ():
                 for node in file.definitions.get(name, ()):
                     self._called[name] += self._definitions_of(file, node)
@@ -599,7 +601,7 @@ class _Search:
                         yield from (_definition(other, part) for part in inner if isinstance(part, ast.FunctionDef))
 
     def _are_known_classes(self, file: _File, asked: ast.AST) -> bool:
-        """Return whether an expression names classes that are neither those of functions nor of partial objects."""
+        """Return whether an expression names classes only, and the project assigns to none of these names."""
         match asked:
             case ast.Tuple(elts=elements):
                 return all(self._are_known_classes(file, one) for one in elements)
@@ -642,7 +644,7 @@ class _Search:
         return False
 
     def _values(self, file: _File, name: str, read: ast.Name) -> Iterator[tuple[_File, ast.AST]]:
-        """Yield the expressions whose values a variable may have: assigned, iterated over, or passed by calls."""
+        """Yield the expressions that code assigns to a variable, iterates over with it, or passes as it in a call."""
         holder = file.holder(name, read)
         for node in file.scopes:
             match node:
@@ -677,7 +679,7 @@ class _Search:
 
 
 def object_whose_class(node: ast.AST) -> ast.expr | None:
-    """Return ``x`` of ``type(x)`` and ``x.__class__``."""
+    """Return ``x`` for ``type(x)`` and ``x.__class__``; None for other expressions."""
     match node:
         case ast.Call(func=ast.Name(id="type"), args=[asked], keywords=[]):
             return asked
@@ -687,7 +689,7 @@ def object_whose_class(node: ast.AST) -> ast.expr | None:
 
 
 def _element_target(iterable: ast.AST, target: ast.AST) -> ast.AST:
-    """Return the part of a loop's target that gets the elements of a container, not their keys or numbers."""
+    """Return the part of a loop's target that receives elements of a container, not their keys or indices."""
     match iterable, target:
         case ast.Call(func=called), ast.Tuple(elts=[_, element]) if last_name(called) in ("items", "enumerate"):
             return element
@@ -695,7 +697,7 @@ def _element_target(iterable: ast.AST, target: ast.AST) -> ast.AST:
 
 
 def _target_at(target: ast.AST, elements: list[ast.expr], value: ast.AST) -> ast.AST:
-    """Return the part of a target that gets one of the elements of a tuple."""
+    """Return the part of a target that receives ``value``, one of the elements of an assigned tuple."""
     targets = target.elts if isinstance(target, ast.Tuple | ast.List) else []
     if len(targets) == len(elements) and not any(isinstance(one, ast.Starred) for one in (*targets, *elements)):
         return next(to for to, one in zip(targets, elements, strict=True) if one is value)
@@ -707,7 +709,7 @@ def _is_field(statement: ast.AST) -> bool:
 
 
 def _may_be_key(node: ast.ClassDef) -> bool:
-    """Return whether objects of a class have a hash of their fields."""
+    """Return whether the hash of a class's objects is computed from their fields."""
     options = {one.arg for decorator in node.decorator_list for one in getattr(decorator, "keywords", ())}
     bases = {last_name(base) for base in node.bases}
     return "NamedTuple" in bases or not options.isdisjoint(("frozen", "unsafe_hash"))
@@ -738,7 +740,7 @@ def _definition(file: _File, function: _Function) -> _Definition:
 
 
 def _cached_variables(file: _File, name: str) -> Iterable[_Definition]:
-    """Return a definition if a variable is assigned a function with a cache."""
+    """Return a definition for a variable to which code assigns a cached function, or a function such as ``id``."""
     assigned = (one for one in file.scopes if isinstance(one, ast.Assign)) if name in file.stored else ()
     for node in assigned:
         if any(last_name(one) == name for one in node.targets):
