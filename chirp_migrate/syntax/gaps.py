@@ -13,7 +13,7 @@ __all__ = ["CALL", "GAP", "LINE", "TO_BASE", "TO_STRING_OF_SETATTR"]
 _COMMENT = r"#[^\r\n]{0,500}(?![^\r\n])"
 #: Any blanks, line ends, backslashes at line ends, parentheses and comments.
 GAP = rf"[\s\\()]*(?:{_COMMENT}[\s\\()]*){{0,20}}"
-#: Text between the name of a called object and the bracket of its arguments.
+#: Text between the name of a called function and its arguments, including the opening bracket.
 CALL = rf"[\s\\)]*(?:{_COMMENT}[\s\\)]*){{0,20}}\("
 #: The beginning of a line and its indentation, for every kind of line ending.
 LINE = r"(?:^|[\r\n])[ \t\f]*"

@@ -298,7 +298,7 @@ class Module:
         return self.tree.code_for_node(node)
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Return the 1-based line and column of an offset."""
+        """Return the line and the column of an offset, both counted from 1."""
         line = bisect_right(self.line_starts, offset) - 1
         return line + 1, offset - self.line_starts[line] + 1
 

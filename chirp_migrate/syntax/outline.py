@@ -112,7 +112,7 @@ class Outline:
 
     @property
     def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-        """Return every function that is defined anywhere."""
+        """Return every function that is defined anywhere in the module."""
         return [*self.find(ast.FunctionDef), *self.find(ast.AsyncFunctionDef)]
 
     @property
@@ -192,7 +192,7 @@ def functions_of(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFun
 
 
 class _CodeFields(dict[type, tuple[str, ...]]):
-    """For each type of node, the fields that may contain code."""
+    """Cache, for each type of ``ast`` node, the names of its fields that may contain code."""
 
     def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
         self[kind] = tuple(field for field in kind._fields if field not in _NO_CODE)

@@ -128,7 +128,7 @@ class Project:
             around = PurePosixPath(path).parents
             if around[0] not in packages:
                 continue
-            # The names of modules in a folder without `__init__.py` inside a package include that package.
+            # If a folder without `__init__.py` is inside a package, the names of its modules begin with the package.
             outermost = [folder for folder in around if folder in packages and folder.name][-1:]
             for folder in (one.parent for one in outermost):
                 name = module_name(str(PurePosixPath(path).relative_to(folder)))
@@ -279,7 +279,7 @@ class Project:
         return name in text or "*" in text
 
     def _imported_meanings(self, table: ImportTable, name: str) -> set[str]:
-        """Return the possible meanings of an imported name: several if a later ``import *`` may rebind it."""
+        """Return the possible qualified names of an imported name; several if a later ``import *`` may rebind it."""
         bound = table.imports.get(name, set())
         stars = table.later_stars.get(name, ()) if bound else table.stars
         return bound | {f"{source}.{name}" for source in stars if self._star_may_give(source, name)}
@@ -309,7 +309,7 @@ class Project:
         table = self.table(path) if path is not None else _NO_TABLE
         if table is None or not table.exports(name):
             return table is None
-        # A module of a package is an attribute of it, once it is imported.
+        # A module of a package becomes an attribute of the package when code imports it.
         if table.defines(name) or name in table.imports or f"{source}.{name}" in self._packages:
             return True
         # The module may bind computed names, or create attributes on access.
@@ -350,7 +350,7 @@ class Project:
         return any(_CAPITAL.search(one.rpartition(".")[2]) or self.is_class(one) for one in names)
 
     def _instead_of_builtin(self, module: Module, qualified: str) -> set[str]:
-        """Return the possible meanings of a built-in name that an ``import *`` of the backend may rebind."""
+        """Return the qualified names that a built-in name may have if an ``import *`` of the backend rebinds it."""
         owner, _, path = qualified.partition(".")
         first, dot, rest = path.partition(".")
         return (
@@ -590,7 +590,7 @@ class Project:
     def imported_elsewhere(self, module: Module, name: str) -> bool:
         """Return whether another file or notebook of the backend may import or read ``name`` from ``module``.
 
-        The answer may be True by mistake: a star import, or an attribute of a module of that name, counts.
+        The result may be True by mistake: any star import counts, and any attribute of a module with the same name.
         """
         if module.path not in self._taken:
             self._taken[module.path] = frozenset(self._words_taken(module))
@@ -670,7 +670,7 @@ class Project:
 
 
 def is_test_file(path: str) -> bool:
-    """Return whether a file is one of the project's own tests, as pytest finds them, or shared by them."""
+    """Return whether a file belongs to the project's tests, according to pytest's names or the folder ``tests``."""
     return _TEST.fullmatch(path) is not None
 
 
@@ -731,7 +731,7 @@ def _own_name(path: str) -> str:
 
 
 def _is_elsewhere(name: str) -> bool:
-    """Return whether an import of ``name`` means a library, although a module in the backend has that name."""
+    """Return whether an import of ``name`` finds a library, even if a module in the backend has the same name."""
     return name.partition(".")[0] in _ELSEWHERE
 
 

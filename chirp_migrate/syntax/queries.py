@@ -1,4 +1,4 @@
-"""Small queries of LibCST nodes: dotted names, parameters, bindings of a scope, and a scope's own code."""
+"""Read properties of LibCST nodes: dotted names, parameters, bindings of a scope, and the code of a scope."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def one_line(module: Module, node: cst.CSTNode) -> str:
 
 
 def is_name(node: cst.CSTNode | None, *values: str) -> bool:
-    """Return whether a node is one of these plain names (``None``, ``True``, …)."""
+    """Return whether a node is a plain name that is one of ``values``; ``None`` and ``True`` are names, too."""
     return isinstance(node, cst.Name) and node.value in values
 
 
 def is_integer(node: cst.CSTNode | None, value: str) -> bool:
-    """Return whether a node is the literal of this number."""
+    """Return whether a node is the integer literal ``value``."""
     return isinstance(node, cst.Integer) and node.value == value
 
 
@@ -184,7 +184,7 @@ def mention(module: Module, name: cst.CSTNode) -> Mention:
 
 
 def is_read(module: Module, name: cst.CSTNode) -> bool:
-    """Return whether code uses the current value of a name or attribute, including changes and deletion."""
+    """Return whether code uses the current value of a name or attribute; changing or deleting it counts as a use."""
     return mention(module, name) in (Mention.READ, Mention.CHANGED, Mention.DELETED)
 
 

@@ -111,7 +111,7 @@ def reads_variable(text: str, name: str) -> bool:
 
 
 def assignments(text: str, name: str) -> Iterator[str]:
-    """Yield the possible names of modules whose attribute ``name`` a file assigns, as ``train.DataLoader = …`` does.
+    """Yield the last name of each module in which a file may assign ``name``, as in ``train.DataLoader = …``.
 
     Raises:
         UnparsableModule: the text is not Python.
@@ -150,7 +150,7 @@ def _last(node: ast.expr) -> str:
 
 
 def _modules(call: ast.Call, known: dict[str, set[str]]) -> set[str]:
-    """Return the last parts of the names of the modules that the first argument of a call may be; empty if unknown."""
+    """Return the last name of each module to which a call's first argument may refer; empty if unknown."""
     target = call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "target"), None)
     match target:
         case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):

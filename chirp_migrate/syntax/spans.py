@@ -32,7 +32,7 @@ Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.BaseSmallS
 
 
 class NotReproduced(ValueError):
-    """The tree does not match the text: they differ in more than white space."""
+    """Raised if a tree does not match the text: they differ in more than white space."""
 
 
 def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, int]]:
@@ -100,7 +100,7 @@ def _match_offsets(written: str, text: str) -> tuple[list[int], list[int]]:
 
 
 class _SpanState(CodegenState):
-    """Generates the code of a tree and records where each node starts and ends."""
+    """Generate the code of a tree, and record where each node starts and ends."""
 
     def __init__(self, default_indent: str, default_newline: str) -> None:
         super().__init__(default_indent, default_newline)

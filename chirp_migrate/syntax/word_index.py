@@ -1,4 +1,4 @@
-"""The files of a backend that contain a word, read once and updated when their texts change."""
+"""Index the words of a backend's files, to find the files that contain a word."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WordIndex:
     def paths_containing(self, *words: str) -> Iterator[str]:
         """Return the paths, in order, of the files that contain one of ``words``.
 
-        In changed files, parts of words count as well.
+        In files that have changed, a part of a word counts as well.
         """
         numbers = {number for word in words for number in self._places.get(word, ())}
         if self._first:

@@ -24,8 +24,8 @@ def early_binding_problem(
 ) -> str | None:
     """Return why the object that ``node`` creates may read other values if it stores the captured values at once.
 
-    The result is ``None`` if the values are the same. Then each captured name has its value before ``node`` on every
-    path, and is not rebound before the last use of the object.
+    The result is ``None`` if the values are the same: each captured name always has its value when the program reaches
+    ``node``, and is not rebound before the last use of the object.
 
     Args:
         module: the module.
@@ -124,7 +124,10 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
 
 
 def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
-    """Return whether ``later`` can run after ``place`` in one call, considering branches and ``return``."""
+    """Return whether the code ``later`` can run after the code ``place`` in one call of the function.
+
+    The check considers branches and ``return`` statements.
+    """
     around = set(module.ancestors(later))
     unclear = (cst.For, cst.While, cst.Try, cst.TryStar)
     child, excluded = place, False
@@ -142,7 +145,7 @@ def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
 
 
 def has_value(module: Module, place: cst.CSTNode, variable: Variable | Capture) -> bool:
-    """Return whether a variable has a value on every path to ``place``."""
+    """Return whether a variable always has a value when the program reaches ``place``."""
     if any(binding.kind is Kind.PARAMETER for binding in variable.bindings):
         return True
     found = _DefiniteBindings(module, {one.node for one in variable.bindings if not _only_annotates(one.node)})

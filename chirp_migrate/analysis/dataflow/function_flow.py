@@ -58,7 +58,7 @@ _MOST = 300
 _KEYS = frozenset({"id", "hash", "set", "frozenset", "Counter", "fromkeys"}) | frozenset(
     {"WeakSet", "WeakKeyDictionary", "WeakValueDictionary", "ref", "proxy", "finalize", "WeakMethod"}
 )
-#: Methods that take a key.
+#: Methods whose first argument is a key or an element.
 _KEYED = frozenset({"add", "get", "setdefault", "pop", "discard", "__contains__", "__getitem__", "__setitem__"})
 #: Methods that add elements to a container, and methods that return elements of a container.
 _TAKING = frozenset({"append", "appendleft", "insert", "extend", "add", "setdefault", "update", "put", "__setitem__"})
@@ -74,7 +74,7 @@ _INSPECTING = frozenset(
 )
 _CACHES = frozenset({"lru_cache", "cache"})
 _CALLERS = frozenset({"map", "filter", "sorted", "reduce", "starmap", "submit", "partial", "Thread", "Process"})
-#: Functions that make classes.
+#: Functions that create classes or methods.
 _MAKERS = frozenset({"make_dataclass", "new_class", "MethodType"})
 
 
@@ -113,7 +113,7 @@ class _File:
         try:
             self.tree: ast.AST = syntax_tree(text)
         except UnparsableModule:
-            self.tree = ast.Module([], [])  # it does not run
+            self.tree = ast.Module([], [])  # a file that is not Python does not run
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, ast.AST] = {}
         self.binds: dict[ast.AST, set[str]] = defaultdict(set)
@@ -181,7 +181,7 @@ class _File:
         return "", name
 
     def variable(self, scope: ast.AST, name: str) -> _Holder:
-        """Return the key of a variable of a function: the place of the function, and the name."""
+        """Return the key of a local variable: the file, the position of the function in it, and the variable's name."""
         return self.path, str(getattr(scope, "lineno", 0)), str(getattr(scope, "col_offset", 0)), name
 
     def owner(self, node: ast.AST) -> ast.ClassDef | None:
@@ -450,7 +450,7 @@ class _Search:
         scope = file.scopes[statement]
         if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
             self._hold(("()", scope.name))
-            if scope.name in ("__iter__", "__next__", "__enter__"):  # loops and `with` call it
+            if scope.name in ("__iter__", "__next__", "__enter__"):  # loops and `with` statements call this method
                 self._see(FunctionUse.LOST, file, statement)
             if scope.decorator_list:  # it may be a property, or a function that the decorator calls
                 self._hold(("", scope.name))
@@ -527,7 +527,7 @@ class _Search:
             self._hold(*(one.positional[place : place + 1] or one.rest))
 
     def _callees(self, file: _File, called: ast.expr) -> list[_Definition]:
-        """Return the definitions that an expression may call: functions and classes of the project, or a lambda."""
+        """Return the possible definitions of the callee ``called``: functions and classes of the project, or a lambda."""
         return [_definition(file, called)] if isinstance(called, ast.Lambda) else self._definitions(last_name(called))
 
     def _pass(self, file: _File, call: ast.Call, name: str, place: int, keyword: str) -> None:

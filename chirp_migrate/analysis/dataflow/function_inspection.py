@@ -25,7 +25,7 @@ _STRING = r"""["']({0})["'](?!\s*:)|(?:[^\s{{,]\s*|,[ \t]*)["']({0})["']"""
 
 
 def place_of_inspection(project: Project, attributes: frozenset[str]) -> str | None:
-    """Return where a file reads one of ``attributes`` of an object that may be a function, as ``path:line``.
+    """Return a place (``path:line``) that reads one of ``attributes`` of an object that may be a function; else None.
 
     Args:
         project: the project whose files are searched.
@@ -62,7 +62,7 @@ def _reads(tree: ast.AST, attributes: Collection[str]) -> Iterator[int]:
 
 
 def _is_class(node: ast.expr, classes: Collection[str]) -> bool:
-    """Return whether an expression is a class, or the result of a call that returns a class, such as ``type(…)``."""
+    """Return whether an expression may be a class: its name is typical of classes, or it is a call, as ``type(…)``."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name in classes or name == "__class__" or _CLASS.fullmatch(name) is not None

@@ -56,16 +56,16 @@ _NUMBERS = frozenset({"batch_size", "drop_last", "num_workers"})
 _SETTERS = frozenset({"set_epoch", "set_description", "set_description_str", "set_postfix", "set_postfix_str"})
 #: Functions, classes and methods that copy an object together with all objects in it.
 _COPYING = frozenset({"deepcopy", "asdict", "astuple", "AveragedModel", "__deepcopy__"})
-#: Modules whose ``dumps`` copies in the same way.
+#: Modules whose function ``dumps`` copies an object together with all objects in it.
 _PICKLING = frozenset({"pickle", "cloudpickle", "dill"})
 _COPIES = re.compile("|".join((*sorted(_COPYING), "dumps")))
 #: Methods of a model whose result cannot refer to a loader.
 _TENSORS_ONLY = frozenset({"state_dict", "parameters", "named_parameters"})
 _LAZY = cst.GeneratorExp
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-#: Depth of calls of project functions that the analysis follows.
+#: Largest depth of calls, from one function of the project to another, that the analysis follows.
 _CALLS_LIMIT = 4
-#: Number of characters of code in a message.
+#: Largest number of characters of code in a message.
 _LONGEST_CODE = 60
 
 

@@ -76,7 +76,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Name(Value):
-    """The value of a name."""
+    """The value of a variable."""
 
     text: str
 
@@ -97,7 +97,7 @@ class OpaqueValue(Value):
 
 @dataclass(frozen=True)
 class Attr(Value):
-    """``base.name``."""
+    """An attribute: ``base.name``."""
 
     base: Value
     name: str
@@ -105,7 +105,7 @@ class Attr(Value):
 
 @dataclass(frozen=True)
 class Item(Value):
-    """``base[index]``, created by :func:`item`."""
+    """A subscript: ``base[index]``, created by :func:`item`."""
 
     base: Value
     index: Value
@@ -131,7 +131,7 @@ class Operation(Value):
 
 @dataclass(frozen=True)
 class Not(Value):
-    """``not operand``."""
+    """A negation: ``not operand``."""
 
     operand: Value
 

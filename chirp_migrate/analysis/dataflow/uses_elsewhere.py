@@ -104,7 +104,7 @@ def _assigns(node: ast.AST, attribute: str, own: str) -> bool:
     return not (isinstance(node.value, ast.Name) and node.value.id == own)
 
 
-#: Names of objects with settings from a command line, a file or a model; not of datasets.
+#: Names that are typical of parsed arguments, settings and models, but not of datasets.
 _SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|params?|settings|model|module|net))")
 
 

@@ -136,7 +136,7 @@ class _DeclaredReader:
         self._called_held: set[str] = set()
 
     def control_flow_paths(self, getitem: cst.FunctionDef) -> list[Path]:
-        """Return the paths through ``getitem``."""
+        """Return each path of execution through the method ``getitem``, with its symbolic value."""
         self_name, index = _parameters(getitem, 2)
         evaluator = Evaluator(self._module.source, self._inline)
         return evaluator.paths(statements_of(getitem.body), {self_name: SELF, index: INDEX})

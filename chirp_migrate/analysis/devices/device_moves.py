@@ -55,7 +55,7 @@ def is_dtype(module: Module, node: cst.BaseExpression) -> bool:
 
 
 def names_device(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether a name or attribute refers to a device, and not provably to the CPU."""
+    """Return whether a name or attribute may refer to a device other than the CPU."""
     return dotted(node) is not None and device_value(module, node).may_be()
 
 

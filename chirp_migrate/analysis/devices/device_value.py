@@ -13,7 +13,7 @@ from chirp_migrate.analysis.dataflow.origins import origins, scope_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import dotted, parameters
 
-#: Kinds of devices that are not the CPU.
+#: Device types other than the CPU.
 ACCELERATOR = re.compile(r"(cuda|xpu|mps|hpu|npu|mtia|xla)\b")
 #: Names that are typical of devices.
 _NAME = re.compile(r"(\w*_)?(?<!cpu_)(?<!host_)(device|dev|gpu|cuda|rank)(_?ids?)?(_?\d+)?", re.IGNORECASE)

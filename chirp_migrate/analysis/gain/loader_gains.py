@@ -243,7 +243,7 @@ class LoaderGains:
     def _provably_pins(self, loader: LoaderThing) -> bool:
         """Return whether a loader provably pins its batches when a device is available."""
         given = loader.arguments.get("pin_memory", NONE)
-        if given == NONE:  # then the factory pins the batches that it allocates itself
+        if given == NONE:  # without the argument, the factory pins only batches that it allocates itself
             collation = loader.arguments.get("collate_fn", ())
             return all(map(_stacks_samples, collation)) and all(one.in_memory for one in self._readings(loader))
         return all(_is_pinning(one) for one in given) or _checks_for_cuda(loader.place.node)
@@ -330,7 +330,10 @@ class LoaderGains:
         return loaders[0].replaced_by
 
     def _sets_collation(self, loaders: list[LoaderThing]) -> bool:
-        """Return whether the function that builds ``loaders`` always sets its own ``collate_fn``, one of the project."""
+        """Return whether the function that builds ``loaders`` always assigns a function to its ``collate_fn``.
+
+        The assigned function must not be PyTorch's.
+        """
         place = loaders[0].place
         given = [one.value for one in getattr(place.node, "keywords", ()) if one.arg == "collate_fn"]
         values = [one for loader in loaders for one in loader.arguments.get("collate_fn", ())]
@@ -364,7 +367,7 @@ class LoaderGains:
         return None
 
     def _declared_class(self, cls: ClassThing, name: str) -> ClassThing | None:
-        """Return the class of the project that an annotation without a value declares for an attribute."""
+        """Return the class of the project in the annotation of an attribute that has no value there; else None."""
         for base in bases_of(cls):
             for node in ast.walk(base.place.node) if isinstance(base, ClassThing) else ():
                 match node:

@@ -93,7 +93,7 @@ def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.
 
 
 def _get_calls(module: Module, function: cst.FunctionDef) -> list[cst.Call]:
-    """Return the calls of a ``get`` in a function."""
+    """Return the calls in a function whose method is named ``get``."""
     return [node for node in find_in(function.body, cst.Call) if method_called(node) == "get"]
 
 

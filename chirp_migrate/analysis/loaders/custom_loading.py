@@ -82,7 +82,7 @@ def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
 
 
 def _refers_to(module: Module, project: Project, node: cst.CSTNode, pattern: re.Pattern[str]) -> bool:
-    """Return whether a name or attribute refers to a name that ``pattern`` matches."""
+    """Return whether a name or attribute refers to an object whose qualified name matches ``pattern``."""
     if not isinstance(node, cst.Name | cst.Attribute):
         return False
     if resolves_to(module, node, pattern, project):
