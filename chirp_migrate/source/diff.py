@@ -95,7 +95,7 @@ def line_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
 def _hunk_range(start: int, stop: int) -> str:
     """Return a range of lines as the ``@@`` line of a hunk has it: first line, counted from 1, and number of lines.
 
-    For an empty range, the first number is that of the line above the hunk.
+    For an empty range, the first number is the number of the line above the hunk.
     """
     count = stop - start
     return f"{start + 1}" if count == 1 else f"{start + (count > 0)},{count}"

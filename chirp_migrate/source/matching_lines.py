@@ -1,4 +1,4 @@
-"""Compare two texts line by line, such that the fewest lines differ."""
+"""Compare two texts line by line, with the smallest possible number of removed and added lines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _matcher(old: Sequence[str], new: Sequence[str]) -> difflib.SequenceMatcher[
 
 
 def _positions_of_lines(lines: Sequence[str]) -> dict[str, list[int]]:
-    """Return the positions of each line, the last position first."""
+    """Return all positions of each different line, the last position first."""
     found: dict[str, list[int]] = {}
     for place in range(len(lines) - 1, -1, -1):
         found.setdefault(lines[place], []).append(place)

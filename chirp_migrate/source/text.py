@@ -130,6 +130,6 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
 
 
 def edited(text: str, span: tuple[int, int], edits: Iterable[Edit]) -> str:
-    """Return the part ``span`` of ``text`` with ``edits`` applied, which must all lie inside the span."""
+    """Return the part ``span`` of ``text`` with ``edits`` applied. All edits must lie inside the span."""
     start, end = span
     return apply_edits(text[start:end], (Edit(e.start - start, e.end - start, e.replacement) for e in edits))

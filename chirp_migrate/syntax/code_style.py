@@ -182,7 +182,7 @@ def _closes_behind_arguments(text: str) -> bool:
 
 
 def _fits(line: str, length: int) -> bool:
-    """Return whether ``line`` is a single line that ends with a comment, and fits into ``length`` without it."""
+    """Return whether ``line`` is one line with a comment at its end, and fits into ``length`` without the comment."""
     code, mark, _ = line.rstrip().rpartition("  # ")
     return bool(mark) and "\n" not in code and len(code) <= length
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 __all__ = ["CALL", "GAP", "LINE", "TO_BASE", "TO_STRING_OF_SETATTR"]
 
-#: A whole comment, to the end of its line. If a part of a comment could match, n characters `#` had 2**n matches.
+#: A whole comment, to the end of its line. If parts of comments could match, n characters `#` would match in 2**n ways.
 _COMMENT = r"#[^\r\n]{0,500}(?![^\r\n])"
 #: Any blanks, line ends, backslashes at line ends, parentheses and comments.
 GAP = rf"[\s\\()]*(?:{_COMMENT}[\s\\()]*){{0,20}}"

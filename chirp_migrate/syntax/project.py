@@ -121,7 +121,10 @@ class Project:
 
     @cached_property
     def _below(self) -> dict[str, set[str]]:
-        """For each name that a module has from a folder below the root, return the possible names from the root."""
+        """Return the names of modules as seen from the root, by their name as seen from a folder below the root.
+
+        The module ``backend/utils/common.py`` may have the name ``utils.common`` in scripts in the folder ``backend``.
+        """
         packages = {PurePosixPath(path).parent for path in self._texts if path.endswith("__init__.py")}
         found: dict[str, set[str]] = defaultdict(set)
         for path in self._texts:
@@ -138,7 +141,7 @@ class Project:
 
     @cached_property
     def _within(self) -> dict[tuple[str, str], set[str]]:
-        """For each pair (last name of a folder, name of a module from there), return the names from the root."""
+        """Return the names of modules as seen from the root, by folder name and name as seen from the folder."""
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
         for name in map(module_name, self._texts):
             parts = name.split(".")
@@ -345,7 +348,7 @@ class Project:
         return {self.resolve(one) for name in names for one in self._from_root(outline.path, name)}
 
     def possible_class(self, outline: Outline, node: ast.AST) -> bool:
-        """Return whether an expression may be a class of the backend, or has a name with a capital letter."""
+        """Return whether an expression may be a class: of the backend, or any with a capital letter in its name."""
         names = self.possible_names(outline, node)
         return any(_CAPITAL.search(one.rpartition(".")[2]) or self.is_class(one) for one in names)
 
@@ -358,7 +361,10 @@ class Project:
         )
 
     def _is_possible(self, module: Module, name: str) -> bool:
-        """Return whether a qualified name is possible: if it comes from ``import *``, that module may have the name."""
+        """Return whether a qualified name is possible.
+
+        A name from an ``import *`` is not possible if the imported module provably lacks the name.
+        """
         for source in {module.absolute(source) for source, _ in module.scopes.stars}:
             if name.startswith(f"{source}."):
                 first = name.removeprefix(f"{source}.").partition(".")[0]

@@ -22,10 +22,11 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 def early_binding_problem(
     module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]
 ) -> str | None:
-    """Return why the object that ``node`` creates may read other values if it stores the captured values at once.
+    """Return why a rewrite must not store the values of captured names when ``node`` creates an object.
 
-    The result is ``None`` if the values are the same: each captured name always has its value when the program reaches
-    ``node``, and is not rebound before the last use of the object.
+    With stored values, the object may read other values than with captured names. The result is ``None`` if the values
+    are the same: each captured name has its value when the program reaches ``node``, and is not rebound before the last
+    use of the object.
 
     Args:
         module: the module.
@@ -258,7 +259,7 @@ def _evaluated_parts(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
 
 
 def _ends_with_jump(body: cst.BaseSuite, *ways: type[cst.CSTNode]) -> bool:
-    """Return whether the last statement of a block is of one of the types ``ways``, which leave the block."""
+    """Return whether a block ends with a statement of one of the types ``ways``, such as ``cst.Return``."""
     last: cst.CSTNode | None = body.body[-1] if body.body else None
     if isinstance(last, cst.SimpleStatementLine):
         last = last.body[-1]

@@ -26,8 +26,8 @@ _EQUAL = frozenset({"__name__", "__module__", "__doc__"})
 def place_of_class_value(project: Project) -> str | None:
     """Return the first place (``path:line``) that uses the class of an object as a value, such as a key; else None.
 
-    A comparison with the class of another object counts, too. Not counted are calls of methods of the class, code that
-    reads or prints the name of the class, and comparisons with a class that the code names.
+    A comparison with the class of another object counts, too. These uses do not count: a call of a method of the class,
+    code that reads or prints the name of the class, and a comparison with a class that the code names.
     """
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
         for line, _ in _class_values(text):

@@ -1,4 +1,4 @@
-"""Find side effects of code. If code has none, a rewrite may read a dataset before the code instead of in it."""
+"""Find side effects of code. If code has no side effects, a rewrite may move the reading of a dataset before it."""
 
 from __future__ import annotations
 

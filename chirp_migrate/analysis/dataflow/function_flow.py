@@ -26,7 +26,7 @@ __all__ = ["FunctionUse", "change_of_class", "find_function_uses", "object_whose
 
 
 class FunctionUse(Enum):
-    """A use of a function that is no call of the function."""
+    """A kind of use of a function, other than a call."""
 
     KEY = "uses it as a key, or reads its identity"
     ATTRIBUTE = "sets attributes on it"
@@ -106,7 +106,7 @@ class _Definition:
 
 
 class _File:
-    """Where the names of one file are bound and read, by scope."""
+    """The places where the names of one file are bound and read, by scope."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -314,7 +314,7 @@ class _Search:
                     self._hold(file.holder(one.asname, one))
 
     def _climb(self, file: _File, node: ast.AST) -> None:
-        """Follow the function from an expression that is the function, or contains it, to the code around."""
+        """Follow the function from an expression that is or contains it to the code around the expression."""
         if node in self._climbed:
             return
         self._climbed.add(node)
@@ -527,7 +527,7 @@ class _Search:
             self._hold(*(one.positional[place : place + 1] or one.rest))
 
     def _callees(self, file: _File, called: ast.expr) -> list[_Definition]:
-        """Return the possible definitions of the callee ``called``: functions and classes of the project, or a lambda."""
+        """Return the possible definitions of a called expression: functions and classes of the project, or a lambda."""
         return [_definition(file, called)] if isinstance(called, ast.Lambda) else self._definitions(last_name(called))
 
     def _pass(self, file: _File, call: ast.Call, name: str, place: int, keyword: str) -> None:
@@ -644,7 +644,7 @@ class _Search:
         return False
 
     def _values(self, file: _File, name: str, read: ast.Name) -> Iterator[tuple[_File, ast.AST]]:
-        """Yield the expressions that code assigns to a variable, iterates over with it, or passes as it in a call."""
+        """Yield the expressions that give a variable its values: assigned values, iterables of loops, and arguments."""
         holder = file.holder(name, read)
         for node in file.scopes:
             match node:

@@ -1,4 +1,4 @@
-"""Find late reads: captured names that generators or functions read after the function that made them returned."""
+"""Find late reads of captured names: by an inner generator or function, after the function around it has returned."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _may_give_itself(module: Module, project: Project, node: cst.ClassDef) -> bo
 def _only_reads_attributes(
     module: Module, project: Project, read: cst.Name, methods: dict[str, cst.FunctionDef]
 ) -> bool:
-    """Return whether the code around ``read`` only reads an attribute, calls a method, or reads a sample of it."""
+    """Return whether the code around the name ``read`` only reads an attribute or sample of it, or calls a method."""
     parent = module.parents[read]
     around = module.parents[parent]
     match parent:

@@ -83,16 +83,16 @@ def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
             class count as uses of the class.
 
     Raises:
-        MayOutlive: an object may be kept.
+        MayOutlive: code may keep the object for an unknown time.
     """
     return _UseAnalysis(module, project).last_use_of_made(made)
 
 
 def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
-    """Return whether code of the project may make a deep copy of an object that contains the object of ``made``.
+    """Return whether code of the project may make a deep copy of an object that contains the object from ``made``.
 
-    This requires code that makes deep copies. The result is then True if a function returns the object, or if code uses
-    the object in a way that cannot be traced (see :func:`last_use`).
+    The result is False if no code makes deep copies. Otherwise it is True if a function returns the object, or if code
+    uses the object in a way that cannot be traced (see :func:`last_use`).
     """
     if not any(_copies_deeply(text) for _, text in project.matching(_COPIES, *_COPYING, "dumps")):
         return False
@@ -195,7 +195,7 @@ class _UseAnalysis:
         raise MayOutlive(self._shorten_code(node))
 
     def last_use_of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
-        """Return the end of the last use of the value that ``made``, an assignment or definition, gives a variable.
+        """Return the end of the last use of the value that a variable gets from ``made``, an assignment or definition.
 
         Each use must be in a following statement of the same block, so that no other path leads to the use.
         """
@@ -294,7 +294,7 @@ def statement_around(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> cst.Name | None:
-    """Return the parameter that receives an argument of a call; ``None`` for ``*`` and ``**``, and if it is unclear."""
+    """Return the parameter that receives an argument of a call; ``None`` if this is unclear, such as for ``*``."""
     given = function.params
     if argument.keyword is not None:
         named = (*given.params, *given.kwonly_params)

@@ -39,7 +39,10 @@ def passed_by_name(project: Project, parameter: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _callees_by_keyword(text: str) -> Mapping[str, frozenset[str]]:
-    """For each keyword in the calls of a text, return the first names of the callees; "" for a callee without name."""
+    """Return, for each keyword in the calls of a text, the first name of each called expression, else "".
+
+    The first name of ``a.b(key=1)`` is ``a``.
+    """
     called: dict[str, set[str]] = defaultdict(set)
     for call in ast.walk(_tree(text)):
         if isinstance(call, ast.Call):

@@ -152,7 +152,10 @@ class WorkerPurposes:
         return None
 
     def _takes_data(self, call: cst.Call, called: set[str]) -> bool:
-        """Return whether the names of a callee are about data, because other functions have a ``transform``, too."""
+        """Return whether the names of a called function show that it handles data.
+
+        Functions for other purposes may have a parameter ``transform``, too.
+        """
         names = {*called, self._module.source(call.func)}
         return any(_DATA.search(name) or inherits(self._project, name, DATASET) for name in names)
 
@@ -289,7 +292,7 @@ def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
 
 
 def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
-    """Return whether a name refers to a function with ``*args`` and ``**kwargs``, such as a decorator's wrapper."""
+    """Return whether a name refers to a function with ``*args`` and ``**kwargs``, such as a wrapper in a decorator."""
     owner = module.scopes.lookup(value.value, value) if isinstance(value, cst.Name) else None
     for one in owner.bindings if owner is not None else ():
         match one.node:

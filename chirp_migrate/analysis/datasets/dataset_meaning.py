@@ -32,7 +32,7 @@ INDEX = Name("<index>")
 
 @dataclass(frozen=True)
 class StandardizedSamples:
-    """The samples of ``dataset`` at ``indices``, with x replaced by ``(x - mean) / (std + eps)``."""
+    """The samples (x, y) of ``dataset`` at ``indices``, with x replaced by ``(x - mean) / (std + eps)``."""
 
     dataset: Value
     indices: Value
@@ -43,7 +43,7 @@ class StandardizedSamples:
 
 @dataclass(frozen=True)
 class Stage:
-    """One augmentation: ``function`` is applied to x if ``gate`` is true; without a gate, always."""
+    """One augmentation of a sample (x, y): ``function`` is applied to x if ``gate`` is true; without a gate, always."""
 
     function: Value
     gate: Value | None
@@ -51,7 +51,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class AugmentedSamples:
-    """The samples of ``dataset``, with ``stages`` applied to x; if ``training`` is a flag, only while it is true."""
+    """The samples (x, y) of ``dataset``, with ``stages`` applied to x.
+
+    If ``training`` is not None, it is a flag, and the stages are applied only while the flag is true.
+    """
 
     dataset: Value
     stages: tuple[Stage, ...]

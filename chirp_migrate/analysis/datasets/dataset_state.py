@@ -128,7 +128,7 @@ class DatasetState:
         return self._reachable_methods(*_ACCESS)
 
     def uses(self, attribute: str) -> list[Use]:
-        """Return every use of an attribute of ``self`` in the methods of the class and its bases."""
+        """Return every use of one attribute of ``self`` in the methods of the class and its bases."""
         return self._uses.get(attribute, [])
 
     @cached_property

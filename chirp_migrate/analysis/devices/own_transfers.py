@@ -36,7 +36,7 @@ def why_own_transfer(project: Project) -> str | None:
 
 
 def place_of_mps(project: Project) -> str | None:
-    """Return a place (``path:line``) that names Apple's device ``mps``; the name of a number, "mps", does not count."""
+    """Return a place (``path:line``) that names Apple's device ``mps``; a metric with the name "mps" does not count."""
     for path, text in project.matching(re.compile(r"\bmps\b"), "mps"):
         line = _line_of_mps(text)
         if line is not None:
@@ -138,7 +138,7 @@ def _line_of_mps(text: str) -> int | None:
 
 
 def _names_of_numbers(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the strings that name a number: keys, and first arguments of calls that print or store values."""
+    """Yield the strings that may name a metric: keys, and first arguments of calls that print or store values."""
     match node:
         case ast.Dict(keys=keys):
             yield from (key for key in keys if key is not None)

@@ -85,7 +85,7 @@ class LoaderGains:
 
     Args:
         project: the backend before any rewrite.
-        objects: the objects in the loaders, as the abstract run found them.
+        objects: the objects in the loaders, from a run of the program on abstract values.
     """
 
     def __init__(self, project: Project, objects: Unpicklable) -> None:
@@ -404,9 +404,9 @@ class LoaderGains:
         return kept or [Reading(ReadingMode.UNKNOWN)]
 
     def _has_all_callers(self, place: Place, readings: list[Reading]) -> bool:
-        """Return whether a loader can only get the datasets that the abstract run found.
+        """Return whether a loader can only get the datasets that this analysis found.
 
-        The loader may get other datasets if the function or class around it may have calls that the run did not reach.
+        The loader may get other datasets if the function or class around it may have calls that the analysis missed.
         """
         around = [node for node in self._nodes_around(place) if isinstance(node, _Definition)]
         if not around or _is_inside(place.path, around[0], readings):
@@ -426,7 +426,7 @@ class LoaderGains:
     def _is_known_for_any_caller(self, place: Place, around: list[_Definition]) -> bool:
         """Return whether the datasets of a loader are known for all arguments of the function that builds it.
 
-        The abstract run calls the function with unknown arguments. It calls a method on a new object.
+        The analysis calls the function with unknown arguments. It calls a method on a new object.
 
         Args:
             place: the call that builds the loader.

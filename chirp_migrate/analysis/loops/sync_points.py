@@ -71,7 +71,7 @@ def is_each_step(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
 
 
 def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
-    """Yield the loops over loaders that move their batches to a device."""
+    """Yield the loops over loaders in which code moves the batches to a device."""
     for loop, loaders in loader_loops(module, project):
         there = DeviceLoop(module, loop, loaders)
         if there.moves:
