@@ -178,8 +178,8 @@ def _line_of_read_names(masked: Sequence[tuple[int, int, str]], tag: str, newlin
     """Return a line for the end of the module that lists the names that magics and other cells may read.
 
     Without this line, an import that only ``%timeit DataLoader(data)`` still uses would be removed as dead code. The
-    line has no effect. It is an annotation that is no valid type, so its words count as used names, but no rule can
-    rewrite them.
+    line has no effect. The line is an annotation that is no valid type, so the words in it count as used names, but no
+    rule can rewrite these words.
     """
     found = sorted({word for *_, text in masked for word in words(text)})
     return f'{tag}: "? {" ".join(found)}"{newline}' if found else ""

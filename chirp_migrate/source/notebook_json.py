@@ -59,7 +59,7 @@ class CodeCell:
 
         Args:
             text: the new code.
-            raw: raw text of the whole notebook. Lines of code that are in it keep their JSON escapes.
+            raw: raw text of the whole notebook. Unchanged lines of code keep the JSON escapes that they have in it.
         """
         whole = isinstance(self.value, str)
         spans = [(self.start, self.end)]

@@ -1,8 +1,8 @@
 """Record where each piece of a text comes from while several passes rewrite the text.
 
 A :class:`PieceTable` stores the text as a sequence of pieces. Each piece is kept, deleted or inserted. Each deleted or
-inserted piece has the numbers of the rewrites that it belongs to. So the changes of one rewrite can be located in the
-original text, and can be undone alone.
+inserted piece has the numbers of the rewrites that it belongs to. With these numbers, the changes of one rewrite can be
+located in the original text, and can be undone alone.
 """
 
 from __future__ import annotations

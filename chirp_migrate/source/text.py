@@ -35,7 +35,7 @@ class SourceFile:
 
     Attributes:
         text: the decoded text, without the byte order mark, with untranslated newlines.
-        encoding: name of the codec, such as ``utf-8`` or ``iso-8859-1``. It is ``utf-8`` with a byte order mark, too.
+        encoding: name of the codec, such as ``utf-8`` or ``iso-8859-1``. A byte order mark does not change the name.
         bom: whether the file begins with the UTF-8 byte order mark.
     """
 

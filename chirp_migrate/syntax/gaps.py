@@ -1,8 +1,8 @@
 """Regular expressions for the text between two words of code, for searches in unparsed text.
 
-The searched text may be anything, so the cost of a search must be linear in its length. That is why the number of
-comments in a gap is limited. Some patterns extend up to a bracket that may be missing. Such a pattern ends at the next
-place where it could begin again.
+The searched text may be anything, so the cost of a search must be linear in the length of the text. For this reason,
+the number of comments in a gap is limited. Some patterns extend up to a bracket that may be missing. They end at the
+next place in the text where the pattern could begin again.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class ImportStyle:
 
     @property
     def config(self) -> isort.Config:
-        """Return the project's settings of isort; without them, of ruff; without these, isort's profile for black."""
+        """Return the project's settings for isort. Without such settings, ruff's settings or a default are used."""
         return self._read[0][0]
 
     @cached_property

@@ -78,12 +78,12 @@ class Project:
 
     Args:
         texts: decoded source by posix path relative to the root.
-        notebooks: raw text of each notebook by path. These texts are only searched for imports.
+        notebooks: raw text of each notebook by path. Notebooks are only searched for imports.
         name: dotted name of the root if the root is itself a package, else "".
         import_style: how the project sorts imports; None: as isort sorts without settings.
         code_style: how the project lays out code; None: each file keeps its own layout.
-        settings: texts of configuration files (YAML, JSON, TOML, INI, gin) and Cython sources by path. These texts are
-            only searched for names and for compiled classes.
+        settings: texts of configuration files (YAML, JSON, TOML, INI, gin) and Cython sources by path. Configuration
+            files are only searched for names, and Cython sources for names and compiled classes.
     """
 
     def __init__(
@@ -246,9 +246,9 @@ class Project:
         """Follow re-exports through modules of the backend, and return the qualified name of the definition.
 
         ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` if ``utils/common.py`` imports the class
-        from there. A name that the backend defines gets the dotted name of the defining module, seen from the root. If
-        a library has the same name as that module's top-level package, a dot is put in front. A name from outside the
-        backend, or with several possible meanings, is returned unchanged.
+        from there. For a name that the backend defines, the result is the dotted name of the defining module from the
+        root, and the name. If a library has the same name as the module's top-level package, the result begins with a
+        dot. A name from outside the backend, or with several possible meanings, is returned unchanged.
         """
         known = self._origins.get(qualified)
         return _cache_answer(self._origins, qualified, self._origin(qualified)) if known is None else known

@@ -38,7 +38,8 @@ def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
     """Return the captured names in ``parts``, in order of first use.
 
     A captured name is a variable of a function, class or comprehension around ``parts``. To find the captured names of
-    a function, pass its body. Pass its defaults separately, because they are evaluated outside the function.
+    a function, pass the function's body. Defaults of parameters are evaluated outside the function, so pass them in
+    another call.
     """
     found: dict[str, Capture] = {}
     for part in parts:

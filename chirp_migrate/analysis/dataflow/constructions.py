@@ -13,7 +13,7 @@ def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, title: st
     """Return the calls of the class that ``node`` creates under the name ``title``.
 
     The result is ``None`` if code outside the class uses the class in another way, calls the class with ``*`` or
-    ``**``, or may call the class before its definition. It is also ``None`` without any call.
+    ``**``, or may call the class before its definition. The result is also ``None`` if no code calls the class.
     """
     calls: list[cst.Call] = []
     for mention in names_below(module.enclosing_function(node) or module.tree, title):

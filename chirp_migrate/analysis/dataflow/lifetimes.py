@@ -1,9 +1,9 @@
 """Find the end of an object's last use.
 
-The analysis knows these uses of the object, and of a PyTorch loader or dataset that contains the object: code passes it
-to a loader call, iterates over it, calls ``len`` on it, stores it in a local variable for the following statements of
-the same block, or passes it to a function of the project that only does these things. Any other use may keep the
-object for an unknown time.
+The analysis knows a few uses: code passes the object to a loader call, iterates over the object, calls ``len`` on it,
+stores it in a local variable for the following statements of the same block, or passes it to a function of the project
+that only does these things. Uses of a PyTorch loader or dataset that contains the object count as uses of the object.
+Any other use may keep the object for an unknown time.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
 def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
     """Return whether code of the project may make a deep copy of an object that contains the object from ``made``.
 
-    The result is False if no code makes deep copies. Otherwise it is True if a function returns the object, or if code
-    uses the object in a way that cannot be traced (see :func:`last_use`).
+    The result is False if no code makes deep copies. If code makes deep copies, the result is True if a function
+    returns the object, or if code uses the object in a way that cannot be traced (see :func:`last_use`).
     """
     if not any(_copies_deeply(text) for _, text in project.matching(_COPIES, *_COPYING, "dumps")):
         return False

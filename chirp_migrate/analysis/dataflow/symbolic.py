@@ -3,9 +3,9 @@
 Rules recognise code by meaning, not by spelling: ``x, y = self.dataset[i]; x = (x - m) / s; return x, y`` and ``sample
 = self.dataset[i]; return sample[0].sub(m).div(s), sample[1]`` evaluate to the same :class:`Value`. No code is executed.
 
-A function with ``if`` has several paths. Each is a separate :class:`Path`, whose value contains no conditions. Loops,
-``try``, in-place updates and other code with side effects end the evaluation with :class:`NotStraightLine`. The rule
-then reports the code instead of rewriting it.
+A function with ``if`` has several paths of execution. Each path is a separate :class:`Path`, and its value contains no
+conditions. Loops, ``try``, in-place updates and other code with side effects end the evaluation with
+:class:`NotStraightLine`. The rule then reports the code instead of rewriting it.
 """
 
 from __future__ import annotations
@@ -260,8 +260,8 @@ class Evaluator:
         Args:
             statements: the statements to evaluate.
             env: the values of names before the statements.
-            result: an expression after the statements. Its value is the value of each path. None: the value of a path
-                is the value that its ``return`` returns.
+            result: an expression that is evaluated after the statements, to the value of the path. None: the value of a
+                path is the value that its ``return`` statement returns.
 
         Raises:
             NotStraightLine: the statements cannot be evaluated, or contain a ``return`` although ``result`` is given.
@@ -359,8 +359,8 @@ class Evaluator:
         """Return the value of an expression; the value of an unsupported expression is an :class:`OpaqueValue`.
 
         Raises:
-            NotStraightLine: an unsupported expression contains a name that was assigned before. Its source text does
-                not show the value of the name.
+            NotStraightLine: an unsupported expression contains a variable that the code has assigned. The source text
+                of the expression does not show the value of the variable.
         """
         match node:
             case cst.Name(value=text):

@@ -157,7 +157,7 @@ def _read_from_classes(text: str) -> frozenset[tuple[str, str]]:
 def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the result of :func:`_read_from_classes` for a part of a file.
 
-    ``bases`` are the bases of the class that contains the part. Calls of their methods do not count.
+    ``bases`` are the bases of the class that contains the part. Calls of methods of these bases do not count.
     """
     for node in ast.iter_child_nodes(tree):
         inner = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else bases
@@ -250,7 +250,7 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     """Return whether other code may read a top-level name of ``module`` with the help of a string.
 
     The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
-    the name. It is also True if the name is that of a class, and a string or a setting ends with it.
+    the name. For the name of a class, the result is also True if a string or a setting ends with the name.
     """
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""

@@ -301,8 +301,8 @@ def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
     return False
 
 
-# The following code does the same analysis with ``ast``, before LibCST parses a module. It compares names by spelling
-# only, so it may find too many functions that escape.
+# The following code does the same analysis with ``ast``, before LibCST parses a module. The code compares names by
+# spelling only, so it may find too many functions that escape.
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 

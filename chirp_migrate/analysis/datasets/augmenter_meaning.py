@@ -49,9 +49,9 @@ class _RaisesError(Exception):
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
     """Return the arguments of ``masks_spectrograms`` with which ``SpecAugment`` masks like the class.
 
-    With probability 1 - p, the class returns the sample. Otherwise it returns a clone with masks: a number of ranges on
-    each axis are overwritten with ``mask_value``. The width of a range is uniform in 0..min(parameter, size). The start
-    of a range is uniform over all positions at which the range fits.
+    With probability 1 - p, the class returns the sample. With probability p, the class returns a clone with masks: a
+    number of ranges on each axis are overwritten with ``mask_value``. The width of a range is uniform in
+    0..min(parameter, size). The start of a range is uniform over all positions at which the range fits.
 
     Raises:
         UnknownAugmentation: the class may augment in another way; the message is the reason.
@@ -336,7 +336,7 @@ def _is_draw(statement: ast.stmt) -> bool:
 def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
     """Return the arguments of ``adds_noise`` with which ``GaussianNoise`` does the same as the class.
 
-    With probability 1 - p, the class returns the sample x. Otherwise it returns
+    With probability 1 - p, the class returns the sample x. With probability p, the class returns
     ``clamp(x + randn_like(x) * std, 0, 1)``.
 
     Raises:

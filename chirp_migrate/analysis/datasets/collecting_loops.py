@@ -59,8 +59,9 @@ def early_reading_problem(
     The result is ``None`` if the program cannot notice it.
 
     Args:
-        statements: the statements that stay in the body of the loop. They only collect (:func:`is_collecting`).
-        read: the expressions that a rewrite evaluates before the loop. The body must not change their values.
+        statements: the statements that stay in the body of the loop, and only collect (:func:`is_collecting`).
+        read: the expressions that a rewrite evaluates before the loop. The body of the loop must not change the values
+            of these expressions.
     """
     scope = module.enclosing_scope(loop)
 

@@ -79,9 +79,9 @@ class Samples:
         conditions: the values that decide which result is returned. A test checks whether such a value is true, or
             whether it is None.
         outcomes: the result for each combination of conditions.
-        complete: whether the method only computes its result. Then every assigned value is part of the result, every
-            call occurs once, every condition changes a result, and no test compares a value with None if another test
-            checks whether the value is true.
+        complete: whether the method only computes its result: every assigned value is part of the result, every call
+            occurs once, every condition changes a result, and no test compares a value with None if another test checks
+            whether the value is true.
         reads_once: whether no object is subscripted twice with the same index.
         none_tested: the values that are compared with None.
     """

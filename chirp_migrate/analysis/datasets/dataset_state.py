@@ -212,8 +212,8 @@ def contained_expressions(
 ) -> Iterator[cst.BaseExpression]:
     """Yield the expressions whose values ``value`` may have or contain.
 
-    These are both results of a conditional expression, and the elements of a literal container or comprehension. For a
-    local variable, they are the values that ``scope`` assigns to it.
+    The function yields both results of a conditional expression, the elements of a literal container or comprehension,
+    and the values that ``scope`` assigns to a local variable.
     """
     if depth > _DEPTH:
         return

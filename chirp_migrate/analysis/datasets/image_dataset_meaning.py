@@ -72,7 +72,7 @@ class ImageAugmenting:
         dataset: the dataset of the samples.
         augmenter: the callable that receives the image. If the attribute is None at run time, samples are unchanged.
         training: the flag that switches the augmenter on; None if there is no flag.
-        eps: number that is added to the range of the sample's values, by which they are divided.
+        eps: number that is added to the range of the sample's values. The sum is the divisor of the values.
         divisor: number by which the values of the masked image are divided.
     """
 

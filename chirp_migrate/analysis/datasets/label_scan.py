@@ -36,7 +36,7 @@ class LabelPass:
         unpack: whether the code unpacks samples, so that they must be pairs.
         label: the variable that holds the label; None if the expressions in ``reads`` are the label.
         reads: the expressions whose value is the label.
-        opening: the first statement, if it only unpacks the label from the sample. The rewrite removes it.
+        opening: the first statement, if it only unpacks the label from the sample. The rewrite removes the statement.
         dropped: variables that the rewritten loop no longer binds.
         problem: why labels cannot be read before the first iteration of the loop; None if they can.
     """

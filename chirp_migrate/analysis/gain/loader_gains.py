@@ -1,9 +1,9 @@
 """Find the gain of migrating each loader, and of rewriting each object in a loader.
 
-The analysis runs the program on abstract values (``analysis/objects``). So it finds a dataset wherever the program
-creates it: in a called function, in an attribute, in a list. The gain is *nothing* only if every possible dataset of a
-loader is known, and none of them can be read a batch at a time. If a dataset is unknown, the runtime decides when the
-program runs.
+The analysis runs the program on abstract values (``analysis/objects``). So the analysis finds a dataset wherever the
+program creates it: in a called function, in an attribute, in a list. The gain is *nothing* only if every possible
+dataset of a loader is known, and none of these datasets can be read a batch at a time. If a dataset is unknown, the
+runtime decides when the program runs.
 """
 
 from __future__ import annotations
@@ -426,7 +426,7 @@ class LoaderGains:
     def _is_known_for_any_caller(self, place: Place, around: list[_Definition]) -> bool:
         """Return whether the datasets of a loader are known for all arguments of the function that builds it.
 
-        The analysis calls the function with unknown arguments. It calls a method on a new object.
+        The analysis calls the function with unknown arguments; if the function is a method, on a new object.
 
         Args:
             place: the call that builds the loader.

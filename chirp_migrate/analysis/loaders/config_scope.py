@@ -12,7 +12,7 @@ from chirp_migrate.syntax.queries import dotted, is_name, method_called, methods
 _CONFIG_NAMES = ("config", "cfg")
 #: Code that is not always evaluated together with the code around it.
 _PERHAPS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.FunctionDef, cst.Lambda, cst.BaseComp)
-#: Mapping classes. Their `get` may call the `__getitem__` of a subclass.
+#: Mapping classes. The `get` of these classes may call the `__getitem__` of a subclass.
 _MAPPINGS = frozenset(
     ["ChainMap", "DefaultDict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "UserDict", "defaultdict", "dict"]
 )
@@ -34,8 +34,8 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
     The configuration must provably be a mapping that exists at ``node``: before, the same function or ``__init__`` has
     always called ``.get('key')`` on it. A default value in that call may be a number, None, True or False.
 
-    This excludes a namespace of parsed arguments, which has no ``get``, and a ConfigParser, whose ``get`` takes two
-    names. The result is also None if a class of the backend may define its own ``get``.
+    The condition excludes a namespace of parsed arguments, which has no ``get``, and a ConfigParser, whose ``get``
+    takes two names. The result is also None if a class of the backend may define its own ``get``.
     """
     function = module.enclosing_function(node)
     if function is None or _has_own_get(project):

@@ -44,9 +44,9 @@ _SAVING = frozenset({"save", "dump", "dumps"})
 def first_whole_use(project: Project) -> str | None:
     """Return the first code in the backend that uses a configuration as a whole; None without such code.
 
-    A configuration is a variable or attribute whose name ends in ``config``. These uses are permitted: reading one key,
-    copying, testing, and merging with another dictionary. It is also permitted to assign the configuration to another
-    such name, or to pass it to a parameter with such a name.
+    A configuration is a variable or attribute whose name ends in ``config``. Code may read one key of a configuration,
+    copy it, test it, and merge it with another dictionary. Code may also assign a configuration to another name that
+    ends in ``config``, or pass it to a parameter with such a name.
     """
     outlines = []
     for text in (*project.texts("config"), *project.texts("CONFIG")):

@@ -1,8 +1,8 @@
 """Find expressions whose value is a ``DataLoader``, and the calls that may have built the loader.
 
 An expression is a loader if its value comes from a call that builds a loader, also in a helper function of the project
-or through an attribute of ``self``. It is also a loader if its annotation names a loader, or if its name is typical of
-loaders. A value that is clearly of another class is no loader, even if its name is typical.
+or through an attribute of ``self``. A variable is also a loader if its annotation names a loader, or if its name is
+typical of loaders. A value that is clearly of another class is no loader, even if the name of the variable is typical.
 """
 
 from __future__ import annotations

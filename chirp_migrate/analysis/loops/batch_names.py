@@ -109,7 +109,7 @@ class Batch(LoopNames[Path | None]):
     ) -> Iterator[Path]:
         """Yield the places in the batch that ``name`` may refer to at the offset ``place``.
 
-        ``around`` are the blocks that contain the offset. A binding in one of them hides earlier bindings.
+        ``around`` are the blocks that contain the offset. A binding in one of these blocks hides earlier bindings.
         """
         for bound in reversed(self._bound.get(name, ())):
             if bound.offset <= place:
@@ -121,7 +121,8 @@ class Batch(LoopNames[Path | None]):
     def _earlier_paths(self, node: cst.CSTNode) -> Iterator[Path]:
         """Yield the places in the batch of an earlier iteration that ``node`` may refer to.
 
-        It may refer to that batch if this iteration has not assigned the name yet, or if an inner function reads it.
+        An expression may refer to an earlier batch if this iteration has not assigned the variable yet, or if an inner
+        function reads the variable.
         """
         functions = (cst.FunctionDef, cst.Lambda)
         name = owner_name(node)
