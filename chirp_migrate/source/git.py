@@ -19,8 +19,8 @@ _PATHS_A_CALL = 200
 def guard(root: Path, paths: Iterable[str]) -> None:
     """Raise Refused if one of ``paths`` (posix, relative to ``root``) has changes that git could not restore.
 
-    Untracked files count, because git has no copy of their bytes. Ignored files do not count, because they are outside
-    git on purpose. Without git, or outside a work tree, the function does nothing.
+    Untracked files count as changed, because git has no copy of their bytes. Files that git ignores do not count. The
+    function does nothing outside a work tree, and if git is not installed.
 
     Raises:
         Refused: files have such changes (the error lists them), or git cannot read the repository.

@@ -88,7 +88,7 @@ class CodeStyle:
     def closes_behind_arguments(self, text: str) -> bool:
         """Return whether calls that span several lines close their parenthesis on the line of the last argument.
 
-        The calls in ``text`` decide. If the project has settings for black or ruff, the result is False.
+        The result depends on the calls in ``text``. If the project has settings for black or ruff, the result is False.
         """
         return not self._settings.keys() - {"line_length"} and _closes_behind_arguments(text)
 

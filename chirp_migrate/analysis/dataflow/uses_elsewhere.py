@@ -309,7 +309,7 @@ _SETS_GLOBALS = r"""\bglobals\s*\(\s*\)\s*(?:\.\s*(?:update|setdefault|__setitem
 
 
 def may_be_set_by_helper(project: Project, name: str) -> bool:
-    """Return whether code of the project may set a name of a module because a call passes the name to it.
+    """Return whether a call may make code of the project set a name of a module, because the call contains the name.
 
     The result is True if a call contains the name, as a keyword or as a string, and any code of the project sets
     attributes or global variables with computed names.

@@ -116,7 +116,7 @@ def _combine_readings(parts: list[Reading], made: Instance) -> Reading:
 def _reading_of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> Reading:
     """Return how an object of a class of the project is read.
 
-    The first class in the method resolution order that defines a method for reading samples decides.
+    The result depends on the first class, in the method resolution order, that defines a method for reading samples.
     """
     order = bases_of(cls)
     libraries = [one.name for one in order if isinstance(one, External)]

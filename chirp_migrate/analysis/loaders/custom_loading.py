@@ -1,8 +1,8 @@
 """Find hand-written loading: classes and functions that load batches with worker pools, threads or CUDA streams.
 
-The operations of the code decide. A pool counts if one of its functions reads samples of a dataset. A thread counts if
-it puts data from a dataset or loader into a queue. A stream counts if an iterator moves such data to a device while the
-stream is current. Pools, threads and streams for other purposes do not count, and neither does code that trains.
+A pool counts if one of its functions reads samples of a dataset. A thread counts if it puts data from a dataset or
+loader into a queue. A stream counts if an iterator moves data of a dataset or loader to a device while the stream is
+current. Pools, threads and streams for other purposes do not count, and neither does code that trains.
 """
 
 from __future__ import annotations

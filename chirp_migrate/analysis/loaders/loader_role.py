@@ -28,7 +28,8 @@ _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> str:
     """Return the role of the loader that ``call`` builds with ``arguments`` (by name of the parameter).
 
-    The names of the loader and its dataset decide. If they show no role, the names of the enclosing functions decide.
+    The role comes from the names of the loader and its dataset. If these names show no role, it comes from the names of
+    the enclosing functions.
 
     Returns:
         ``training``, ``validation`` or ``test``, as in the names of the factory's methods. "" if the role is not clear,
