@@ -266,7 +266,7 @@ def is_super_init(statement: cst.CSTNode) -> bool:
     return False
 
 
-def looks_at_names(module: Module, scope: cst.CSTNode) -> str | None:
+def name_inspecting_builtin(module: Module, scope: cst.CSTNode) -> str | None:
     """Return the built-in function, such as ``locals``, with which ``scope`` may inspect its own names; else None."""
     for word in ("eval", "exec", "dir", "locals", "vars"):
         for name in module.named(word):

@@ -24,7 +24,7 @@ _METHODS = re.compile(
 )
 _LOOKUP = frozenset({"get", "keys", "values", "items", "count", "index"})
 #: Packages that have no access to the names of the user's code, so their functions cannot rebind these names.
-_STRANGERS = ("numpy.", "torch.", "random.", "itertools.", "math.", "tqdm.", "sklearn.")
+_LIBRARIES = ("numpy.", "torch.", "random.", "itertools.", "math.", "tqdm.", "sklearn.")
 _ARITHMETIC = (
     *(cst.Name, cst.Integer, cst.Float, cst.Ellipsis, cst.SimpleString, cst.ConcatenatedString),
     *(cst.FormattedString, cst.FormattedStringText, cst.FormattedStringExpression),
@@ -39,7 +39,7 @@ def first_effect(
     module: Module,
     node: cst.CSTNode,
     *,
-    strangers: bool = False,
+    allow_libraries: bool = False,
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
     """Return the source of the first part of an expression that may have side effects; ``None`` if no part has.
@@ -47,22 +47,22 @@ def first_effect(
     Args:
         module: the module that contains the expression.
         node: the expression.
-        strangers: whether calls into packages such as ``torch`` and ``numpy`` are permitted. They cannot rebind the
-            user's names, but may use a random generator.
+        allow_libraries: whether calls into packages such as ``torch`` and ``numpy`` are permitted. These calls cannot
+            rebind the user's names, but may use a random generator.
         is_container: returns whether an expression provably is one of Python's containers, whose look-ups are
             permitted.
     """
     if isinstance(node, cst.Call):
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
         looked_up = owner is not None and method_called(node) in _LOOKUP and is_container(owner)
-        if not looked_up and not _only_computes(module, node, strangers):
+        if not looked_up and not _only_computes(module, node, allow_libraries):
             return f"{module.source(node.func).strip()}(…)"
     elif not isinstance(node, _ARITHMETIC):
         return module.source(node).strip().splitlines()[0]
     for child in code_children(node):
         if isinstance(node, cst.Call) and child is node.func and isinstance(child, cst.Name):
             continue
-        found = first_effect(module, child, strangers=strangers, is_container=is_container)
+        found = first_effect(module, child, allow_libraries=allow_libraries, is_container=is_container)
         if found is not None:
             return found
     return None
@@ -84,9 +84,9 @@ def suspends_or_binds(node: cst.CSTNode) -> bool:
     return any(isinstance(one, cst.Await | cst.Yield | cst.NamedExpr) for one in walk(node))
 
 
-def _only_computes(module: Module, call: cst.Call, strangers: bool) -> bool:
+def _only_computes(module: Module, call: cst.Call, allow_libraries: bool) -> bool:
     names = module.qualified_names(call.func)
-    known = (_FUNCTIONS.fullmatch(name) or (strangers and name.startswith(_STRANGERS)) for name in names)
+    known = (_FUNCTIONS.fullmatch(name) or (allow_libraries and name.startswith(_LIBRARIES)) for name in names)
     if names and all(known):
         return True
     if not isinstance(call.func, cst.Attribute) or not _METHODS.fullmatch(call.func.attr.value):

@@ -228,14 +228,14 @@ class _Search:
         self._found: dict[FunctionUse, str] = {}
         self._seen: set[_Holder] = set()
         self._pending: list[_Holder] = []
-        self._climbed: set[ast.AST] = set()
+        self._followed: set[ast.AST] = set()
         self._called: dict[str, list[_Definition]] = {}
 
     def change_of_class(self, lines: Mapping[str, Collection[int]]) -> str | None:
         for path, found in lines.items():
             file = self._file(path)
             for node in [one for one in file.scopes if getattr(one, "lineno", 0) in found and object_whose_class(one)]:
-                self._climb(file, node)
+                self._follow_expression(file, node)
         self._follow_all()
         return next(
             (
@@ -255,9 +255,9 @@ class _Search:
             place = min((one for one in places if one >= start), default=start)
             if _BRACKETS.fullmatch(module.text, start, place) is None or place not in places:
                 # The lambda is in an f-string, where older versions of Python report a wrong position.
-                self._see(FunctionUse.LOST, file, file.tree)
+                self._record_use(FunctionUse.LOST, file, file.tree)
             else:
-                self._climb(file, places[place])
+                self._follow_expression(file, places[place])
         else:
             line = module.position(module.span(node.name)[0])[0]
             named = (one for one in file.definitions[node.name.value] if isinstance(one, _DEFINITIONS))
@@ -283,7 +283,7 @@ class _Search:
             return self._own
         return _file(path, self._project.text(path))
 
-    def _see(self, use: FunctionUse, file: _File, node: ast.AST) -> None:
+    def _record_use(self, use: FunctionUse, file: _File, node: ast.AST) -> None:
         self._found.setdefault(use, f"{file.path}:{getattr(node, 'lineno', 1)}")
 
     def _hold(self, *holders: _Holder) -> None:
@@ -298,7 +298,7 @@ class _Search:
         if kind == "()":
             for file in self._files(name):
                 for call in file.calls.get(name, ()):
-                    self._climb(file, call)
+                    self._follow_expression(file, call)
             return
         files = [self._file(kind)] if kind else self._files(name)
         for file in files:
@@ -306,60 +306,60 @@ class _Search:
                 if isinstance(read, ast.Name) != bool(kind) and kind:
                     continue
                 if not isinstance(read, ast.Name) or file.holder(name, read) == holder:
-                    self._climb(file, read)
+                    self._follow_expression(file, read)
                 if isinstance(read, ast.Call) and isinstance(file.parents.get(read), ast.Call):
-                    self._climb(file, file.parents[read])  # attrgetter("…")(…), map(attrgetter("…"), …)
+                    self._follow_expression(file, file.parents[read])  # attrgetter("…")(…), map(attrgetter("…"), …)
             for one in file.aliases if not kind else ():
                 if one.name == name and one.asname:
                     self._hold(file.holder(one.asname, one))
 
-    def _climb(self, file: _File, node: ast.AST) -> None:
+    def _follow_expression(self, file: _File, node: ast.AST) -> None:
         """Follow the function from an expression that is or contains it to the code around the expression."""
-        if node in self._climbed:
+        if node in self._followed:
             return
-        self._climbed.add(node)
+        self._followed.add(node)
         parent = file.parents.get(node, file.tree)
         match parent:
             case ast.Call() if parent.func is not node:
-                self._give(file, parent, node)
+                self._follow_argument(file, parent, node)
             case ast.keyword():
                 call = file.parents[parent]
                 if isinstance(call, ast.Call):
-                    self._give(file, call, node, parent.arg or "**")
+                    self._follow_argument(file, call, node, parent.arg or "**")
                 else:
-                    self._see(FunctionUse.LOST, file, node)  # a keyword in the header of a class
+                    self._record_use(FunctionUse.LOST, file, node)  # a keyword in the header of a class
             case ast.Starred():
                 call = file.parents[parent]
                 if isinstance(call, ast.Call):
-                    self._give(file, call, node, "*")
+                    self._follow_argument(file, call, node, "*")
                 else:
-                    self._climb(file, parent)
+                    self._follow_expression(file, parent)
             case ast.Set() | ast.SetComp(elt=_):
-                self._see(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUse.KEY, file, node)
             case ast.Dict(keys=keys) if node in keys:
-                self._see(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUse.KEY, file, node)
             case ast.DictComp(key=key) if key is node:
-                self._see(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUse.KEY, file, node)
             case ast.Subscript(slice=key) if key is node:
-                self._see(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUse.KEY, file, node)
             case ast.Compare(ops=operators, comparators=others) if node is not others[-1] and any(
                 isinstance(one, ast.In | ast.NotIn) for one in operators
             ):
-                self._see(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUse.KEY, file, node)
             case ast.IfExp(test=test) if test is node:
                 return
             case ast.Tuple(elts=elements) if isinstance(around := file.parents[parent], ast.Assign):
                 for target in around.targets:
                     self._assign(file, _target_at(target, elements, node), node)
             case ast.Tuple() | ast.List() | ast.Dict() | ast.DictComp() | ast.ListComp() | ast.GeneratorExp():
-                self._climb(file, parent)
+                self._follow_expression(file, parent)
             case ast.BinOp(left=left, right=right) if any(isinstance(one, _TEXTS) for one in (left, right)):
                 return  # this adds or formats strings
             case ast.IfExp() | ast.BoolOp() | ast.BinOp() | ast.Await() | ast.Subscript():
-                self._climb(file, parent)
+                self._follow_expression(file, parent)
             case ast.NamedExpr(target=target):
                 self._assign(file, target, node)
-                self._climb(file, parent)
+                self._follow_expression(file, parent)
             case ast.Assign(targets=targets):
                 for target in targets:
                     self._assign(file, target, node)
@@ -380,31 +380,31 @@ class _Search:
             case ast.Match(cases=cases):
                 for pattern in (one for case in cases for one in ast.walk(case.pattern)):
                     if isinstance(pattern, ast.MatchClass):
-                        self._see(FunctionUse.CLASS, file, pattern.cls)
+                        self._record_use(FunctionUse.CLASS, file, pattern.cls)
                     elif isinstance(pattern, ast.MatchAs | ast.MatchStar) and pattern.name:
                         self._hold(file.holder(pattern.name, pattern))
             case _ if not isinstance(parent, _HARMLESS):
-                self._see(FunctionUse.LOST, file, node)
+                self._record_use(FunctionUse.LOST, file, node)
 
     def _read_attribute(self, file: _File, read: ast.Attribute, name: str) -> None:
         around = file.parents.get(read, file.tree)
         is_called = isinstance(around, ast.Call) and around.func is read
         if name == "__dict__" or not isinstance(read.ctx, ast.Load):
-            self._see(FunctionUse.ATTRIBUTE, file, read)
+            self._record_use(FunctionUse.ATTRIBUTE, file, read)
         elif name == "__class__":
-            self._see(FunctionUse.CLASS, file, read)
+            self._record_use(FunctionUse.CLASS, file, read)
         elif name in ("__mro__", "__base__", "__bases__"):
-            self._climb(file, read)
+            self._follow_expression(file, read)
         elif name == "mro" and is_called:
-            self._climb(file, around)
+            self._follow_expression(file, around)
         elif name == "__qualname__":
-            self._see(FunctionUse.PLACE, file, read)
+            self._record_use(FunctionUse.PLACE, file, read)
         elif name == "__get__":
-            self._see(FunctionUse.METHOD, file, read)
+            self._record_use(FunctionUse.METHOD, file, read)
         elif name == "__hash__":
-            self._see(FunctionUse.KEY, file, read)
+            self._record_use(FunctionUse.KEY, file, read)
         elif is_called and name in _GIVING:
-            self._climb(file, around)
+            self._follow_expression(file, around)
 
     def _assign(self, file: _File, target: ast.AST, value: ast.AST) -> None:
         match target:
@@ -415,11 +415,11 @@ class _Search:
                 self._assign(file, inner, value)
             case ast.Name(id=name):
                 if isinstance(file.scopes[target], ast.ClassDef):
-                    self._see(FunctionUse.METHOD, file, target)
+                    self._record_use(FunctionUse.METHOD, file, target)
                 self._hold(file.holder(name, target))
             case ast.Attribute(value=owner, attr=name):
                 if self._may_be_class(file, owner):
-                    self._see(FunctionUse.METHOD, file, target)
+                    self._record_use(FunctionUse.METHOD, file, target)
                 self._hold(("", name))
                 self._hold_assigned("__set__", "__setattr__")
                 self._hold(*(holder for found in self._definitions(name) for holder in found.positional[:1]))  # setters
@@ -442,16 +442,16 @@ class _Search:
             case ast.Attribute(attr=name):
                 self._hold(("", name))
                 if name == "__dict__" and self._may_be_class(file, container.value):
-                    self._see(FunctionUse.METHOD, file, container)
+                    self._record_use(FunctionUse.METHOD, file, container)
             case ast.Call(func=called) if last_name(called) in ("vars", "globals", "locals"):
-                self._see(FunctionUse.LOST, file, container)
+                self._record_use(FunctionUse.LOST, file, container)
 
     def _return(self, file: _File, statement: ast.AST) -> None:
         scope = file.scopes[statement]
         if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
             self._hold(("()", scope.name))
             if scope.name in ("__iter__", "__next__", "__enter__"):  # loops and `with` statements call this method
-                self._see(FunctionUse.LOST, file, statement)
+                self._record_use(FunctionUse.LOST, file, statement)
             if scope.decorator_list:  # it may be a property, or a function that the decorator calls
                 self._hold(("", scope.name))
 
@@ -465,28 +465,28 @@ class _Search:
             if default is node:
                 self._hold(file.variable(file.parents[given], parameter.arg))
 
-    def _give(self, file: _File, call: ast.Call, node: ast.AST, keyword: str = "") -> None:
+    def _follow_argument(self, file: _File, call: ast.Call, node: ast.AST, keyword: str = "") -> None:
         """Follow the function from an argument of a call."""
         name = last_name(call.func)
         place = call.args.index(node) if node in call.args else 0
         is_first = not keyword and place == 0
         if _is_type_call(call.func) and not isinstance(call.func.args[0], ast.Name):
-            self._see(FunctionUse.METHOD, file, call)  # such as `type(self.run)(function, self)`
+            self._record_use(FunctionUse.METHOD, file, call)  # such as `type(self.run)(function, self)`
         if name in _KEYS or (name in _KEYED and is_first):
-            self._see(FunctionUse.KEY, file, call)
+            self._record_use(FunctionUse.KEY, file, call)
         if (name == "type" and len(call.args) == 3) or name in _MAKERS:
-            self._see(FunctionUse.METHOD, file, call)
+            self._record_use(FunctionUse.METHOD, file, call)
         elif name in ("type", *_INSPECTING) or (
             name == "isinstance" and is_first and not self._are_known_classes(file, call.args[-1])
         ):
             if not file.is_in_error(call):
-                self._see(FunctionUse.CLASS, file, call)
+                self._record_use(FunctionUse.CLASS, file, call)
         elif name in ("getattr", "hasattr") and is_first:
             asked = call.args[1] if len(call.args) > 1 else None
             if not isinstance(asked, ast.Constant) or str(asked.value) in ("__get__", "__class__", "__hash__"):
-                self._see(FunctionUse.CLASS, file, call)
+                self._record_use(FunctionUse.CLASS, file, call)
         elif (name in ("setattr", "delattr", "__setattr__", "update_wrapper") and is_first) or name == "vars":
-            self._see(FunctionUse.ATTRIBUTE, file, call)
+            self._record_use(FunctionUse.ATTRIBUTE, file, call)
         elif name in ("setattr", "__setattr__", "object") and place >= 1:
             self._set(file, call)
         for one in call.keywords:
@@ -499,7 +499,7 @@ class _Search:
             if keyword and keyword != "**":
                 self._hold(("", keyword))
         if name in _HOLDING and keyword != "key" and not (name == "filter" and is_first):
-            self._climb(file, call)
+            self._follow_expression(file, call)
         self._pass(file, call, name, place, keyword)
 
     def _set(self, file: _File, call: ast.Call) -> None:
@@ -509,20 +509,20 @@ class _Search:
         if owner is name:
             owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
         if self._may_be_class(file, owner) or any(part[:1].isupper() for part in path.split(".")[:-1]):
-            self._see(FunctionUse.METHOD, file, call)
+            self._record_use(FunctionUse.METHOD, file, call)
         if not path:
-            self._see(FunctionUse.LOST, file, call)
+            self._record_use(FunctionUse.LOST, file, call)
         self._hold(("", path.rpartition(".")[2]))
 
     def _pass_to_callee(self, file: _File, call: ast.Call, called: ast.expr, place: int) -> None:
         """Follow the function from an argument of ``call`` that ``call`` passes on to its argument ``called``."""
         callee = last_name(called)
         if callee in _KEYS or callee in _KEYED:
-            self._see(FunctionUse.KEY, file, call)
+            self._record_use(FunctionUse.KEY, file, call)
         elif callee == "type":
-            self._see(FunctionUse.CLASS, file, call)
+            self._record_use(FunctionUse.CLASS, file, call)
         elif callee in ("setattr", "__setattr__"):
-            self._see(FunctionUse.ATTRIBUTE, file, call)
+            self._record_use(FunctionUse.ATTRIBUTE, file, call)
         for one in self._callees(file, called):
             self._hold(*(one.positional[place : place + 1] or one.rest))
 
@@ -550,9 +550,9 @@ class _Search:
         owned = isinstance(call.func, ast.Attribute) and not self._may_be_class(file, call.func.value)
         for one in found:
             if one.is_cached:
-                self._see(FunctionUse.KEY, file, call)
+                self._record_use(FunctionUse.KEY, file, call)
             if one.dispatches:
-                self._see(FunctionUse.CLASS, file, call)
+                self._record_use(FunctionUse.CLASS, file, call)
             if keyword in ("*", "**"):
                 self._hold(*one.positional, *one.named.values(), *one.rest)
             elif keyword:

@@ -31,7 +31,7 @@ def may_read_later(module: Module, project: Project, node: cst.CSTNode, captured
     if not isinstance(node, cst.ClassDef):
         return _is_late(module, project, [node], captured.reads)
     methods = list(methods_of(node).values())
-    return _is_late(module, project, methods, captured.reads) or _may_give_itself(module, project, node)
+    return _is_late(module, project, methods, captured.reads) or _may_pass_on_self(module, project, node)
 
 
 def _is_late(module: Module, project: Project, functions: Sequence[cst.CSTNode], reads: Sequence[cst.CSTNode]) -> bool:
@@ -61,7 +61,7 @@ def _is_used_up(module: Module, project: Project, node: cst.CSTNode) -> bool:
     return is_call_of(module, call, _LAZY_CALLS, project) and _is_used_up(module, project, call)
 
 
-def _may_give_itself(module: Module, project: Project, node: cst.ClassDef) -> bool:
+def _may_pass_on_self(module: Module, project: Project, node: cst.ClassDef) -> bool:
     """Return whether a method of a class may store ``self``, or pass on ``self`` or one of its methods."""
     if any(project.is_class(base) for base in base_names(module, project, node)):
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module, find_in
-from chirp_migrate.syntax.queries import Mention, holds, looks_at_names, mention, names_below, parameters
+from chirp_migrate.syntax.queries import Mention, holds, mention, name_inspecting_builtin, names_below, parameters
 
 _USED = (Mention.READ, Mention.CHANGED, Mention.DELETED, Mention.SHARED)
 _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
@@ -14,7 +14,7 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
     """Return whether code outside ``loop``, in the same scope, may read the value that ``name`` has after the loop."""
     scope = module.enclosing_scope(loop)
-    if looks_at_names(module, scope) is not None:
+    if name_inspecting_builtin(module, scope) is not None:
         return True
     for read in module.named(name):
         if scope not in module.ancestors(read) or mention(module, read) not in _USED:

@@ -104,8 +104,8 @@ class Attr(Value):
 
 
 @dataclass(frozen=True)
-class Item(Value):
-    """A subscript: ``base[index]``, created by :func:`item`."""
+class Subscript(Value):
+    """A subscript: ``base[index]``, created by :func:`subscript`."""
 
     base: Value
     index: Value
@@ -180,12 +180,12 @@ class Path:
         return [*self.kept, *self.calls, *self.items]
 
 
-def item(base: Value, index: Value) -> Value:
+def subscript(base: Value, index: Value) -> Value:
     """Return the value ``base[index]``; for a literal tuple and index, the element of the tuple."""
     match base, index:
         case Tuple(items), Const(position) if position.isdigit() and int(position) < len(items):
             return items[int(position)]
-    return Item(base, index)
+    return Subscript(base, index)
 
 
 def call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...] = ()) -> Value:
@@ -208,7 +208,7 @@ def _source(value: Value) -> str:
             return text
         case Attr(base, name):
             return f"{_operand(base)}.{name}"
-        case Item(base, index):
+        case Subscript(base, index):
             return f"{_operand(base)}[{index}]"
         case Call(function, args, keywords):
             texts = [*map(str, args), *(f"{k}{v}" if k.startswith("*") else f"{k}={v}" for k, v in keywords)]
@@ -225,7 +225,7 @@ def _source(value: Value) -> str:
 
 
 def _operand(part: Value) -> str:
-    return str(part) if isinstance(part, Name | Const | Attr | Item | Call | Tuple) else f"({part})"
+    return str(part) if isinstance(part, Name | Const | Attr | Subscript | Call | Tuple) else f"({part})"
 
 
 Inline = Callable[[Value], "cst.FunctionDef | None"]
@@ -351,7 +351,7 @@ class Evaluator:
             env[target.value] = value
         elif isinstance(target, cst.Tuple | cst.List) and all(type(e) is cst.Element for e in target.elements):
             for position, element in enumerate(target.elements):
-                self._bind(element.value, item(value, Const(str(position))), env)
+                self._bind(element.value, subscript(value, Const(str(position))), env)
         else:
             raise NotStraightLine(f"an assignment to `{self._source(target)}`")
 
@@ -397,8 +397,8 @@ class Evaluator:
         index, base = self.expression(at, env), self.expression(node, env)
         if isinstance(base, Tuple):
             self._path.kept.append(base)  # the other elements of the tuple were evaluated, too
-        value = item(base, index)
-        if isinstance(value, Item) and not isinstance(index, Const):
+        value = subscript(base, index)
+        if isinstance(value, Subscript) and not isinstance(index, Const):
             self._path.items.append(value)
         return value
 
@@ -411,7 +411,7 @@ class Evaluator:
             value = self.expression(argument.value, env)
             if argument.star == "*" and definition is not None and len(node.args) == 1:
                 width = len(definition.params.params) - isinstance(function, Attr)
-                args += [item(value, Const(str(position))) for position in range(width)]
+                args += [subscript(value, Const(str(position))) for position in range(width)]
             elif argument.star or argument.keyword:
                 keywords.append((argument.keyword.value if argument.keyword else argument.star, value))
             else:

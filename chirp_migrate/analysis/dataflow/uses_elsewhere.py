@@ -27,7 +27,7 @@ def has_subclass(project: Project, title: str) -> bool:
     return project.search(rf"{TO_BASE}{names}|{made}", *titles)
 
 
-def passed_by_name(project: Project, parameter: str) -> bool:
+def is_passed_as_keyword(project: Project, parameter: str) -> bool:
     """Return whether a call passes the keyword argument ``parameter=`` to code of the project."""
     keyword = re.compile(rf"[(,]\s*{re.escape(parameter)}\s*=(?!=)")
     return any(
@@ -240,7 +240,7 @@ def is_accessed_by_name(project: Project, attribute: str) -> bool:
     return project.search(rf"""\b{name}\b(?<=\.{name})(?<!\bself\.{name})|["']{name}["']""", attribute)
 
 
-def is_quoted(project: Project, name: str) -> bool:
+def ends_a_string(project: Project, name: str) -> bool:
     """Return whether a string ends with ``name``. Code may pass it to ``getattr``, ``setattr`` or ``patch``."""
     last = re.escape(name)
     return project.search(rf"""{last}(?<=["'.]{last})["']""", name)
@@ -260,13 +260,13 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     if any(asked.search(text) for _, text in project.matching(ending, name)):
         return True
     is_class = name[:1].isupper()
-    if is_class and is_quoted(project, name):
+    if is_class and ends_a_string(project, name):
         return True
     value = rf"""|[:=,\[-][ \t]*["']?{last}["']?[ \t]*(?:[,\]}}#\r\n]|\Z)""" if is_class else ""
     return project.settings_match(re.compile(rf"\b{owner}\.{last}\b{value}"))
 
 
-def is_probed(project: Project, *attributes: str) -> bool:
+def is_read_by_getattr(project: Project, *attributes: str) -> bool:
     """Return whether any file reads one of ``attributes`` with ``hasattr`` or ``getattr``."""
     names = "|".join(map(re.escape, attributes))
     asked = r"(?:has|get)attr\b"
@@ -356,7 +356,7 @@ _REPLACES_MODULES = (
 )
 
 
-def is_imported_alike(module: Module, project: Project, qualified: str) -> bool:
+def import_always_binds_same_object(module: Module, project: Project, qualified: str) -> bool:
     """Return whether an import of ``qualified`` in ``module`` always binds the same object, at any time of the run."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
@@ -390,7 +390,7 @@ def may_list_attributes(module: Module) -> bool:
     return _LISTING.search(module.text) is not None
 
 
-def may_be_set(module: Module, project: Project, name: str) -> bool:
+def may_clash_elsewhere(module: Module, project: Project, name: str) -> bool:
     """Return whether other code may set or look up ``name`` in ``module``, if a rewrite adds it as a top-level name.
 
     An ``import *`` that may bind the name counts as well, and so does a submodule with that name.

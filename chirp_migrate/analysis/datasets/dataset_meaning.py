@@ -16,14 +16,14 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     Attr,
     Call,
     Const,
-    Item,
     Name,
     Not,
     Operation,
     Path,
+    Subscript,
     Tuple,
     Value,
-    item,
+    subscript,
 )
 
 SELF = Name("self")
@@ -162,10 +162,10 @@ def dataset_semantics(samples: Samples) -> Meaning | None:
     """Return the semantics of a dataset whose ``__getitem__`` returns ``samples``; None if no pattern matches."""
     for value in samples.outcomes.values() if not samples.conditions else ():
         match value:
-            case Item(held, at) if at == INDEX:
+            case Subscript(held, at) if at == INDEX:
                 return SequenceSamples(held)
         match standardized_pair(value):
-            case Item(dataset, Item(indices, at)), mean, std, eps if at == INDEX:
+            case Subscript(dataset, Subscript(indices, at)), mean, std, eps if at == INDEX:
                 return StandardizedSamples(dataset, indices, mean, std, eps)
     return augmenting_semantics(samples)
 
@@ -173,9 +173,9 @@ def dataset_semantics(samples: Samples) -> Meaning | None:
 def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
     """Return sample, mean, std and eps if ``pair`` is ``((sample[0] - mean) / (std + eps), sample[1])``; else None."""
     match pair:
-        case Tuple((Operation("/", Operation("-", Item(x, Const("0")), mean), divisor), Item(sample, Const("1")))) if (
-            x == sample
-        ):
+        case Tuple(
+            (Operation("/", Operation("-", Subscript(x, Const("0")), mean), divisor), Subscript(sample, Const("1")))
+        ) if x == sample:
             std, eps = divisor, 0.0
         case _:
             return None
@@ -229,11 +229,11 @@ def augmenting_semantics(samples: Samples) -> AugmentedSamples | None:
 def _applied_functions(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
     """Return the wrapped dataset, and the functions that are applied to x, in the order of their calls."""
     match value:
-        case Item(dataset, at) if at == INDEX:
+        case Subscript(dataset, at) if at == INDEX:
             return dataset, ()
-        case Tuple((x, Item(Item(dataset, at) as sample, Const("1")))) if at == INDEX:
+        case Tuple((x, Subscript(Subscript(dataset, at) as sample, Const("1")))) if at == INDEX:
             functions: list[Value] = []
-            while x != item(sample, Const("0")):
+            while x != subscript(sample, Const("0")):
                 match x:
                     case Call(function, (inner,), ()):
                         functions.insert(0, function)

@@ -57,7 +57,7 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
     if values and name not in parameters(scope) and all(_is_other_value(module, project, value) for value in values):
         return False
     last = name.rpartition(".")[2]
-    return DATASET_NAME.fullmatch(last) is not None or _is_given_away(module, project, scope, name)
+    return DATASET_NAME.fullmatch(last) is not None or _is_passed_as_dataset(module, project, scope, name)
 
 
 def _maker(value: cst.BaseExpression) -> cst.BaseExpression:
@@ -104,7 +104,7 @@ def _is_other_value(module: Module, project: Project, value: cst.BaseExpression)
     return isinstance(value, _LITERALS) or (isinstance(value, cst.Call) and _is_other(module, project, value.func))
 
 
-def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
+def _is_passed_as_dataset(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
     """Return whether code passes ``name`` as dataset to a loader, a subset or a wrapper."""
     return any(
         (scope is module.tree or holds(module, scope, call)) and is_call_of(module, call, TAKES_DATASET, project)

@@ -57,7 +57,7 @@ class _NotAnAttribute(Exception):
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaringDecorator:
     """The decorator of the runtime that declares a class, and its arguments."""
 
     decorator: str
@@ -66,12 +66,12 @@ class Declared:
 
 def may_declare(module: Module, project: Project, node: cst.ClassDef) -> bool:
     """Return whether a decorator of the runtime may declare the class ``node``, possibly after a small change."""
-    return read_declared(module, project, node, lambdas=True) is not None
+    return find_declaring_decorator(module, project, node, lambdas=True) is not None
 
 
-def read_declared(
+def find_declaring_decorator(
     module: Module, project: Project, node: cst.ClassDef, *, lambdas: bool = False
-) -> Declared | str | None:
+) -> DeclaringDecorator | str | None:
     """Return the decorator that declares the class ``node``, or the reason why it does not fit.
 
     The result is ``None`` for a class that is no dataset of a known kind. The conditions are described in
@@ -176,7 +176,7 @@ class _DeclaredReader:
                 return found.value
         return None
 
-    def declared(self, meaning: Meaning | ImageAugmenting, none_tested: set[Value]) -> Declared | str:
+    def declared(self, meaning: Meaning | ImageAugmenting, none_tested: set[Value]) -> DeclaringDecorator | str:
         """Return the decorator for the semantics ``meaning``, or the reason why it does not fit."""
         stages = meaning.stages if isinstance(meaning, AugmentedSamples) else ()
         flags = {stage.gate for stage in stages if stage.gate != stage.function}
@@ -189,7 +189,7 @@ class _DeclaredReader:
             return "its samples depend on more than its attributes, or on an attribute being None"
         arguments += [f"calls={tuple_source(sorted(self._calls))}"] if self._calls else []
         held = ", ".join(f'"{name}": "{self._held[name]}"' for name in sorted(self._called_held))
-        return Declared(_DECORATORS[type(meaning)], (*arguments, *([f"held={{{held}}}"] if held else [])))
+        return DeclaringDecorator(_DECORATORS[type(meaning)], (*arguments, *([f"held={{{held}}}"] if held else [])))
 
 
 def _parameters(function: cst.FunctionDef, count: int) -> list[str]:

@@ -16,13 +16,13 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     Attr,
     Call,
     Const,
-    Item,
     Name,
     Operation,
     Path,
+    Subscript,
     Tuple,
     Value,
-    item,
+    subscript,
 )
 from chirp_migrate.analysis.datasets.dataset_meaning import (
     INDEX,
@@ -120,14 +120,14 @@ def _is_self_attribute(value: Value) -> bool:
 
 
 def _is_plain(value: Value, dataset: Value) -> bool:
-    sample = item(dataset, INDEX)
-    return value in (sample, Tuple((item(sample, Const("0")), item(sample, Const("1")))))
+    sample = subscript(dataset, INDEX)
+    return value in (sample, Tuple((subscript(sample, Const("0")), subscript(sample, Const("1")))))
 
 
 def _is_x(value: Value) -> bool:
     """Return whether ``value`` is the x of the requested sample."""
     match value:
-        case Item(Item(_, index), Const("0")):
+        case Subscript(Subscript(_, index), Const("0")):
             return index == INDEX
     return False
 
@@ -149,7 +149,9 @@ def _holds_for_tensor(test: Value) -> bool | None:
 def _read_imaging(value: Value) -> ImageAugmenting | None:
     """Match a value with the pattern, from the outermost operation to the innermost; None if it does not match."""
     match value:
-        case Tuple((first, Item(Item(dataset) as sample, Const("1")))) if _is_x(x := item(sample, Const("0"))):
+        case Tuple((first, Subscript(Subscript(dataset) as sample, Const("1")))) if _is_x(
+            x := subscript(sample, Const("0"))
+        ):
             masked, back = _value_before_steps(first, _TO_TENSOR)
         case _:
             return None
@@ -181,8 +183,8 @@ def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | N
                 step = Call(Attr(gap, method), args, keywords)
             case Operation(symbol, before, right):
                 step = Operation(symbol, gap, right)
-            case Item(before, index):
-                step = Item(gap, index)
+            case Subscript(before, index):
+                step = Subscript(gap, index)
             case _:
                 break
         if str(step) not in steps:

@@ -268,7 +268,7 @@ def why_too_early(module: Module, project: Project, scan: LabelPass) -> str | No
     problem = effect_message(module, [scan.index])
     if problem is not None or _is_local(module, scan.dataset):
         return problem
-    found = first_effect(module, scan.iterable, strangers=True)
+    found = first_effect(module, scan.iterable, allow_libraries=True)
     if found is not None:
         return f"`{found}` runs first and might replace the dataset"
     if may_be_replaced(module, project, scan.dataset):

@@ -17,8 +17,8 @@ from chirp_migrate.analysis.dataflow.symbolic import (
 )
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     is_bound_once,
-    is_probed,
-    passed_by_name,
+    is_passed_as_keyword,
+    is_read_by_getattr,
 )
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
@@ -62,7 +62,7 @@ def has_same_meaning_early(module: Module, project: Project, node: cst.Lambda) -
     """
     if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
         return False
-    if any(passed_by_name(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
+    if any(is_passed_as_keyword(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
         return False
     names = (one for one in find_in(node.body, cst.Name) if mention(module, one) is not Mention.LABEL)
     return all(_is_bound_once(module, project, node, name.value, name) for name in names)
@@ -89,7 +89,11 @@ def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> Rep
     if source is None:
         return None
     # Unlike a lambda, `Standardize` has attributes, so code that checks for them may treat it in another way.
-    return None if is_probed(project, "mean", "std") else Replacement(source, "Standardize", "standardises a sample")
+    return (
+        None
+        if is_read_by_getattr(project, "mean", "std")
+        else Replacement(source, "Standardize", "standardises a sample")
+    )
 
 
 def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> str | None:

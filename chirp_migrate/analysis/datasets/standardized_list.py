@@ -13,12 +13,12 @@ from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
 from chirp_migrate.analysis.dataflow.symbolic import (
     Const,
     Evaluator,
-    Item,
     Name,
     NotStraightLine,
+    Subscript,
     Value,
-    item,
     names_in_code,
+    subscript,
 )
 from chirp_migrate.analysis.dataflow.with_blocks import lets_errors_pass
 from chirp_migrate.analysis.datasets.dataset_meaning import is_part, standardized_pair
@@ -102,7 +102,7 @@ def _read_iteration(
             index = Name(each)
             env = {each: index}
         case cst.Tuple(elements=[cst.Element(value=cst.Name(value=x)), cst.Element(value=cst.Name(value=y))]):
-            env = {x: item(_SAMPLE, Const("0")), y: item(_SAMPLE, Const("1"))}
+            env = {x: subscript(_SAMPLE, Const("0")), y: subscript(_SAMPLE, Const("1"))}
         case _:
             return None
     if not isinstance(source, cst.Name) or any(find_in(one, cst.Call) for one in (element, *body)):
@@ -117,7 +117,7 @@ def _read_iteration(
     match parts:
         case sample, mean, std, eps if sample == _SAMPLE:  # `for x, y in subset` reads all samples of subset in order
             found = StandardizedList(Name(source.value), Const("..."), mean, std, eps, 1)
-        case Item(dataset, at) as sample, mean, std, eps if at == index:
+        case Subscript(dataset, at) as sample, mean, std, eps if at == index:
             # Without other statements, the expression of the pair reads the sample twice: first for x, then for y.
             is_read_twice = not body and path.items == [sample, sample]
             if not is_read_twice and not (path.items == [sample] and _is_unpacked(body)):

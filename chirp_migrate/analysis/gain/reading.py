@@ -14,7 +14,12 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import captures
 from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
-from chirp_migrate.analysis.datasets.declared_class import DECORATORS, Declared, may_declare, read_declared
+from chirp_migrate.analysis.datasets.declared_class import (
+    DECORATORS,
+    DeclaringDecorator,
+    find_declaring_decorator,
+    may_declare,
+)
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET, ITERABLE_DATASET
 from chirp_migrate.analysis.objects.things import ClassThing, Container, External, FunctionThing, Instance, Place, Thing
 from chirp_migrate.analysis.objects.values import bases_of
@@ -148,8 +153,8 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
     definition = _definition(module, node)
     if definition is None or cls.may_be_replaced or (cls.scope.is_local and _may_change(module, project, definition)):
         return _UNKNOWN
-    found = read_declared(module, project, definition)
-    if isinstance(found, Declared):
+    found = find_declaring_decorator(module, project, definition)
+    if isinstance(found, DeclaringDecorator):
         return _declared_reading(made, cls, found.decorator, found.arguments)
     if may_declare(module, project, definition):
         return _UNKNOWN  # another rewrite, or the author, may declare the class later
