@@ -1,5 +1,6 @@
-"""Inferred semantics of code: values, datasets, loaders, devices and loops, from source that is never run.
+"""Infer the semantics of code from its source, without running it: values, datasets, loaders, devices and loops.
 
-Its folders build on each other: dataflow, then datasets and devices, then loaders, then loops. The package may import
-``syntax`` and the packages below it. It never changes text; it only returns edits that belong to its findings.
+The subpackages build on each other in this order: dataflow, then datasets and devices, then loaders, then loops. This
+package may import ``syntax`` and the packages that ``syntax`` may import. Its functions never change text; they return
+edits.
 """

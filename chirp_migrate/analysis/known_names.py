@@ -1,7 +1,6 @@
-"""Resolution of names, and the catalogue of known names: loaders, datasets, samplers, transforms.
+"""Resolve names, and list the known names of libraries: loaders, datasets, samplers and transforms.
 
-Other modules contain the names that only they need, such as functions that only read their argument. They also contain
-the words that a text must have before its names are resolved, and typical names of variables.
+A name that only one module needs is listed in that module.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ def any_of_patterns(*names: re.Pattern[str] | str) -> re.Pattern[str]:
 
 # Loaders.
 FACTORY = "OptimalDataLoaderFactory"
-#: A class whose `prepare` builds its own loaders from the given loaders.
+#: A class whose method `prepare` builds new loaders from the loaders that it receives.
 ACCELERATOR = re.compile(r"accelerate\.(accelerator\.)?Accelerator")
 #: Functions, and methods of the factory, that build loaders.
 FACTORY_FUNCTIONS = ("create_loader", "create_training_loader", "create_validation_loader", "create_test_loader")
-#: The same functions by their qualified names, with their purpose.
+#: Qualified names of these functions. The group ``role`` is the purpose of the loader.
 FACTORY_METHOD = re.compile(
     rf"chirpid_patch\.(factory\.)?({FACTORY}\.)?create_(?P<role>training_|validation_|test_|)loader"
 )
@@ -37,7 +36,7 @@ FACTORY_METHOD = re.compile(
 TORCH_LOADER = re.compile(r"torch\.utils\.data\.(dataloader\.)?DataLoader")
 #: Classes of loaders.
 LOADER = any_of_patterns(TORCH_LOADER, r"chirpid_patch\.BatchedDataLoader")
-#: Calls that return no loader, for every name of the variable.
+#: Calls that return no loader. A variable with such a value is no loader, even if its name is typical of loaders.
 NO_LOADER = re.compile(r"(builtins|numpy|pandas|collections|json|csv|torch\.(?!utils\.data\b)\w+)(\..*)?")
 
 # Datasets.
@@ -60,11 +59,11 @@ DATASET = any_of_patterns(
     r"torch\.utils\.data\.(dataset\.)?\w*Dataset", _PART_OF_DATASET, TORCHVISION_DATASET, _SHIPPED_DATASET
 )
 _DATASET_CLASSES = ("Dataset", "Subset", "DataPipe", "ImageFolder", "WorkerSafe")
-#: Words in the names of such classes.
+#: Words in the names of dataset classes.
 DATASET_WORDS = (*_DATASET_CLASSES, "torchvision")
 #: Functions and classes whose first argument is a dataset.
 TAKES_DATASET = any_of_patterns(LOADER, FACTORY_METHOD, _PART_OF_DATASET, _SHIPPED_DATASET)
-#: Calls that return no dataset, for every name of the variable.
+#: Calls that return no dataset. A variable with such a value is no dataset, even if its name is typical of datasets.
 NO_DATASET = re.compile(
     r"(builtins|numpy|pandas|collections|itertools|json|csv)\..*|typing\.(List|Dict|Tuple|Set|Mapping|Sequence|Iterable)"
     r"|torch\.(Tensor|\w*tensor|stack|cat|zeros|ones|arange|rand\w*|empty|full)"
@@ -80,12 +79,12 @@ DISTRIBUTED_SAMPLER = re.compile(r"torch\.utils\.data\.(distributed\.)?Distribut
 #: Classes of transforms in the libraries for images and sound.
 TRANSFORM = re.compile(r"(torchvision\.transforms|torchaudio\.transforms)\.([\w.]+\.)?[A-Z]\w*")
 NN_MODULE = re.compile(r"torch\.nn\.(modules\.(module\.)?)?Module")
-#: Wrappers that show progress, and yield the items of their argument.
+#: Functions and classes that show progress while they yield the items of their argument.
 PROGRESS = re.compile(r"tqdm(\.\w+)*\.tqdm(_notebook)?|rich\.progress\.track")
-#: Decorators that pass on a function's arguments and result unchanged.
+#: Decorators that do not change the arguments and the result of a function.
 PLAIN_DECORATOR = re.compile(r"torch\.(no_grad|inference_mode|enable_grad)|builtins\.(staticmethod|classmethod)")
 
-#: Number of levels of base classes to follow.
+#: Largest number of levels of base classes that are followed.
 _BASES_LIMIT = 8
 
 
@@ -94,9 +93,9 @@ def resolves_to(module: Module, node: cst.CSTNode, names: re.Pattern[str], proje
 
     Args:
         module: the module of the expression.
-        node: a name or attribute; for a call, its callee.
-        names: qualified names.
-        project: also follow imports through this project; None: only the imports of the module.
+        node: a name or attribute. For a call, the called expression counts.
+        names: pattern of the qualified names.
+        project: the project through which imports are followed. None: only the imports of the module count.
     """
     found = module.qualified_names(node) if project is None else project.resolved_names(module, node)
     return bool(found) and all(map(names.fullmatch, found))
@@ -110,13 +109,13 @@ def is_call_of(
 
 
 def base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:
-    """Return the qualified names of the bases of a class, without subscripts."""
+    """Yield the qualified names of the bases of a class, without subscripts."""
     for base in node.bases:
         yield from project.resolved_names(module, base.value)
 
 
 def dataset_names(project: Project) -> frozenset[str]:
-    """Return the names and aliases of the project's dataset classes whose names do not look like datasets."""
+    """Return the names and aliases of those dataset classes of the project whose names do not show what they are."""
     return project.descendants(*_DATASET_CLASSES)
 
 
@@ -126,7 +125,7 @@ def may_name_dataset(text: str, project: Project) -> bool:
 
 
 def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: int = 0) -> bool:
-    """Return whether a qualified name is one of ``names``, or a class of the project that inherits from one."""
+    """Return whether a qualified name matches ``names``, or is a class of the project that inherits from a match."""
     if names.fullmatch(qualified):
         return True
     bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
@@ -134,5 +133,5 @@ def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: in
 
 
 def bases_may_be(outline: Outline, project: Project, node: ast.ClassDef, names: re.Pattern[str]) -> bool:
-    """Return whether every base of a class that LibCST has not parsed may refer to one of ``names``."""
+    """Return whether every base of a class may refer to one of ``names``; this check does not need LibCST."""
     return all(any(map(names.fullmatch, project.possible_names(outline, base))) for base in node.bases)

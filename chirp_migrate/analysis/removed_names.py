@@ -1,4 +1,4 @@
-"""Names that NumPy removed before the oldest version that the runtime supports; code that uses them fails."""
+"""Find code that fails because NumPy removed a name before the oldest version that the runtime supports."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["removed_from_numpy"]
 #: Names that NumPy 1.24 removed, with their replacements. ``bool`` and ``long`` exist again from NumPy 2.0 on.
 _INSTEAD = {"int": "int", "float": "float", "complex": "complex", "object": "object", "str": "str", "unicode": "str"}
 _MAY_USE = re.compile(rf"\.\s*(?:{'|'.join(_INSTEAD)})\b")
-#: Number of places in one sentence.
+#: Largest number of places that one sentence lists.
 _SHOWN = 3
 
 
 def removed_from_numpy(project: Project) -> list[str]:
-    """Return a sentence for each removed name that files of a project use."""
+    """Return a sentence for each removed name of NumPy that files of a project use."""
     places: dict[str, list[str]] = {}
     for path, text in project.matching(_MAY_USE, "numpy"):
         try:

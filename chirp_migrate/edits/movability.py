@@ -15,16 +15,16 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem, has_value
 from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    import_always_binds_same_object,
     is_bound_once,
-    is_imported_alike,
     is_replaced,
-    may_be_set,
+    may_clash_elsewhere,
     may_list_attributes,
 )
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_name, is_read, looks_at_names, methods_of, parameters
+from chirp_migrate.syntax.queries import dotted, is_name, is_read, methods_of, name_inspecting_builtin, parameters
 from chirp_migrate.syntax.scopes import Binding, Kind, Scope, Variable
 
 #: Names whose meaning depends on the enclosing function or class.
@@ -53,7 +53,7 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
     if "__getattr__" in module.scopes.module.bindings:
         raise NotMovable("the module's `__getattr__` provides names that the module does not define")
     outer = module.enclosing_function(node)
-    if outer is not None and (word := looks_at_names(module, outer)) is not None:
+    if outer is not None and (word := name_inspecting_builtin(module, outer)) is not None:
         raise NotMovable(f"`{word}` in the enclosing function may read its local names")
     for one in walk(node.body):
         if isinstance(one, cst.Nonlocal):
@@ -98,7 +98,7 @@ def check_values(module: Module, project: Project, node: cst.CSTNode, captured: 
             if kind is not None:
                 raise NotMovable(f"it uses the {kind} `{one.name}`, which would have to move first")
         sources = [binding.qualified for binding in one.bindings if binding.kind is Kind.IMPORT]
-        if not all(is_imported_alike(module, project, source) for source in sources):
+        if not all(import_always_binds_same_object(module, project, source) for source in sources):
             raise NotMovable(f"an import of `{one.name}` may yield another value later")
     problem = early_binding_problem(module, project, node, captured)
     if problem is not None:
@@ -284,6 +284,8 @@ def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool
     reads = (one for one in module.named(name) if is_read(module, one))
     used = any(module.scopes.lookup(name, read) is None for read in reads)
     elsewhere = (
-        project.imported_elsewhere(module, name) or may_be_set(module, project, name) or may_list_attributes(module)
+        project.imported_elsewhere(module, name)
+        or may_clash_elsewhere(module, project, name)
+        or may_list_attributes(module)
     )
     return not used and not module.scopes.is_builtin(name) and not elsewhere

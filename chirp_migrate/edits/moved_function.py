@@ -13,10 +13,10 @@ from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     has_bases_or_subclasses,
     is_accessed_by_name,
-    is_probed,
+    is_read_by_getattr,
     is_replaced,
     may_be_called_on_other_objects,
-    may_be_set,
+    may_clash_elsewhere,
     may_list_attributes,
     may_set_computed,
 )
@@ -226,7 +226,7 @@ class MovedFunction:
         if (
             (by_partial or self.captives or self.bound)
             and not replaced
-            and (self.project.holds(_TELLS_PARTIALS, "partial") or is_probed(self.project, "func", "keywords"))
+            and (self.project.holds(_TELLS_PARTIALS, "partial") or is_read_by_getattr(self.project, "func", "keywords"))
         ):
             raise NotMovable("the project checks for `partial` objects, and the rewrite would create one")
         if holds and any(self._may_be_method(use) for use in uses):
@@ -300,7 +300,7 @@ class MovedFunction:
         owner = None if self.method is None else self.module.enclosing_class(self.method)
         project = self.project
         if owner is None:
-            set_elsewhere = {wish for wish in wishes if may_be_set(self.module, project, wish)}
+            set_elsewhere = {wish for wish in wishes if may_clash_elsewhere(self.module, project, wish)}
             return move.free_name(self.module, wishes, set_elsewhere.union(taken))
         if may_set_computed(self.module, project, owner):
             raise NotMovable("the rewrite would make it a method, which an attribute with a computed name may hide")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Set
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.declared_class import Declared, read_declared
+from chirp_migrate.analysis.datasets.declared_class import DeclaringDecorator, find_declaring_decorator
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.edits.statements import class_decorator_insertion
 from chirp_migrate.rules.api import (
@@ -88,15 +88,15 @@ class WorkerSafeDatasetClass(Rule):
         """Decorate top-level dataset classes whose samples are recognised."""
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef):
-                declared = read_declared(module, project, statement)
-                if isinstance(declared, Declared):
+                declared = find_declaring_decorator(module, project, statement)
+                if isinstance(declared, DeclaringDecorator):
                     yield _propose_decorator(module, project, statement, declared)
                 elif declared is not None:
                     title, place = statement.name.value, module.span(statement.name)[0]
                     yield Proposal(place, f"`{title}`: not rewritten: {declared}")
 
 
-def _propose_decorator(module: Module, project: Project, node: cst.ClassDef, declared: Declared) -> Proposal:
+def _propose_decorator(module: Module, project: Project, node: cst.ClassDef, declared: DeclaringDecorator) -> Proposal:
     name = declared.decorator
     message = f"`{node.name.value}` {_DOES[name]}: `@{name}` declares this, and the loader reads whole batches at once"
     edit = class_decorator_insertion(module, project.code_style, node, name, declared.arguments)

@@ -13,7 +13,7 @@ from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.symbolic import Name
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_probed
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_read_by_getattr
 from chirp_migrate.analysis.datasets.dataset_meaning import AugmentedSamples
 from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
 from chirp_migrate.analysis.datasets.type_members import meaning_of_members
@@ -130,7 +130,7 @@ def _made_by_type(
     problem = next(
         (one for place in constructions if (one := early_binding_problem(module, project, place, captured))), None
     )
-    if problem is None and is_probed(project, *_ATTRIBUTES):
+    if problem is None and is_read_by_getattr(project, *_ATTRIBUTES):
         problem = "the project reads `dataset` or `transforms` of objects with `hasattr` or `getattr`"
     if problem is None and any(may_be_copied(module, project, place) for place in constructions):
         problem = "a deep copy of an object that holds it would also copy the dataset and the transforms"

@@ -10,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
-from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_set
+from chirp_migrate.analysis.dataflow.uses_elsewhere import may_clash_elsewhere
 from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes
 from chirp_migrate.analysis.datasets.declared_class import may_declare
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
@@ -164,7 +164,7 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
     is_free = not namesakes and movability.is_unused(module, local.project, title, local.scope)
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
-    unfree = {wish} if may_be_set(module, local.project, wish) else set()
+    unfree = {wish} if may_clash_elsewhere(module, local.project, wish) else set()
     name = title if is_free else move.free_name(module, [wish], unfree.union(taken))
     if name != title and local.project.holds(_NAMES_OF_CLASSES, "__name__"):
         raise NotMovable(f"the name `{title}` is taken at module level, and the project reads names of classes")

@@ -10,7 +10,7 @@ from itertools import takewhile
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_reads
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, may_be_set
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, may_clash_elsewhere
 from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes, lambdas_may_escape, may_have_destinations
 from chirp_migrate.analysis.datasets.declared_class import may_declare
 from chirp_migrate.analysis.datasets.lambda_meaning import has_same_meaning_early, runtime_replacement
@@ -362,7 +362,7 @@ def _find_equal_function(
         owner = module.scopes.lookup(name, node)
         is_meant = owner is not None and owner.scope is module.scopes.module and len(owner.bindings) == 1
         same = module.text[start:end].rstrip() == module.newline.join([f"def {name}({parameters}):", *body])
-        if same and is_meant and not may_be_set(module, project, name):
+        if same and is_meant and not may_clash_elsewhere(module, project, name):
             return name, (Edit(start + 1, start + 1, ""),)
     return None
 

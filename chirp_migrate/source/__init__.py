@@ -1,4 +1,4 @@
-"""Conversion of bytes of files to text and back: encodings, notebooks and their magics, diffs, and atomic writes.
+"""Convert the bytes of files to text and back, mask the magics of notebooks, and write diffs and files.
 
-The package may import ``plans`` only.
+Of the packages of this project, this one may import only ``plans``.
 """

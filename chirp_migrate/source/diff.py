@@ -1,6 +1,7 @@
-"""Plans as unified diffs that ``patch -p1`` and ``git apply`` accept.
+"""Write plans as unified diffs that ``patch -p1`` and ``git apply`` accept.
 
-Diffs are text in which bytes that are not UTF-8 are surrogates (PEP 383): encode with ``errors="surrogateescape"``.
+A diff is a string. Bytes of a file that are not UTF-8 appear in it as surrogates (PEP 383), so callers encode it with
+``errors="surrogateescape"``.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def unified_diff(plan: Plan) -> Iterator[str]:
-    """Yield the lines of one diff of all files of a plan.
+    """Yield the lines of one diff with all files of a plan.
 
-    Each file begins with the rules and reasons of its changes.
+    Comment lines above the diff of each file name the rules that change the file, and their reasons.
     """
     for file in plan.files:
         findings = [f for f in plan.findings if f.path == file.path and f.status is Status.REWRITE]
@@ -32,12 +33,12 @@ def unified_diff(plan: Plan) -> Iterator[str]:
 
 
 def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
-    """Yield lines of the diff of one file, with the findings as comments in front."""
+    """Yield the lines of the diff of one file, below comment lines that list ``findings``."""
     for finding in findings:
         reason = " ".join(finding.message_with_gain.split())
         yield f"# {_one_line(finding.path)}:{finding.place}: {finding.rule} {finding.name}: {reason}\n"
     old, new = _quote_name(f"a/{file.path}"), _quote_name(f"b/{file.path}")
-    # Only git's header can describe a new empty file, and then every file needs such a header.
+    # Only git's header can describe a new empty file. If one file has this header, every file needs it.
     yield f"diff --git {old} {new}\n"
     if file.before is None:
         yield "new file mode 100644\n"
@@ -69,17 +70,17 @@ def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
 
 
 def file_hunks(file: FilePlan) -> Sequence[str]:
-    """Return the lines of the hunks, without the two lines that name the file."""
+    """Return the lines of all hunks of one file, without the two lines (``---`` and ``+++``) that name the file."""
     return _hunks(file.before or b"", file.after)
 
 
-@lru_cache(maxsize=256)  # the displayed lines are counted, too
+@lru_cache(maxsize=256)  # one caller prints the lines, another caller counts them
 def _hunks(before: bytes, after: bytes) -> tuple[str, ...]:
     return tuple(line_hunks(_lines_of_bytes(before), _lines_of_bytes(after)))
 
 
 def line_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the hunks between two lists of lines."""
+    """Yield the lines of all hunks of a diff between two lists of lines."""
     for group in group_differences(before, after, _CONTEXT):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
         yield f"@@ -{_hunk_range(i1, i2)} +{_hunk_range(j1, j2)} @@\n"
@@ -92,18 +93,21 @@ def line_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
 
 
 def _hunk_range(start: int, stop: int) -> str:
-    """Return the 1-based first line of a hunk and its number of lines; without lines, the line before the hunk."""
+    """Return a range of lines as the ``@@`` line of a hunk has it: first line, counted from 1, and number of lines.
+
+    For an empty range, the first number is the number of the line above the hunk.
+    """
     count = stop - start
     return f"{start + 1}" if count == 1 else f"{start + (count > 0)},{count}"
 
 
 def _lines_of_bytes(data: bytes) -> list[str]:
-    """Return lines as ``patch`` counts them: only a line feed ends a line."""
+    """Split bytes into lines as ``patch`` does: only a line feed ends a line."""
     return re.findall(r"[^\n]*\n|[^\n]+", data.decode("utf-8", errors="surrogateescape"))
 
 
 def _quote_name(name: str) -> str:
-    """Return a name as git writes it: in quotes if it contains special characters."""
+    """Return a file name as git writes it: in quotes if it contains special characters."""
     if not re.search(r'[\x00-\x1f\x7f"\\]', name):
         return name
     body = re.sub(r'[\x00-\x1f\x7f"\\]', lambda m: _ESCAPES.get(m.group(), f"\\{ord(m.group()):03o}"), name)
@@ -111,9 +115,10 @@ def _quote_name(name: str) -> str:
 
 
 def _header_name(name: str) -> str:
-    """Return a name for ``---`` and ``+++`` lines.
+    """Return a file name in the form of ``---`` and ``+++`` lines.
 
-    A tab ends a name with a blank, because patch would read the text after the blank as a date.
+    A name that contains a blank gets a tab at its end. Without the tab, ``patch`` would read the text after the blank
+    as a date.
     """
     return f"{name}\t" if " " in name and not name.startswith('"') else name
 

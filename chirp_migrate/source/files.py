@@ -1,4 +1,4 @@
-"""Writing of files such that they are completely old or completely new on disk, even after a crash."""
+"""Write files so that a file on disk has either all its old bytes or all its new bytes, even after a crash."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from pathlib import Path
 
 __all__ = ["discard", "read_file", "replace_file", "sync_folder", "write_new"]
 
-#: Errors of file systems that cannot flush a folder; flushing is then impossible, and not necessary to continue.
+#: Error numbers of file systems that cannot flush a folder. The program then continues without flushing it.
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 
 def write_new(path: Path, content: bytes, *, like: Path | None = None, mode: int | None = None) -> None:
-    """Create ``path`` with ``content`` and wait until it is on disk.
+    """Create ``path`` with ``content`` and wait until the bytes are on disk.
 
     Args:
         path: path of the new file, which must not exist.
         content: all bytes of the file.
-        like: file whose owner, group, mode and extended attributes the new file gets, as far as this user may set them.
+        like: an existing file. The new file gets its owner, group, mode and extended attributes, as far as this user
+            may set them.
         mode: permission bits; by default those of ``like``, or ``0o666`` without the bits of the umask.
 
     Raises:
-        FileExistsError: something is at ``path``, or a dangling link.
+        FileExistsError: ``path`` exists, or is a dangling link.
         OSError: the file cannot be written; the incomplete file is removed.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    # Nobody may read a private file in the moment before its mode is set.
+    # The file may be private, and its mode is set only later. Until then, no other user can read it.
     private = like is not None or mode is not None
     descriptor = os.open(path, flags, 0o600 if private else 0o666)
     try:
@@ -47,12 +48,13 @@ def write_new(path: Path, content: bytes, *, like: Path | None = None, mode: int
 
 
 def replace_file(path: Path, content: bytes, temporary: Path, *, like: Path | None = None) -> None:
-    """Replace the bytes of ``path`` atomically, through ``temporary`` in the same folder, and wait for the disk.
+    """Replace the bytes of ``path`` atomically, and wait until the new bytes are on disk.
 
-    Mode, owner and other attributes are those of a new file, or of ``like``.
+    The function first writes the bytes to ``temporary``, a path in the same folder. The file gets the mode, the owner
+    and the other attributes of ``like``; without ``like``, those of a newly created file.
 
     Raises:
-        OSError: the file cannot be written; ``path`` then has its earlier bytes.
+        OSError: the file cannot be written; ``path`` then keeps its earlier bytes.
     """
     discard(temporary)
     write_new(temporary, content, like=like)
@@ -65,8 +67,11 @@ def replace_file(path: Path, content: bytes, temporary: Path, *, like: Path | No
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until created, replaced and removed names in ``folder`` are on disk, if the system has such a call."""
-    if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folders; NTFS journals names itself
+    """Flush ``folder``, so that a crash does not undo the creation, replacement or removal of its files.
+
+    On Windows, the function does nothing.
+    """
+    if not hasattr(os, "O_DIRECTORY"):  # Windows cannot open a folder, and its file system journals file names
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -79,7 +84,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of a regular file, without ever waiting for a pipe, a socket or a device in its place.
+    """Return the bytes of a regular file.
+
+    If ``path`` is a pipe, a socket or a device, the function raises an error and does not wait for data.
 
     Raises:
         OSError: the file cannot be read, or is not a regular file.
@@ -104,7 +111,8 @@ def _copy_attributes(source: Path, target: Path) -> None:
     found = source.stat()
     if hasattr(os, "chown"):
         made = target.stat()
-        # Only root can set the owner. For other users the new file is theirs, and keeps the group if they are in it.
+        # Only root can change the owner. For any other user, the new file belongs to that user, and gets the group of
+        # `source` only if the user is a member of the group.
         if made.st_uid != found.st_uid:
             with contextlib.suppress(PermissionError):
                 os.chown(target, found.st_uid, -1)
@@ -112,5 +120,5 @@ def _copy_attributes(source: Path, target: Path) -> None:
             with contextlib.suppress(PermissionError):
                 os.chown(target, -1, found.st_gid)
     shutil.copystat(source, target)
-    # The modification time must change: Python uses compiled bytecode as long as time and size match the source.
+    # The modification time must change: Python reuses compiled bytecode if time and size of the source are unchanged.
     os.utime(target)

@@ -1,4 +1,4 @@
-"""Queries of git about the tree: ignored files, and files with uncommitted changes."""
+"""Find out from git which files of a project it ignores, and which files have uncommitted changes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from chirp_migrate.errors import Refused
 
 __all__ = ["guard", "ignored_paths", "run_git", "uncommitted_paths"]
 
-#: Number of paths for one git process, well below any limit on the length of a command line.
+#: Largest number of paths in one call of git. With it, the command line stays well below any limit on its length.
 _PATHS_A_CALL = 200
 
 
 def guard(root: Path, paths: Iterable[str]) -> None:
     """Raise Refused if one of ``paths`` (posix, relative to ``root``) has changes that git could not restore.
 
-    Untracked files count, because git has no copy of their bytes. Ignored files do not count, because they are outside
-    git on purpose. Without git, or outside a work tree, the function does nothing.
+    Untracked files count as changed, because git has no copy of their bytes. Files that git ignores do not count. The
+    function does nothing outside a work tree, and if git is not installed.
 
     Raises:
         Refused: files have such changes (the error lists them), or git cannot read the repository.
@@ -34,7 +34,7 @@ def guard(root: Path, paths: Iterable[str]) -> None:
 
 
 def uncommitted_paths(root: Path, paths: Iterable[str]) -> list[str]:
-    """Return the paths that are modified, staged or untracked in their git work tree, sorted.
+    """Return those of ``paths``, sorted, that are modified, staged or untracked in their git work tree.
 
     Raises:
         Refused: git is installed but cannot read the repository.
@@ -61,7 +61,10 @@ def uncommitted_paths(root: Path, paths: Iterable[str]) -> list[str]:
 
 
 def ignored_paths(root: Path) -> frozenset[str]:
-    """Return the ignored paths under ``root``, relative to it; folders end in ``/``. None if git ignores ``root``."""
+    """Return the paths under ``root`` that git ignores, relative to ``root``; folders end in ``/``.
+
+    The result is empty outside a git work tree, and if git ignores ``root`` itself.
+    """
     inside = run_git(root, ["rev-parse", "--is-inside-work-tree"])
     if inside is None or inside.stdout.strip() != b"true":
         return frozenset()
@@ -73,13 +76,16 @@ def ignored_paths(root: Path) -> frozenset[str]:
 
 
 def _resolve_link(root: Path, path: str) -> str:
-    """Return the file to which a link ``path`` refers: git itself stores only the target's name."""
+    """Return ``path`` with all symbolic links resolved; unchanged if its target is outside ``root``.
+
+    For a link, git stores only the name of the target, so only the target's own path shows changes of its bytes.
+    """
     top, real = Path(os.path.realpath(root)), Path(os.path.realpath(root / path))
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else path
 
 
 def _nearest_repository(root: Path, path: str) -> Path:
-    """Return the folder for a git query: a repository between ``root`` and the file, else ``root``."""
+    """Return the folder in which to run git for ``path``: the innermost repository below ``root``, else ``root``."""
     folder = (root / path).parent
     while folder != root and folder.is_relative_to(root):
         if (folder / ".git").exists():
@@ -89,7 +95,10 @@ def _nearest_repository(root: Path, path: str) -> Path:
 
 
 def _prefix_in_work_tree(base: Path) -> str | None:
-    """Return ``base`` relative to the top of its work tree, ending in ``/`` or empty; ``None`` outside a work tree."""
+    """Return the path of ``base`` relative to the top of its git work tree; ``None`` outside a work tree.
+
+    The result ends in ``/``, or is empty if ``base`` is the top itself.
+    """
     found = run_git(base, ["rev-parse", "--is-inside-work-tree", "--show-prefix"])
     if found is None or (found.returncode and b"not a git repository" in found.stderr):
         return None
@@ -108,13 +117,13 @@ def _unusable(base: Path, found: subprocess.CompletedProcess[bytes] | None) -> s
 def run_git(
     folder: Path, arguments: Sequence[str], given: bytes = b"", fetch: bool = True
 ) -> subprocess.CompletedProcess[bytes] | None:
-    """Run git in ``folder`` without changing its index; return ``None`` if git is not installed.
+    """Run git in ``folder`` without changing git's index; return ``None`` if git is not installed.
 
     Args:
         given: standard input of git.
         fetch: whether git may download objects that a partial clone lacks.
     """
-    # With the variables of a git hook, git would use another repository than that around the folder.
+    # A git hook sets variables that would direct git to another repository than the one that contains the folder.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
     if not fetch:

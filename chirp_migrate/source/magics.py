@@ -1,8 +1,8 @@
-"""Masking of IPython's own syntax in a notebook cell, so that the cell is Python, and restoring it unchanged.
+"""Mask IPython's own syntax in a notebook cell, so that the cell is valid Python, and restore it unchanged later.
 
-A magic, shell or help line becomes one statement of Python, so that blocks do not become empty. It is an import of a
-unique name, because :mod:`chirp_migrate.edits.imports` then adds imports below lines such as `%matplotlib inline` and
-`!pip install`, as a human would. The right side of ``files = !ls`` becomes a call.
+Each line with a magic, a shell command or a help request becomes one Python statement, so that no block becomes empty.
+The statement imports a unique name: :mod:`chirp_migrate.edits.imports` adds new imports below existing imports, and so
+below lines such as `%matplotlib inline` and `!pip install`. The right side of ``files = !ls`` becomes a call.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, UnreadableSource
 
 __all__ = ["MaskedCell", "NotPython", "mask", "parse_cell", "words"]
 
-#: Cell magics whose body is Python that runs in the notebook's namespace (`timeit`: in a function of its own).
+#: Cell magics above Python code. The code runs in the notebook's namespace; below `timeit`, in a function of its own.
 _PYTHON_BODY = frozenset({"time", "timeit", "capture", "prun"})
 _CELL_MAGIC = re.compile(r"%%(\w+)(?!\w*\?)[^\r\n]*")
 _CELL_MAGICS = re.compile(rf"\s*((?:{_CELL_MAGIC.pattern}\s*)*)")
 _BLANK = re.compile(r"[ \t\f]*")
 _REST = r"(?:\\(?:\r\n|\r|\n)|[^\r\n])*"
-#: No Python statement begins with one of these, and nothing right of `=` with `!` or `%`.
+#: In Python, no statement begins with one of these characters, and no value after `=` begins with `!` or `%`.
 _ESCAPED = re.compile(rf"[%!?,;/]{_REST}")
 _ESCAPED_VALUE = re.compile(rf"[ \t]*([!%]{_REST})")
 _TOKEN = re.compile(
@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 
 
 class NotPython(Exception):
-    """A cell is not readable Python; the message has the reason.
+    """Raised for a cell that cannot be read as Python; the message has the reason.
 
     The message is empty for cells that the user marks as another language (`%%bash`).
     """
@@ -48,14 +48,14 @@ class NotPython(Exception):
 
 @dataclass(frozen=True)
 class MaskedCell:
-    """A code cell as Python.
+    """A code cell that is valid Python, because masks replace IPython's own syntax.
 
     Attributes:
-        text: the code as Python.
-        originals: the text that each mask replaces, in the order of the text.
-        lines: for every line of ``text`` the 1-based line of the cell it comes from.
-        head: the cell magics that must stay at the top.
-        tag: the beginning of every mask; no other text of the notebook contains it.
+        text: the code with its masks.
+        originals: for each mask, the original text that it replaces, in the order of the text.
+        lines: for every line of ``text``, the line of the original cell that it comes from, counted from 1.
+        head: the cell magics (``%%time``) at the top of the cell, where they must stay.
+        tag: the beginning of the name in every mask; no other text of the notebook contains it.
     """
 
     text: str
@@ -70,15 +70,15 @@ class MaskedCell:
         return re.search(r"(?m)^\s*%%timeit\b", self.head) is not None
 
     def places(self) -> list[tuple[int, str]]:
-        """Yield the line in the cell and the text of each masked part."""
+        """Return, for each mask, the line of the cell that it is in and the original text that it replaces."""
         found = re.finditer(rf"(?:import )?{self.tag}_\d+(?:\(\))?", self.text)
         return [(self.lines[len(NEWLINE.findall(self.text, 0, m.start()))], self.originals[m.group()]) for m in found]
 
     def unmask(self, text: str) -> str:
-        """Return a rewritten ``text`` with the notebook's own syntax back in its place.
+        """Return a rewritten ``text`` with each mask replaced by its original text.
 
         Raises:
-            UnreadableSource: a mask is missing, occurs twice, or is no longer a complete statement (or value).
+            UnreadableSource: a mask is missing, occurs twice, or is no longer a whole statement or assigned value.
         """
         form = re.compile(rf"(.*?)((?:import )?{self.tag}_\d+(?:\(\))?)", re.DOTALL)
         found: list[str] = []
@@ -100,7 +100,9 @@ class MaskedCell:
 
 
 def mask(source: str, tag: str, number: int) -> MaskedCell:
-    """Return the cell as Python; its masks are ``tag`` with numbers from ``number`` on.
+    """Return the cell as valid Python, with masks for IPython's own syntax.
+
+    The name in each mask is ``tag`` and a number. The first mask has ``number``, the next mask ``number + 1``.
 
     Raises:
         NotPython: the cell is in another language, or cannot be parsed.
@@ -113,7 +115,8 @@ def mask(source: str, tag: str, number: int) -> MaskedCell:
     lines, position, line = [1], 0, 1
     for start, end, is_statement in _ipython_parts(source):
         name = f"{tag}_{number + len(originals)}"
-        # The imports of the notebook do not belong into a timed body, so a call ends the leading imports.
+        # Imports of the notebook do not belong into the code that `%%timeit` measures. Its mask is therefore a call,
+        # because new imports are added below imports only.
         runs_here = is_statement and not source.startswith("%%timeit", start)
         placeholder = f"import {name}" if runs_here else f"{name}()"
         originals[placeholder] = source[start:end]
@@ -133,12 +136,12 @@ def mask(source: str, tag: str, number: int) -> MaskedCell:
 
 
 def words(text: str) -> set[str]:
-    """Return the words in a part with IPython's syntax that may be names of the notebook."""
+    """Return the words in IPython's syntax that may be names of the notebook's variables."""
     return {word for word in re.findall(r"[^\W\d]\w*", text) if not keyword.iskeyword(word)}
 
 
 def parse_cell(text: str) -> ast.Module:
-    """Return ``ast.parse`` without warnings about the user's code.
+    """Parse Python code with ``ast.parse``, without warnings about the user's code.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: see :func:`ast.parse`.
@@ -149,7 +152,7 @@ def parse_cell(text: str) -> ast.Module:
 
 
 def _syntax_problem(text: str) -> tuple[int, str] | None:
-    """Return line and message of the reason why the text is not Python."""
+    """Return line (0 if unknown) and message of the error that makes a text invalid Python; None if it is valid."""
     try:
         parse_cell(text)
     except SyntaxError as error:
@@ -163,7 +166,7 @@ def _cell_magics(source: str) -> str:
     """Return the cell magics at the beginning of a Python cell.
 
     Raises:
-        NotPython: the magic of the cell takes, or may take, something other than Python.
+        NotPython: the text below one of the cell magics is not Python, or may be another language.
     """
     head = found[1] if (found := _CELL_MAGICS.match(source)) else ""
     if any(name not in _PYTHON_BODY for name in re.findall(r"(?m)^\s*%%(\w+)", head)):
@@ -172,9 +175,10 @@ def _cell_magics(source: str) -> str:
 
 
 def _ipython_parts(source: str) -> Iterator[tuple[int, int, bool]]:
-    """Yield start and end of each part with IPython's syntax, and whether it is a whole statement.
+    """For each part in IPython's syntax, yield its start, its end, and whether it is a whole statement.
 
-    A `%` or `!` that begins a line inside brackets or strings, or after a backslash, is Python's.
+    A `%` or `!` at the start of a line is not IPython's if the line is inside brackets or a string, or continues the
+    line above after a backslash.
     """
     position = 0
     while position < len(source):

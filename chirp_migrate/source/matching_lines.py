@@ -1,4 +1,4 @@
-"""The fewest lines in which two texts differ."""
+"""Compare two texts line by line, with the smallest possible number of removed and added lines."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 __all__ = ["Opcode", "fewest_changes", "group_differences"]
 
 Opcode = tuple[str, int, int, int, int]
-"""An operation of :mod:`difflib`: ``equal``, ``replace``, ``delete`` or ``insert``, and two half-open ranges."""
+"""An operation of :mod:`difflib`: its name, then start and end of its lines in the old text and in the new text."""
 
 _Link = tuple[int, int, "_Link | None"]
-#: More pairs of equal lines than this (such as blank lines) take seconds.
+#: Largest number of pairs of equal lines (such as blank lines) for the exact comparison. More pairs would take seconds.
 _MOST_PAIRS = 3_000_000
 
 
 class _Matcher(difflib.SequenceMatcher[str]):
-    """A ``SequenceMatcher`` that uses a longest common subsequence (Hunt & Szymanski 1977)."""
+    """A ``SequenceMatcher`` that finds a longest common subsequence (Hunt & Szymanski 1977)."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         super().__init__(None, old, new, autojunk=False)
@@ -30,19 +30,19 @@ def fewest_changes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
 
 
 def group_differences(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[list[Opcode]]:
-    """Return the differences in hunks with this number of equal lines around."""
+    """Return the differences as hunks, with up to ``context`` equal lines above and below each difference."""
     return iter(_matcher(old, new).get_grouped_opcodes(context))
 
 
 def _matcher(old: Sequence[str], new: Sequence[str]) -> difflib.SequenceMatcher[str]:
     places = _positions_of_lines(new)
     if sum(len(places.get(line, ())) for line in old) > _MOST_PAIRS:
-        return difflib.SequenceMatcher(None, old, new, autojunk=True)  # leaves out lines that occur everywhere
+        return difflib.SequenceMatcher(None, old, new, autojunk=True)  # ignores very frequent lines
     return _Matcher(old, new)
 
 
 def _positions_of_lines(lines: Sequence[str]) -> dict[str, list[int]]:
-    """Return the positions of each line, the last position first."""
+    """Return all positions of each different line, the last position first."""
     found: dict[str, list[int]] = {}
     for place in range(len(lines) - 1, -1, -1):
         found.setdefault(lines[place], []).append(place)
@@ -50,7 +50,7 @@ def _positions_of_lines(lines: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _equal_blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[difflib.Match]:
-    """Return the blocks of equal lines in a longest common subsequence."""
+    """Yield the blocks of consecutive equal lines that form a longest common subsequence of both texts."""
     shorter = min(len(old), len(new))
     head = next((n for n in range(shorter) if old[n] != new[n]), shorter)
     tail = next((n for n in range(shorter - head) if old[-1 - n] != new[-1 - n]), shorter - head)
@@ -70,9 +70,9 @@ def _equal_blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[difflib.Ma
 
 
 def _common_subsequence(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the positions of a longest common subsequence."""
+    """Return a longest common subsequence as pairs of positions in ``old`` and in ``new``."""
     places = _positions_of_lines(new)
-    ends: list[int] = []  # the smallest place in `new` at which a subsequence of each length can end
+    ends: list[int] = []  # for each length, the smallest position in `new` at which a subsequence can end
     links: list[_Link] = []
     for i, line in enumerate(old):
         for j in places.get(line, ()):

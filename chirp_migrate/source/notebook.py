@@ -1,8 +1,8 @@
-"""Conversion of a Jupyter notebook to one Python module of its code cells and back, so that rules read it as a file.
+"""Convert the code cells of a Jupyter notebook to one Python module and back, so that rules can read a notebook.
 
-The module contains the cells in their order, each below a comment that marks its beginning. If the module was
-rewritten, only the sources of the changed cells are written: outputs, metadata, the order of keys, indentation and
-escapes stay the same, byte for byte.
+The module contains the cells in their order. A marker, which is a comment, precedes each cell. After a rewrite of the
+module, only the sources of the changed cells are written. Outputs, metadata, the order of keys, indentation and escapes
+stay the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chirp_migrate.source.text import NEWLINE, UnreadableSource, apply_edits, de
 
 __all__ = ["NotebookSource", "has_stored_outputs"]
 
-#: JSON puts a backslash before a quotation mark in a text, so this is a key.
+#: Matches the key only: inside a JSON string, a backslash precedes every quotation mark.
 _OUTPUTS = re.compile(r'(?<!\\)"outputs"\s*:\s*\[\s*[^\s\]]')
 
 
@@ -33,9 +33,9 @@ def has_stored_outputs(text: str) -> bool:
 
 @dataclass(frozen=True)
 class _CellText:
-    """A cell in the module: its marker, a blank line, the Python, and a newline.
+    """One cell in the module: its marker, a blank line, its Python code, and a newline.
 
-    The blank line separates the cell's first comment, and text that is inserted above it, from the marker.
+    The blank line separates the marker from the code, and from text that a rewrite inserts above the code.
     """
 
     cell: CodeCell
@@ -51,8 +51,8 @@ class NotebookSource:
         text: the code cells as one Python module.
         unreadable: numbers of the code cells that cannot be read as Python, with the reasons; ``text`` does not contain
             these cells.
-        masked: cell, line and text of parts that are not Python: magics and shell lines, and cells of other languages.
-            Rules do not see these parts.
+        masked: cell, line and text of each part that is not Python, which rules do not see: magics, shell lines, and
+            whole cells of another language.
     """
 
     text: str
@@ -101,11 +101,11 @@ class NotebookSource:
 
     @property
     def data(self) -> bytes:
-        """Return the bytes as read."""
+        """Return the bytes of the file as they were read."""
         return self._raw.encode("utf-8")
 
     def encode(self, text: str) -> bytes:
-        """Return the bytes of the notebook with ``text`` as its code; cells with the same code keep their bytes.
+        """Return the bytes of the notebook after its code became ``text``; cells with unchanged code keep their bytes.
 
         Raises:
             UnreadableSource: the rewritten code can no longer be divided into cells, a magic would move, or a cell
@@ -129,9 +129,9 @@ class NotebookSource:
             raise UnreadableSource("it contains half of a surrogate pair, which is not text") from None
 
     def locate(self, line: int) -> tuple[int, int]:
-        """Return the cell, and the line in that cell, of a line of ``text``.
+        """Return the number of the cell that a line of ``text`` comes from, and the number of the line in that cell.
 
-        All numbers start at 1, and cells of all types count.
+        All numbers start at 1. Cells of all types count, such as Markdown cells.
         """
         starts = list(accumulate((len(NEWLINE.findall(piece.text)) for piece in self._pieces), initial=1))
         index = min(bisect_right(starts, line), len(self._pieces)) - 1
@@ -142,7 +142,7 @@ class NotebookSource:
     def places(self) -> list[tuple[int, int] | None]:
         """Return the result of :meth:`locate` for every line of ``text``.
 
-        The result is None for markers and the last line, which no cell has.
+        The entry is None for lines that are in no cell: the two lines above each cell, and the line that lists names.
         """
         found: list[tuple[int, int] | None] = []
         for piece in self._pieces:
@@ -160,14 +160,14 @@ class NotebookSource:
         raise KeyError(cell)
 
     def _split(self, text: str) -> list[str]:
-        """Return the code of each cell of a rewritten module."""
+        """Split a rewritten module into the code of each cell."""
         newline = self._newline
         head, *parts = re.split(rf"# %% {self._tag} (\d+){newline}", text.removesuffix(self._trailer))
         expected = [str(piece.cell.number) for piece in self._pieces]
         if head or parts[::2] != expected or not text.endswith(self._trailer):
             raise UnreadableSource("a rewrite would cross a cell border")
         cells = [part.removeprefix(newline).removesuffix(newline) for part in parts[1::2]]
-        # A cell whose first lines (unused imports) were removed does not begin with blank lines.
+        # If a rewrite removed the first lines of a cell (unused imports), drop the blank lines that followed them.
         return [
             new if piece.masked.text.startswith(("\r", "\n")) else new.lstrip("\r\n")
             for piece, new in zip(self._pieces, cells, strict=True)
@@ -175,26 +175,27 @@ class NotebookSource:
 
 
 def _line_of_read_names(masked: Sequence[tuple[int, int, str]], tag: str, newline: str) -> str:
-    """Return a last line without an effect that lists the names that magics and other cells may read.
+    """Return a line for the end of the module that lists the names that magics and other cells may read.
 
-    Without this line, an import that only ``%timeit DataLoader(data)`` still uses would be removed as dead. The line is
-    an annotation that is no valid type, so its words count as used, but no rule can rewrite them.
+    Without this line, an import that only ``%timeit DataLoader(data)`` still uses would be removed as dead code. The
+    line has no effect. The line is an annotation that is no valid type, so the words in it count as used names, but no
+    rule can rewrite these words.
     """
     found = sorted({word for *_, text in masked for word in words(text)})
     return f'{tag}: "? {" ".join(found)}"{newline}' if found else ""
 
 
 def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[str, int]]:
-    """Return the names that a cell reads above the statement that first defines them in the notebook.
+    """Return (name, cell index) for each name that a cell reads above the first statement that defines the name.
 
     Reads in functions count as well.
 
     Args:
-        cells: their code.
+        cells: the code of each cell.
         timed: for each cell, whether the names that it defines are local to it (``%%timeit``).
 
     Raises:
-        UnreadableSource: a cell alone is not valid Python.
+        UnreadableSource: the code of a cell is not valid Python.
     """
     first: dict[str, float] = {}
     private: dict[str, float] = {}

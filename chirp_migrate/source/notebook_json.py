@@ -1,4 +1,4 @@
-"""Spans of cell sources in a notebook's JSON, so that only changed cells are written."""
+"""Find the span of each cell's source in the JSON of a notebook, so that only changed cells are written."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from chirp_migrate.source.text import UnreadableSource
 __all__ = ["CodeCell", "code_cells"]
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-#: A line in the inside of a JSON string.
+#: One line of code inside a JSON string, with its escapes.
 _PIECE = re.compile(r"(?:[^\\]|\\[^n])*(?:\\n|\Z)")
 _DECODER = json.JSONDecoder()
 _PYTHON = ("python", "ipython", "pyspark")
 
-#: Values to read member by member: the notebook, its cells, and each cell; all others as a whole.
+#: Containers whose members are read one by one, with spans: the notebook, the list of its cells, and each cell. Every
+#: other value is read as a whole.
 _Shape = Mapping[str | int, Any]
 _EACH = -1
 _NOTEBOOK: _Shape = {"cells": {_EACH: {}}}
@@ -38,7 +39,7 @@ class CodeCell:
 
     Attributes:
         number: number of the cell, counted over all cells from 1.
-        value: string or list of strings, as nbformat allows.
+        value: the source: a string or a list of strings, as nbformat allows.
         start: offset of the value in the raw text of the notebook.
         end: offset after the value.
     """
@@ -50,15 +51,15 @@ class CodeCell:
 
     @property
     def text(self) -> str:
-        """Return the code."""
+        """Return the code of the cell."""
         return self.value if isinstance(self.value, str) else "".join(self.value)
 
     def render(self, text: str, raw: str) -> str:
-        """Return JSON of new code in the form that the cell had: a string, or a list in the same layout.
+        """Return new code as JSON in the form of the present source: a string, or a list with the same layout.
 
         Args:
             text: the new code.
-            raw: raw text of the whole notebook. Existing lines keep their escapes.
+            raw: raw text of the whole notebook. Unchanged lines of code keep the JSON escapes that they have in it.
         """
         whole = isinstance(self.value, str)
         spans = [(self.start, self.end)]
@@ -104,7 +105,7 @@ def code_cells(raw: str) -> list[CodeCell]:
         members, end = _read_value(raw, _skip_white_space(raw, begin), _NOTEBOOK)
         if _skip_white_space(raw, end) != len(raw):
             raise json.JSONDecodeError("Extra data", raw, end)
-    except (ValueError, RecursionError) as error:  # ValueError also for a number of too many digits
+    except (ValueError, RecursionError) as error:  # a number with too many digits raises ValueError, too
         raise UnreadableSource(f"it is not the JSON of a notebook: {error}") from None
     if not isinstance(members, dict):
         raise UnreadableSource("it is JSON, but not a notebook")
@@ -157,9 +158,9 @@ def _nested_value(value: Any, *keys: str | int) -> object:
 
 
 def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
-    """Return the value at ``at``, and the offset after it.
+    """Parse the JSON value at offset ``at``, and return it with the offset after it.
 
-    For a container in ``shape``, return its members with their spans.
+    For a container that ``shape`` describes, the value is a dictionary of its members with their spans.
 
     Raises:
         json.JSONDecodeError: the text is not valid JSON, or a key occurs twice.

@@ -1,7 +1,8 @@
-"""The origin of every piece of a text that is rewritten in several passes.
+"""Record where each piece of a text comes from while several passes rewrite the text.
 
-A :class:`PieceTable` is the text as a sequence of pieces: kept, deleted, or inserted. Deleted and inserted pieces name
-the rewrites that they belong to. So the effect of one rewrite can be located in the original, and be removed again.
+A :class:`PieceTable` stores the text as a sequence of pieces. Each piece is kept, deleted or inserted. Each deleted or
+inserted piece has the numbers of the rewrites that it belongs to. With these numbers, the changes of one rewrite can be
+located in the original text, and can be undone alone.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ __all__ = ["FOLLOWS", "Owners", "PieceTable", "group_items", "lines_of", "sharin
 #: Numbers of the rewrites that an edit belongs to.
 Owners = frozenset[int]
 
-#: Owners of edits that follow from all rewrites: imports, and removed dead code.
+#: Owners of an edit that follows from all rewrites together, such as an added import or removed dead code.
 FOLLOWS: Owners = frozenset()
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """``original[start:end]``, kept or deleted; or ``text`` inserted in front of ``original[start]``."""
+    """``original[start:end]``, which is kept or deleted; or ``text``, which is inserted before ``original[start]``."""
 
     start: int
     end: int
@@ -34,7 +35,7 @@ class _Piece:
 
     @property
     def width(self) -> int:
-        """Return the number of its code points in the current text."""
+        """Return the number of code points that the piece has in the current text."""
         if self.text is not None:
             return len(self.text)
         return self.end - self.start if self.kept else 0
@@ -47,11 +48,11 @@ class _Piece:
 
 
 class PieceTable:
-    """A text under rewriting.
+    """A text that is rewritten in several passes.
 
     Attributes:
-        joined: pairs of rewrites of which the second changed text of the first, or inserted text around it. Neither can
-            be applied without the other.
+        joined: pairs of rewrites. The second rewrite of a pair changed text that the first rewrite had deleted or
+            inserted, or inserted text into it. Neither rewrite can be applied without the other.
     """
 
     def __init__(self, original: str) -> None:
@@ -68,7 +69,7 @@ class PieceTable:
         )
 
     def splice(self, edits: Iterable[tuple[Edit, Owners]]) -> None:
-        """Apply edits of the current text, in the order of :func:`~chirp_migrate.source.text.apply_edits`."""
+        """Apply edits to the current text, in the order of :func:`~chirp_migrate.source.text.apply_edits`."""
         done: list[_Piece] = []
         left = self._pieces[::-1]
         position = 0
@@ -86,7 +87,7 @@ class PieceTable:
         for edit, owners in sorted(edits, key=lambda one: edit_order(one[0])):
             done += advance(edit.start)
             if done and left and done[-1].text is not None and left[-1].text is not None:
-                # Between two pieces of inserted text, or inside one.
+                # The edit is between two inserted pieces, or inside an inserted piece.
                 self._join(done[-1].owners & left[-1].owners, owners)
             at = left[-1].start if left else len(self._original)
             for piece in advance(edit.end):
@@ -102,9 +103,9 @@ class PieceTable:
         self._pieces = [*done, *left[::-1]]
 
     def origin(self, offset: int) -> int:
-        """Return the offset in the original of an offset in the current text.
+        """Return the offset in the original text that an offset in the current text corresponds to.
 
-        For new text, that is the start of the text that it replaced.
+        For inserted text, the result is the start of the original text that it replaced.
         """
         position = 0
         begun: int | None = None
@@ -121,7 +122,10 @@ class PieceTable:
         return len(self._original)
 
     def edits(self) -> Iterator[tuple[Edit, Owners]]:
-        """Yield the rewrites as edits of the original, in its order, without edits that follow from other edits."""
+        """Yield the edits that rewrites own, as edits of the original text, in the order of that text.
+
+        Edits without an owner (:data:`FOLLOWS`) are not included.
+        """
         run: Edit | None = None
         owners = FOLLOWS
         for piece in self._pieces:
@@ -141,7 +145,10 @@ class PieceTable:
 
 
 def group_items(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the group of each of ``count`` items, named by its smallest member, if ``pairs`` belong together."""
+    """Group ``count`` items such that the two items of each pair are in the same group.
+
+    The result has one number for each item: the smallest item of its group.
+    """
     group = list(range(count))
 
     def find(one: int) -> int:
@@ -174,9 +181,9 @@ def sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[in
 
 
 def lines_of(edit: Edit, line_starts: Sequence[int]) -> tuple[int, int]:
-    """Return the range of 0-based lines that an edit changes, the end exclusive.
+    """Return the first line that an edit changes and the line after the last one, both counted from 0.
 
-    The result is empty if it inserts between two lines.
+    The two numbers are equal if the edit only inserts whole lines between two lines.
     """
     first = bisect_right(line_starts, edit.start) - 1
     end = bisect_left(line_starts, edit.end)

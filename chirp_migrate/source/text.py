@@ -1,7 +1,7 @@
-"""Conversion of a Python file to text and back, in which unedited text keeps its bytes.
+"""Convert a Python file to text and back, so that unedited text keeps its bytes.
 
-Newlines are not translated. A byte order mark and a missing final newline are kept. The encoding is that of Python
-itself (PEP 263).
+Newlines are not translated. A byte order mark and a missing final newline are kept. The encoding is determined as
+Python determines it (PEP 263).
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from chirp_migrate.plans.plan import Edit
 __all__ = ["NEWLINE", "SOURCE_LINE", "SourceFile", "UnreadableSource", "apply_edits", "decoded", "edit_order", "edited"]
 
 NEWLINE = re.compile(r"\r\n|\r|\n")
-#: A line of source as Python counts them, with its newline; ``str.splitlines`` also splits at other characters.
+#: One line of source with its newline, as Python counts lines. ``str.splitlines`` also splits at other characters.
 SOURCE_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 class UnreadableSource(Exception):
-    """The bytes are no text that can be encoded to the same bytes. The message has the reason, without the path."""
+    """Raised if a file cannot be read as text, or if its text cannot be written back.
+
+    The message has the reason, without the path.
+    """
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class SourceFile:
     """A decoded Python file.
 
     Attributes:
-        text: decoded, without byte order mark, newlines untranslated.
-        encoding: name of the codec, without byte order mark (``utf-8``, ``iso-8859-1``).
+        text: the decoded text, without the byte order mark, with untranslated newlines.
+        encoding: name of the codec, such as ``utf-8`` or ``iso-8859-1``. A byte order mark does not change the name.
         bom: whether the file begins with the UTF-8 byte order mark.
     """
 
@@ -45,8 +48,8 @@ class SourceFile:
         """Decode ``data`` as Python would.
 
         Raises:
-            UnreadableSource: the encoding is unknown, bytes are not valid in it or NUL, or the codec does not encode to
-                the same bytes.
+            UnreadableSource: the encoding is unknown, the bytes are not valid in it, one of them is NUL, or the codec
+                does not encode the text to the same bytes.
         """
         if b"\0" in data:
             raise UnreadableSource("it contains NUL bytes, so it is not Python source")
@@ -65,7 +68,7 @@ class SourceFile:
 
     @property
     def data(self) -> bytes:
-        """Return the bytes as read."""
+        """Return the bytes of the file as they were read."""
         return self.encode(self.text)
 
     def encode(self, text: str) -> bytes:
@@ -82,7 +85,7 @@ class SourceFile:
 
 
 def decoded(data: bytes, encoding: str = "utf-8") -> str:
-    """Return ``data`` decoded with this encoding.
+    """Decode bytes with an encoding.
 
     Raises:
         UnreadableSource: the bytes are not valid in the encoding, or the codec is no text codec.
@@ -96,10 +99,10 @@ def decoded(data: bytes, encoding: str = "utf-8") -> str:
 
 
 def edit_order(edit: Edit) -> tuple[int, int, int]:
-    """Return the sort key of an edit among edits that are applied together.
+    """Return the key by which edits that are applied together are sorted.
 
-    Insertions at an offset precede a replacement that starts there. Inserted lines are in the order of their
-    indentation, deepest first, because they continue the block above them. Other insertions keep their order.
+    At the same offset, insertions precede a replacement. Among the insertions, whole lines are sorted by indentation,
+    deepest first, because they continue the block above them. Other insertions keep their order.
     """
     is_lines = edit.start == edit.end and edit.replacement.endswith(("\n", "\r"))
     first = edit.replacement.lstrip("\r\n") if is_lines else ""
@@ -107,9 +110,9 @@ def edit_order(edit: Edit) -> tuple[int, int, int]:
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """Splice ``edits`` into ``text``; everything outside their spans stays as it is.
+    """Return ``text`` with ``edits`` applied; the text outside the spans of the edits does not change.
 
-    Edits may come in any order; :func:`edit_order` decides at one offset.
+    ``edits`` may have any order: :func:`edit_order` sorts them.
 
     Raises:
         ValueError: two edits overlap, or one lies outside the text.
@@ -127,6 +130,6 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
 
 
 def edited(text: str, span: tuple[int, int], edits: Iterable[Edit]) -> str:
-    """Return the text of ``span`` after the edits inside it."""
+    """Return the part ``span`` of ``text`` with ``edits`` applied. All edits must lie inside the span."""
     start, end = span
     return apply_edits(text[start:end], (Edit(e.start - start, e.end - start, e.replacement) for e in edits))

@@ -1,4 +1,4 @@
-"""One parsed module: tree, spans, scopes and qualified names, names across files, and the project's own code style.
+"""Parse a project's modules: trees, spans, scopes, qualified names, names across files, and the project's code style.
 
-The package may import ``source`` and ``plans``. It contains nothing about PyTorch.
+Of the packages of this project, this package may import only ``source`` and ``plans``. No code in it is about PyTorch.
 """

@@ -1,7 +1,7 @@
-"""The layout of a project's code: the longest line, and the layout of statements by the project's formatter.
+"""Lay out changed code as the project's formatter would, within the project's line length.
 
-A changed statement is formatted by black if it was in black's layout before, which is also that of ruff's formatter.
-All other statements keep their layout.
+A changed statement is formatted by black if it had black's layout before the change. Ruff's formatter writes the same
+layout. All other statements keep their layout.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ else:
 __all__ = ["CodeStyle", "ruff_table"]
 
 _RUFF_FILES = (".ruff.toml", "ruff.toml", "pyproject.toml")
-#: Where yapf and flake8 have their settings in the format of configparser: file and section.
+#: Files and their sections with settings of yapf and flake8, in the format of configparser.
 _YAPF = ((".style.yapf", "style"), ("setup.cfg", "yapf"))
 _FLAKE8 = ((".flake8", "flake8"), ("setup.cfg", "flake8"), ("tox.ini", "flake8"), ("setup.cfg", "pycodestyle"))
-#: Yapf's styles with longer lines than PEP 8's.
+#: Line lengths of yapf's styles that permit longer lines than PEP 8.
 _YAPF_LENGTHS = {"google": 80, "yapf": 80, "facebook": 80}
 _PEP8, _BLACK, _WIDEST = 79, 88, 120
 _INDENT = 4
-#: A statement with such a comment is not reformatted, because the line of the comment has a meaning.
+#: Text of comments such as ``# chirp: ignore``, which apply to their line. A statement with it is not reformatted.
 _OWN_COMMENT = "chirp:"
 
 
@@ -46,8 +46,8 @@ class CodeStyle:
     """How a project lays out its code.
 
     Attributes:
-        root: folder of a run. Settings are read from this folder and the folders above it, up to the top of the work
-            tree. None: there are no settings.
+        root: folder of the project. Settings are read from this folder and the folders above it, up to the top of the
+            git work tree. None: no settings are read.
     """
 
     root: Path | None = None
@@ -73,18 +73,22 @@ class CodeStyle:
         return self._settings.get("line_length")
 
     def is_kept(self, code: str, text: str) -> bool:
-        """Return whether lines of ``text``, whole statements or the head of a block, are in black's layout.
+        """Return whether code is in black's layout.
 
-        A single line is no evidence if the file's calls of several lines are laid out in another way.
+        A single line does not count as black's layout if the file's calls that span several lines have another layout.
+
+        Args:
+            code: lines of a file: whole statements, or the head of a block.
+            text: the text of that file.
         """
         if "\n" not in code.strip("\r\n") and self.closes_behind_arguments(text):
             return False
         return self._lay_out_by_black(code, text) == code
 
     def closes_behind_arguments(self, text: str) -> bool:
-        """Return whether calls of several lines close their parenthesis on the line of the last argument.
+        """Return whether calls that span several lines close their parenthesis on the line of the last argument.
 
-        Settings of the project for black or ruff decide this, if there are any.
+        The result depends on the calls in ``text``. If the project has settings for black or ruff, the result is False.
         """
         return not self._settings.keys() - {"line_length"} and _closes_behind_arguments(text)
 
@@ -99,7 +103,7 @@ class CodeStyle:
         if not after.strip() or not self.is_kept(before, text):
             return after
         if self.configured_length is None and _fits(after, self.longest_line(text)):
-            return after  # black would break a line for the comment after it
+            return after  # black would break the line only because of the comment at its end
         return self._lay_out_by_black(after, text) or after
 
     @cached_property
@@ -107,7 +111,7 @@ class CodeStyle:
         return {}
 
     def _lay_out_by_black(self, code: str, text: str) -> str | None:
-        """Return lines in black's layout; None if black fails, or indents them differently."""
+        """Return ``code`` in black's layout, cached; None if black cannot or must not format it."""
         asked = code, self.longest_line(text)
         if asked not in self._formatted_lines:
             self._formatted_lines[asked] = self._format_code(*asked)
@@ -128,7 +132,7 @@ class CodeStyle:
             written = black.format_str(f"{around}{lines}{inside}", mode=self._mode(longest))
             if self._settings.get("trailing_commas") and (ended := _with_trailing_commas(written)) != written:
                 written = black.format_str(ended, mode=self._mode(longest))
-        except (ValueError, AssertionError):  # black cannot parse it: a clause of a statement, or not Python
+        except (ValueError, AssertionError):  # black cannot parse a clause such as `else:`, or text that is not Python
             return None
         found = written.split("\n")[depth : -2 if opens else -1]
         return "".join(f"{line}{newline}" for line in found) if lines.endswith("\n") else newline.join(found)
@@ -142,7 +146,10 @@ class CodeStyle:
 
     @cached_property
     def _settings(self) -> Mapping[str, Any]:
-        """Return options of black's mode, and ``trailing_commas`` of a linter; unset options are missing."""
+        """Return options for ``black.Mode``, and ``trailing_commas``: whether a linter requires trailing commas.
+
+        Options that the project's settings do not have are missing.
+        """
         for folder in _folders(self.root):
             for found in (_black_settings(folder), _ruff_settings(folder), _lengths_elsewhere(folder)):
                 if found:
@@ -169,12 +176,13 @@ def _closes_behind_arguments(text: str) -> bool:
         if line > (call.func.end_lineno or 0) and last[0] == last[1]:  # the last argument is on one line
             is_below = not lines[line - 1].encode()[: column - 1].strip()
             ends[given[0].lineno > (call.func.end_lineno or 0), is_below] += 1
-    hangs = bool(ends[True, True] + ends[True, False])  # otherwise, calls that are aligned with their bracket decide
+    # Calls whose arguments begin on a new line decide; without such calls, the other calls decide.
+    hangs = bool(ends[True, True] + ends[True, False])
     return ends[hangs, False] > ends[hangs, True]
 
 
 def _fits(line: str, length: int) -> bool:
-    """Return whether this is one line with a comment that fits without its comment."""
+    """Return whether ``line`` is one line with a comment at its end, and fits into ``length`` without the comment."""
     code, mark, _ = line.rstrip().rpartition("  # ")
     return bool(mark) and "\n" not in code and len(code) <= length
 
@@ -237,7 +245,7 @@ def _ruff_settings(folder: Path) -> Mapping[str, Any]:
 
 
 def _selects(ruff: Mapping[str, Any], code: str) -> bool:
-    """Return whether ruff checks for ``code``: the longest prefix of the code in ruff's settings decides."""
+    """Return whether ruff's settings select its rule ``code``: the longest prefix of the code in them decides."""
     lint = {**ruff, **ruff.get("lint", {})}
     selected = [*lint.get("select", ()), *lint.get("extend-select", ())]
     best = max((len(one) for one in selected if code.startswith(one)), default=0 if "ALL" in selected else -1)
@@ -245,7 +253,7 @@ def _selects(ruff: Mapping[str, Any], code: str) -> bool:
 
 
 def _with_trailing_commas(code: str) -> str:
-    """Return the code with a trailing comma in calls of several lines whose last argument ends its line."""
+    """Add a trailing comma to each call that spans several lines and whose last argument ends its line."""
     lines = code.encode().split(b"\n")
     for node in ast.walk(ast.parse(code)):
         if not isinstance(node, ast.Call):
@@ -259,7 +267,7 @@ def _with_trailing_commas(code: str) -> str:
 
 
 def _lengths_elsewhere(folder: Path) -> Mapping[str, Any]:
-    """Return the largest line length of yapf's settings, else of flake8's."""
+    """Return the line length that yapf's settings permit; without such settings, the length of flake8's settings."""
     tables = [_table(_readable_toml(folder / "pyproject.toml"), "yapf"), *_sections(folder, _YAPF)]
     for yapf in filter(None, tables):
         based_on = str(yapf.get("based_on_style", "pep8")).strip()

@@ -1,4 +1,4 @@
-"""Classes of a project's extension modules, by their Cython sources."""
+"""Look up classes of compiled extension modules in the project's Cython sources."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 __all__ = ["SOURCE", "reads_samples"]
 
-#: Suffix of the sources.
+#: Suffix of Cython sources.
 SOURCE = ".pyx"
 _RUNTIME = "chirpid_patch"
 _CLASS = re.compile(r"(?m)^(?:cdef[ \t]+)?class[ \t]+(\w+)[ \t]*(?:\(([^)]*)\))?[ \t]*:")
@@ -14,11 +14,13 @@ _READER = re.compile(r"(?m)^[ \t]+(?:def|cpdef)\b[^(\n]*\b__getitem__[ \t]*\(")
 
 
 def reads_samples(text: str, name: str) -> bool:
-    """Return whether a compiled class reads single samples: it has a ``__getitem__``, or inherits one in its file.
+    """Return whether a compiled class has a ``__getitem__``, so that loaders read single samples from its objects.
+
+    A method that the class inherits from a class in the same file counts.
 
     Args:
         text: a Cython source.
-        name: the class.
+        name: name of the class.
     """
     if _RUNTIME in text:
         return False

@@ -1,22 +1,23 @@
-"""Patterns for the text between two words of code, for searches in unparsed text.
+"""Regular expressions for the text between two words of code, for searches in unparsed text.
 
-The text may be anything, so the cost of a search must be linear in its length. A part that extends up to a bracket,
-which may be missing, therefore ends where the pattern could begin again. The number of comments in a gap is limited.
+The searched text may be anything, so the cost of a search must be linear in the length of the text. For this reason,
+the number of comments in a gap is limited. Some patterns extend up to a bracket that may be missing. They end at the
+next place in the text where the pattern could begin again.
 """
 
 from __future__ import annotations
 
 __all__ = ["CALL", "GAP", "LINE", "TO_BASE", "TO_STRING_OF_SETATTR"]
 
-#: A comment to the end of its line. If a part could match alone, a line of `#` would have 2 to the n matches.
+#: A whole comment, to the end of its line. If parts of comments could match, n characters `#` would match in 2**n ways.
 _COMMENT = r"#[^\r\n]{0,500}(?![^\r\n])"
-#: Blanks, ends of lines and the backslashes that join them, brackets, comments.
+#: Any blanks, line ends, backslashes at line ends, parentheses and comments.
 GAP = rf"[\s\\()]*(?:{_COMMENT}[\s\\()]*){{0,20}}"
-#: Text between the name of a called object and the bracket of its arguments.
+#: Text between the name of a called function and its arguments, including the opening bracket.
 CALL = rf"[\s\\)]*(?:{_COMMENT}[\s\\)]*){{0,20}}\("
 #: The beginning of a line and its indentation, for every kind of line ending.
 LINE = r"(?:^|[\r\n])[ \t\f]*"
-#: A class, up to the name of one of its bases.
+#: The header of a class, up to the name of one of its bases.
 TO_BASE = r"\bclass\s+\w+\s*\((?:(?!\bclass\b)[^)])*"
 #: ``setattr(``, up to a string argument.
 TO_STRING_OF_SETATTR = r"\bsetattr\s*\((?:(?!\bsetattr\b)[^)])*"

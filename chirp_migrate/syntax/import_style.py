@@ -1,6 +1,6 @@
-"""The place and form of an import by a project's own tools: isort's sorting with its settings.
+"""Place and write imports as the project's own tool would, with isort and the project's settings.
 
-The settings of a project that sorts with ruff are translated to isort's names. Without settings, isort's profile for
+If the project sorts imports with ruff, ruff's settings are translated to isort's. Without settings, isort's profile for
 black applies.
 """
 
@@ -56,9 +56,10 @@ class ImportStyle:
     """How a project sorts imports.
 
     Attributes:
-        root: folder of a run. Settings are read from this folder and the folders above it, up to the top of the work
-            tree. None: there are no settings.
-        is_vendored: whether ``root`` contains a copy of the runtime, which then is a package of the project.
+        root: folder of the project. Settings are read from this folder and the folders above it, up to the top of the
+            git work tree. None: no settings are read.
+        is_vendored: whether ``root`` contains a copy of the runtime (``chirpid_patch``), which then counts as a package
+            of the project.
     """
 
     root: Path | None = None
@@ -70,12 +71,12 @@ class ImportStyle:
 
     @property
     def config(self) -> isort.Config:
-        """Return the project's settings of isort, else ruff's, else isort's profile for black."""
+        """Return the project's settings for isort. Without such settings, ruff's settings or a default are used."""
         return self._read[0][0]
 
     @cached_property
     def is_configured(self) -> bool:
-        """Return whether the project sorts imports, by isort's settings, a rule of ruff, or a tool in its files."""
+        """Return whether the project sorts imports: it has isort's settings, ruff's rule, or another sorting tool."""
         if self.root is None:
             return False
         if _has_settings(self.config):
@@ -96,8 +97,8 @@ class ImportStyle:
 
     @cached_property
     def _read(self) -> tuple[list[isort.Config], str]:
-        """Return all configurations, the effective one first, and the reason why others cannot be used."""
-        import isort  # takes a sixth of a second, only for commands that rewrite
+        """Return isort's possible configurations, the preferred one first, and why another one cannot be used."""
+        import isort  # the import takes a sixth of a second, and only commands that rewrite need isort
         from isort.exceptions import ISortError
 
         if self.root is None:
@@ -118,7 +119,7 @@ class ImportStyle:
         return [self._with_runtime(one) for one in found], problem
 
     def _with_runtime(self, config: isort.Config) -> isort.Config:
-        """Return the settings, with the runtime as a package of the project if isort looks for packages in the root."""
+        """Return ``config`` with the runtime as a package of the project, if isort looks for packages in the root."""
         import isort
 
         if self.root not in config.src_paths:
@@ -128,9 +129,8 @@ class ImportStyle:
     def insertions(self, imports: str, line: str) -> list[Edit] | None:
         """Return edits of ``imports`` that add ``line`` where isort would put it.
 
-        The result is None if ``imports`` are in another order.
-
-        If a project has settings for isort and for ruff, those count by which the imports are sorted at present.
+        The result is None if ``imports`` are not in isort's order. If a project has settings for isort and for ruff,
+        the present order of ``imports`` decides which settings apply.
 
         Args:
             imports: text of consecutive import statements, with the newline of the last one.
@@ -158,7 +158,7 @@ class ImportStyle:
         return _sort_imports(line, self.config).strip()
 
     def rewritten(self, before: str, after: str) -> str:
-        """Return the import ``after``, as isort would write it if ``before`` is as isort writes it; else unchanged."""
+        """Return the import ``after`` as isort would write it if isort would not change ``before``; else unchanged."""
         newline = "\r\n" if "\r\n" in before else "\n"
         old, new = (text.replace(newline, "\n") for text in (before, after))
         for config in self._read[0]:
@@ -173,7 +173,7 @@ class ImportStyle:
 
     @property
     def one_name_a_line(self) -> bool:
-        """Return whether each name is imported by a statement of its own."""
+        """Return whether the project's settings require a separate import statement for each name."""
         return bool(self.config.force_single_line)
 
     def section(self, module: str) -> str:

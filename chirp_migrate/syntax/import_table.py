@@ -1,4 +1,7 @@
-"""The names that a module binds at its top level, by ``ast``: enough to resolve a name, and cheap."""
+"""Find the names that a module binds at its top level.
+
+The search uses ``ast``, which is faster than LibCST and sufficient to resolve a name.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,16 @@ def member_name(source: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class ImportTable:
-    """The names in the scope of a module, bound by any statement, or by a function with ``global``.
+    """The names that a module's scope has: bound by a statement at the top level, or by a function with ``global``.
 
     Attributes:
-        imports: for each imported name its possible qualified names, relative names made absolute.
-        stars: absolute names of the modules of ``from … import *``.
-        later_stars: for each name that is bound before some of these star imports, their modules.
-        classes: the classes defined there, with the dotted names of their bases (an empty one for other expressions).
-        functions: names of the functions defined there.
-        values: names that get a value in another way.
-        exported: the names in ``__all__``, if it is one literal.
+        imports: for each imported name, its possible qualified names. Relative names are made absolute.
+        stars: absolute names of the modules from which ``from … import *`` imports.
+        later_stars: for each name that is bound above such a star import, the modules of the star imports below it.
+        classes: for each class, the dotted names of its bases ("" for a base that is no dotted name).
+        functions: names of the functions.
+        values: names that are bound in any other way, such as by an assignment.
+        exported: the names in ``__all__``; None if the module assigns no single literal list or tuple to it.
         parameters: for each function and class at the top level, the names of its parameters in order.
     """
 
@@ -104,7 +107,7 @@ class ImportTable:
                 self.imports.setdefault(alias.asname or alias.name, set()).add(f"{source}.{alias.name}".lstrip("."))
 
     def renamed(self, rename: Callable[[str], set[str]]) -> ImportTable:
-        """Return the table with other names for imported names."""
+        """Return the table with ``rename`` applied to the qualified name of each imported object."""
 
         def modules(names: Sequence[str]) -> list[str]:
             return sorted({one.rpartition(".")[0] for name in names for one in rename(f"{name}.*")})
@@ -117,11 +120,11 @@ class ImportTable:
         )
 
     def defines(self, name: str) -> bool:
-        """Return whether the module itself binds ``name`` to something of its own."""
+        """Return whether the module binds ``name`` in another way than by an import."""
         return name in self.classes or name in self.functions or name in self.values
 
     def exports(self, name: str) -> bool:
-        """Return whether ``import *`` takes ``name``, if the module has that name."""
+        """Return whether ``import *`` from this module would import ``name``, if the module has that name."""
         return name in self.exported if self.exported is not None else not name.startswith("_")
 
 
@@ -133,7 +136,7 @@ def _parameters(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> 
 
 
 def _dotted_name(node: ast.expr) -> str:
-    """Return ``a.b`` of the expression ``a.b`` or ``a.b[…]``; empty for other expressions."""
+    """Return ``a.b`` for the expressions ``a.b`` and ``a.b[…]``; "" for an expression without a dotted name."""
     if isinstance(node, ast.Subscript):
         node = node.value
     if isinstance(node, ast.Attribute):

@@ -1,7 +1,7 @@
-"""One parsed Python module: its tree, exact source spans and resolved names.
+"""Parse a Python module with LibCST, and find the exact spans and the qualified names of its nodes.
 
-LibCST is only used for reading; this module changes no code. Spans are code-point offsets into the decoded text, so
-that rules can return :class:`~chirp_migrate.plans.plan.Edit` objects that are spliced into the original source.
+LibCST is only used for reading: no code changes the tree. Spans are code-point offsets into the decoded text, so that
+rules can return :class:`~chirp_migrate.plans.plan.Edit` objects for the original source.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ Node = TypeVar("Node", bound=cst.CSTNode)
 _Asked = ParamSpec("_Asked")
 _T = TypeVar("_T")
 
-#: Fields of LibCST nodes with layout instead of code.
+#: Fields of LibCST nodes that contain layout, not code.
 _LAYOUT = re.compile(
     r"whitespace|leading_lines|lines_after|header|footer|[lr]par|[lr]bracket|[lr]brace|comma|equal|semicolon|indent"
 )
-#: Types of fields without nodes.
+#: Types of those fields of LibCST nodes that contain no nodes.
 _TEXTS = (str, str | None, bool)
 
-#: Values of a name if the module that provides it is missing.
+#: Values that code assigns to a name if the import of the name failed (``DataLoader = None``).
 _PLACEHOLDERS = frozenset({"None", "object", "Any"})
 
 
-#: Levels of syntax below a module, as Python's ``ast`` has them, down to which every analysis can recurse.
+#: Largest depth of a tree, in levels of ``ast`` nodes, at which every analysis can recurse over it.
 _DEEPEST = 600
-#: In a tree with more levels than this, a recursion error is not a defect.
+#: Only in a tree with at most this many levels is a recursion error a defect of this program.
 _DEEP = 100
 
 
 class UnparsableModule(Exception):
-    """The text is not readable Python; the message has the reason."""
+    """Raised for a text that cannot be parsed as Python; the message has the reason."""
 
 
 def is_deep(text: str) -> bool:
-    """Return whether a text may have so many levels of syntax that recursion over its tree fails."""
+    """Return whether the syntax of a text may be nested so deeply that recursion over its tree fails."""
     try:
         return _is_deeper(syntax_tree(text), _DEEP)
     except UnparsableModule:
@@ -77,14 +77,14 @@ def syntax_tree(text: str) -> ast.Module:
 
     Callers must not change the tree.
 
-    This check also keeps LibCST, which recurses without a limit, from text that is nested too deeply.
+    Text that is nested too deeply is refused, because LibCST would recurse over it without a limit.
 
     Raises:
         UnparsableModule: the text is not Python of the running version.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "invalid escape sequence" is for the one who runs the code
+            warnings.simplefilter("ignore")  # such as "invalid escape sequence", which concerns only the user's code
             tree = compile(text, "<module>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
             if _is_deeper(tree, _DEEPEST):
                 raise RecursionError
@@ -108,7 +108,7 @@ class Module:
         text: decoded source, newlines untranslated.
 
     Raises:
-        UnparsableModule: on a syntax error.
+        UnparsableModule: the text cannot be parsed.
     """
 
     def __init__(self, path: str, text: str) -> None:
@@ -123,7 +123,7 @@ class Module:
             self.tree = cst.parse_module(text)
         except cst.ParserSyntaxError as error:
             raise UnparsableModule(f"syntax that LibCST does not support in line {error.raw_line}") from error
-        except (cst.CSTValidationError, TypeError) as error:  # `return(x if y else z), y` needs a blank for it
+        except (cst.CSTValidationError, TypeError) as error:  # LibCST needs a blank in `return(x if y else z), y`
             raise UnparsableModule("syntax that LibCST does not support") from error
         except RecursionError as error:
             raise UnparsableModule("expressions nested too deeply to be read") from error
@@ -160,7 +160,7 @@ class Module:
 
     @cached_property
     def newline(self) -> str:
-        """Return the newline this module's first line ends with (``\n`` when it has a single line).."""
+        """Return the newline at the end of the module's first line; a line feed if the module has one line only."""
         found = _NEWLINE.search(self.text)
         return found.group() if found else "\n"
 
@@ -217,9 +217,9 @@ class Module:
 
     @cached_property
     def _statement_offsets(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
-        """Return, from ``ast``, where each statement begins with and without its decorators, and where it ends.
+        """Return three offsets of each statement: start with its decorators, start without decorators, and end.
 
-        An ``elif`` part is not a statement here.
+        The offsets come from ``ast``. An ``elif`` part does not count as a statement.
         """
         read = zip(self._index[2], _nested_statements(syntax_tree(self.text).body), strict=True)
         return {node: self._place(same) for node, same in read if not isinstance(self.parents[node], cst.If)}
@@ -237,7 +237,7 @@ class Module:
         return type(node) is cst.SimpleStatementLine or node in self._statement_offsets
 
     def _span_from_ast(self, node: cst.CSTNode) -> tuple[int, int] | None:
-        """Return the span of a statement or block; None for other nodes, and if a semicolon ends it."""
+        """Return the span of a statement or block; None if it ends with a semicolon, and for other nodes."""
         first, last = (node.body[0], node.body[-1]) if isinstance(node, cst.IndentedBlock) else (node, node)
         start, end = (
             self._statement_offsets.get(_small_statement(first, 0)),
@@ -246,7 +246,10 @@ class Module:
         return None if start is None or end is None or self.text[end[2] - 1] == ";" else (start[1], end[2])
 
     def _spans_by_codegen(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, tuple[int, int]]:
-        """Return the spans in the statement around ``node``, or in its head, by generating its code."""
+        """Return the spans of all nodes in the statement around ``node``, or in the head of that statement.
+
+        LibCST generates the code of the statement. The positions of the nodes in the generated code give the spans.
+        """
         inside = node
         for around in (node, *self.ancestors(node)):
             if self._is_statement(around):
@@ -259,7 +262,7 @@ class Module:
         return node_spans(self.tree, self.text)
 
     def offset(self, line: int, units: int) -> int:
-        """Return the offset of a line and a column, which ``ast`` counts in bytes."""
+        """Return the offset in the text of a position from ``ast``: a line, and a column in bytes (``units``)."""
         start = self.line_starts[line - 1]
         before = self.text[start : start + units]
         return start + (units if before.isascii() else len(before.encode()[:units].decode()))
@@ -269,7 +272,7 @@ class Module:
         return self._statement_offsets[_small_statement(statement, 0)][0]
 
     def statements_at(self, offsets: Iterable[int]) -> list[Statement]:
-        """Return the top-level statements that contain the offsets, or precede them."""
+        """Return, for each offset, the last top-level statement that starts at the offset or before it."""
         starts = [self.statement_start(statement) for statement in self.tree.body]
         places = {bisect_right(starts, offset) - 1 for offset in offsets} - {-1}
         return [self.tree.body[place] for place in sorted(places)]
@@ -278,7 +281,7 @@ class Module:
         """Return the offsets ``(start, end)`` of ``node`` without surrounding white space.
 
         Raises:
-            UnparsableModule: the tree does not match the text, or is too deep to be walked.
+            UnparsableModule: the tree does not match the text, or is too deep for recursion.
         """
         if node not in self._known_spans:
             try:
@@ -295,7 +298,7 @@ class Module:
         return self.tree.code_for_node(node)
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Return the 1-based line and column of an offset."""
+        """Return the line and the column of an offset, both counted from 1."""
         line = bisect_right(self.line_starts, offset) - 1
         return line + 1, offset - self.line_starts[line] + 1
 
@@ -318,10 +321,11 @@ class Module:
         return match.group() if match else ""
 
     def qualified_names(self, node: cst.CSTNode) -> set[str]:
-        """Return the possible qualified names of ``node``, relative imports made absolute; read-only.
+        """Return the possible qualified names of ``node``; callers must not change the set.
 
-        Names defined in this module get the module's own dotted name as a prefix. For a name that only ``import *`` can
-        have bound, the result has one qualified name for every module that it may come from.
+        Relative imports are made absolute. A name that this module defines gets the module's own dotted name as a
+        prefix. For a name that only ``import *`` can have bound, the result has one qualified name for every module
+        that the name may come from.
         """
         if node not in self._qualified:
             self._qualified[node] = self._names_for(node)
@@ -349,7 +353,7 @@ class Module:
         return names
 
     def _is_placeholder(self, binding: Binding) -> bool:
-        """Return whether a name is only a placeholder for a failed import (``DataLoader = None``)."""
+        """Return whether a binding only assigns a placeholder after a failed import (``DataLoader = None``)."""
         match self.parents.get(binding.node):
             case cst.Assign(value=cst.Name(value=value)):
                 return value in _PLACEHOLDERS
@@ -360,7 +364,7 @@ class Module:
         return [star for star in self.scopes.stars if not _never_loads(star[0])]
 
     def names_from_later_stars(self, node: cst.CSTNode) -> set[str]:
-        """Return further qualified names of ``node``, in case an ``import *`` below its bindings rebinds it."""
+        """Return the qualified names that ``node`` has if an ``import *`` below its bindings rebinds the name."""
         path = _path(node)
         if path is None or not self.scopes.stars:
             return set()
@@ -406,7 +410,7 @@ class Module:
 
 
 def _small_statement(statement: cst.CSTNode, place: int) -> cst.CSTNode:
-    """Return the small statement at a position in its line; for any other node, the node itself."""
+    """For a line of statements, return the statement at index ``place``; for any other node, the node itself."""
     return statement.body[place] if isinstance(statement, cst.SimpleStatementLine) else statement
 
 
@@ -421,7 +425,10 @@ def _nested_statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 @cache
 def module_name(path: str) -> str:
-    """Return the dotted name of the module at a path relative to the root; no code can import that of a notebook."""
+    """Return the dotted name of the module at a path relative to the root.
+
+    The name of a notebook keeps the suffix ``.ipynb``, so no code can import it.
+    """
     pure = PurePosixPath(path)
     parts = list(pure.parts if pure.suffix == ".ipynb" else pure.with_suffix("").parts)
     return ".".join(parts[:-1] if parts and parts[-1] == "__init__" else parts)
@@ -434,9 +441,9 @@ def package_name(path: str) -> str:
 
 
 def _path(node: cst.CSTNode) -> str | None:
-    """Return the dotted path of a name or attribute, or of the callee or subscripted value.
+    """Return the dotted path of a name or attribute, and the name of a definition; ``None`` for other nodes.
 
-    The result is ``None`` for other expressions.
+    For a call, the result is the dotted path of the called function; for a subscript, that of the subscripted value.
     """
     if isinstance(node, cst.Call):
         node = node.func
@@ -452,14 +459,14 @@ def _path(node: cst.CSTNode) -> str | None:
 
 
 def _never_loads(source: str) -> bool:
-    """Return whether ``import *`` from a module is known to bind no name of data loading."""
+    """Return whether ``import *`` from a module binds no class or function for data loading."""
     first = source.partition(".")[0]
     return first in sys.stdlib_module_names or source in ("torch", "torch.nn", "torch.nn.functional", "numpy")
 
 
 @cache
 def _code_fields(kind: type[cst.CSTNode]) -> Callable[[cst.CSTNode], tuple[Any, ...]]:
-    """Return a function that returns the fields of a node that contain code, in order of the text."""
+    """Return a function that reads those fields of a node that contain code, in order of the text."""
     names = [one.name for one in fields(kind) if not _LAYOUT.search(one.name) and one.type not in _TEXTS]
     if not names:
         return lambda node: ()
@@ -473,7 +480,7 @@ def _is_statement(kind: type[cst.CSTNode]) -> bool:
 
 
 class _NodeTypes(dict[type, bool]):
-    """A cache of which types are nodes; ``isinstance`` of an abstract class is slow for 100,000s of values."""
+    """Cache whether a type is a type of LibCST nodes, because ``isinstance`` with an abstract class is slow."""
 
     def __missing__(self, kind: type) -> bool:
         self[kind] = issubclass(kind, cst.CSTNode)
@@ -484,7 +491,7 @@ _IS_NODE = _NodeTypes()
 
 
 def code_children(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """Yield child nodes in order of the text, without white space, commas and brackets."""
+    """Return the child nodes in order of the text, without white space, commas and brackets."""
     children: list[cst.CSTNode] = []
     for value in _code_fields(type(node))(node):
         kind = type(value)

@@ -1,7 +1,7 @@
-"""A module as parsed by Python's own ``ast``: enough to decide for which rules LibCST has to parse it.
+"""Parse a module with Python's own ``ast``, to decide which rules need a tree by LibCST.
 
-Parsing with LibCST takes ten times as long. Answers about names in this module may be wrong in one direction only: they
-include too many possible meanings.
+Parsing with LibCST takes ten times as long. The functions here may return too many possible meanings of a name, but
+never too few.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Node = TypeVar("Node", bound=ast.AST)
 _Asked = ParamSpec("_Asked")
 _T = TypeVar("_T")
 
-#: Fields with texts and numbers, or with nodes that Python shares between all trees.
+#: Fields of ``ast`` nodes that contain text, numbers, or nodes that Python shares between all trees.
 _NO_CODE = frozenset(
     {"id", "attr", "ctx", "op", "ops", "kind", "level", "module", "conversion", "simple", "type_comment"}
 )
 
 
 class _NodeIndex:
-    """The nodes of a text in its order, with their parents; read-only.
+    """The ``ast`` nodes of a source text, in order of the text, with their parents; read-only.
 
     Attributes:
         all: every node.
@@ -68,12 +68,12 @@ class _NodeIndex:
 
 @lru_cache(maxsize=2)
 def _nodes_of(text: str) -> _NodeIndex:
-    """Return the nodes of a text, cached: the text before and after a rewrite is used more than once."""
+    """Return the nodes of a text, cached, because the text before and the text after a rewrite are used repeatedly."""
     return _NodeIndex(text)
 
 
 class Outline:
-    """The nodes of a module.
+    """The ``ast`` nodes of a module.
 
     Args:
         path: posix path relative to the root of the backend.
@@ -112,7 +112,7 @@ class Outline:
 
     @property
     def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-        """Return every function that is defined anywhere."""
+        """Return every function that is defined anywhere in the module."""
         return [*self.find(ast.FunctionDef), *self.find(ast.AsyncFunctionDef)]
 
     @property
@@ -132,7 +132,7 @@ class Outline:
 
     @cached_property
     def imports(self) -> dict[str, set[str]]:
-        """Return the possible meanings of each imported name; those of ``import *`` are under "*"."""
+        """Return the possible qualified names of each imported name; under "*", the modules of ``import *``."""
         found: dict[str, set[str]] = defaultdict(set)
         package = package_name(self.path)
         for plain in self.find(ast.Import):
@@ -147,7 +147,7 @@ class Outline:
         return found
 
     def possible_names(self, node: ast.AST) -> set[str]:
-        """Return the possible qualified names of an expression, without following re-exports, and maybe others."""
+        """Return a superset of the possible qualified names of an expression; re-exports are not followed."""
         path = dotted_name(node)
         if path is None:
             return set()
@@ -167,9 +167,9 @@ class Outline:
 
 
 def dotted_name(node: ast.AST) -> str | None:
-    """Return the dotted path of a name or attribute, or of the callee or subscripted value.
+    """Return the dotted path of a name or attribute; ``None`` for other expressions.
 
-    The result is ``None`` for other expressions.
+    For a call, the result is the dotted path of the called function; for a subscript, that of the subscripted value.
     """
     if isinstance(node, ast.Call):
         node = node.func
@@ -192,7 +192,7 @@ def functions_of(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFun
 
 
 class _CodeFields(dict[type, tuple[str, ...]]):
-    """For each type of node, the fields that may contain code."""
+    """Cache, for each type of ``ast`` node, the names of its fields that may contain code."""
 
     def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
         self[kind] = tuple(field for field in kind._fields if field not in _NO_CODE)

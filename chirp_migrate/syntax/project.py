@@ -1,4 +1,4 @@
-"""The backend as a whole: which module defines a name, and which modules import it."""
+"""Look up names across all modules of the backend: which module defines a name, and which modules import it."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ _TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|
 _Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
 
-#: Code points of source whose trees are cached, some 300 bytes each: files are read one after the other.
+#: Largest total length, in code points, of the files whose trees are cached. A tree takes 300 bytes per code point.
 _CODE_KEPT = 200_000
-#: Cached answers for one question about names, some 300 bytes each: files are read one after the other.
+#: Largest number of cached results of one kind of name lookup. A result takes some 300 bytes.
 _ANSWERS_KEPT = 20_000
 #: Largest number of re-exports to follow (this also ends cycles of imports).
 _REEXPORT_LIMIT = 8
 #: The import table of a name that is not a module of the backend.
 _NO_TABLE = ImportTable()
-#: Libraries whose names identify classes and functions for the rules.
+#: Libraries whose classes and functions the rules identify by qualified name.
 _LIBRARIES = frozenset({"numpy", "pandas", "PIL", "sklearn", "torch", "torchaudio", "torchvision", "tqdm"})
-#: Names that imports resolve outside of the project, unless a file next to the script or a module at the root has them.
+#: Top-level names that an import finds outside the project, unless a file next to the script or a module at the root
+#: has the name.
 _ELSEWHERE = (sys.stdlib_module_names | _LIBRARIES) - {"test"}
-#: Names about loading that ``from torch.utils.data import *`` binds.
+#: Names for data loading that ``from torch.utils.data import *`` binds.
 _TORCH_DATA = re.compile(
     r"(Chain|Concat|Iterable|Stack|Tensor)?Dataset|DataLoader|Subset|random_split|default_(collate|convert)"
     r"|(Batch|Distributed|Random|Sequential|SubsetRandom|WeightedRandom)?Sampler|get_worker_info"
@@ -49,17 +50,17 @@ _GLOBAL = re.compile(r"(?m)(?:^|[;:\r])[ \t\f]*global\b")
 #: Text after ``sys.path`` in a script, and folder names in that text.
 _PATH_CHANGE = re.compile(r"\bsys\.path\b(.*)")
 _FOLDER = re.compile(r"[\w-]+")
-#: An alias of an import: followed only by a comma, a bracket, a comment or the end of the statement.
+#: ``as`` and the alias in an import. After the alias comes a comma, a bracket, a comment or the end of the statement.
 _AS = re.compile(r"as\b(?<=[\s\\]as)[\s\\]+(\w+)[ \t\f]*(?=[,)#;\\\r\n]|\Z)")
 _LAST_WORD = re.compile(r"\b(\w+)[\s\\]+$")
-#: Number of characters before ``as`` or an assignment in which the original name is.
+#: Largest number of characters that a search reads backwards: for the name before ``as``, or for an assigned name.
 _LONGEST_NAME = 200
 _CAPITAL = re.compile(r"[A-Z]")
-#: A class and its bases.
+#: The header of a class, with its bases.
 _CLASS = re.compile(r"class\b(?<!\wclass)[\s\\]+(\w+)[\s\\]*\(([^)]*)")
-#: Parts of these: brackets, and words that may name a base.
+#: Parts of the bases in that header: square brackets, and words that may name a base.
 _BASES = re.compile(r"[\[\]]|\w+")
-#: Gap between the words of a statement, or after a word in brackets or quotes.
+#: The gap between two words of a statement. ``_BEHIND`` is the gap after a word that may be in brackets or quotes.
 _GAP = r"[\s\\]*"
 _BEHIND = r"""(?:[\s\\)\]"']|\#[^\n]*\n)*"""
 _BLANK = re.compile(r"[\s\\]+")
@@ -77,12 +78,12 @@ class Project:
 
     Args:
         texts: decoded source by posix path relative to the root.
-        notebooks: raw text of the notebooks by path; only searched for imports.
-        name: dotted name of the package that the root itself is, if it is a package.
-        import_style: how its imports are sorted; None: as isort sorts without settings.
-        code_style: how its code is laid out; None: each file keeps its own layout.
-        settings: texts of configuration files (YAML, JSON, TOML, INI, gin) and Cython sources by path; only searched
-            for names and for compiled classes.
+        notebooks: raw text of each notebook by path. Notebooks are only searched for imports.
+        name: dotted name of the root if the root is itself a package, else "".
+        import_style: how the project sorts imports; None: as isort sorts without settings.
+        code_style: how the project lays out code; None: each file keeps its own layout.
+        settings: texts of configuration files (YAML, JSON, TOML, INI, gin) and Cython sources by path. Configuration
+            files are only searched for names, and Cython sources for names and compiled classes.
     """
 
     def __init__(
@@ -100,17 +101,17 @@ class Project:
         self.code_style = code_style or CodeStyle()
         self._notebooks = dict(notebooks or {})
         self._name = name
-        self._modules: dict[str, Module | None] = {}  # the last used ones, the newest at the end
+        self._modules: dict[str, Module | None] = {}  # the modules used last, the newest at the end
         self._in_work = ""
         self._tables: dict[str, ImportTable | None] = {}
         self._held: dict[str, bool] = {}
         self._captured: dict[str, frozenset[str]] = {}
-        self._origins: dict[str, str] = {}  # of qualified names, until a text changes
-        self._meant: dict[tuple[str, str], set[str]] = {}  # modules, by their names in a file
-        self._on_path: dict[str, list[list[str]]] = {}  # words of each change of `sys.path` in a file, the last first
-        self._named: dict[str, set[str]] = {}  # aliases
+        self._origins: dict[str, str] = {}  # results of `resolve`, until a text changes
+        self._meant: dict[tuple[str, str], set[str]] = {}  # results of `_possible_modules`
+        self._on_path: dict[str, list[list[str]]] = {}  # words after each `sys.path` in a file, the last first
+        self._named: dict[str, set[str]] = {}  # results of `aliases`
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
-        self._taken: dict[str, frozenset[str]] = {}  # for the last requested modules
+        self._taken: dict[str, frozenset[str]] = {}  # results of `_words_taken`
 
     @cached_property
     def _paths(self) -> dict[str, str]:
@@ -120,14 +121,17 @@ class Project:
 
     @cached_property
     def _below(self) -> dict[str, set[str]]:
-        """Map the name of a module as seen from a folder below the root to its possible names from the root."""
+        """Return the names of modules as seen from the root, by their name as seen from a folder below the root.
+
+        The module ``backend/utils/common.py`` may have the name ``utils.common`` in scripts in the folder ``backend``.
+        """
         packages = {PurePosixPath(path).parent for path in self._texts if path.endswith("__init__.py")}
         found: dict[str, set[str]] = defaultdict(set)
         for path in self._texts:
             around = PurePosixPath(path).parents
             if around[0] not in packages:
                 continue
-            # The names of modules in a folder without `__init__.py` inside a package include that package.
+            # If a folder without `__init__.py` is inside a package, the names of its modules begin with the package.
             outermost = [folder for folder in around if folder in packages and folder.name][-1:]
             for folder in (one.parent for one in outermost):
                 name = module_name(str(PurePosixPath(path).relative_to(folder)))
@@ -137,7 +141,7 @@ class Project:
 
     @cached_property
     def _within(self) -> dict[tuple[str, str], set[str]]:
-        """Return the names from the root of the modules that have this name from a folder with that (last) name."""
+        """Return the names of modules as seen from the root, by folder name and name as seen from the folder."""
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
         for name in map(module_name, self._texts):
             parts = name.split(".")
@@ -156,7 +160,7 @@ class Project:
         return WordIndex(self._texts)
 
     def load_styles(self) -> None:
-        """Read how the project lays out code and imports, with the libraries for it, ahead of their first use."""
+        """Read the project's settings for code and imports, and import black and isort, before their first use."""
         self.code_style.load()
         self.import_style.load()
 
@@ -166,7 +170,7 @@ class Project:
 
     @cached_property
     def is_distributed(self) -> bool:
-        """Return whether other projects install this one: a file describes it as a package."""
+        """Return whether other projects may install this project, because a file describes it as a package."""
         return "setup.py" in self._texts or self.settings_match(_METADATA)
 
     def text(self, path: str) -> str:
@@ -178,7 +182,7 @@ class Project:
         return path in self._texts
 
     def texts(self, word: str) -> Iterator[str]:
-        """Return the current texts of the files that contain a word."""
+        """Return the current texts of the files that contain ``word``."""
         return (text for text in self._texts.values() if word in text)
 
     def paths_containing(self, *words: str) -> Iterator[str]:
@@ -239,20 +243,20 @@ class Project:
         return self._tables[path]
 
     def resolve(self, qualified: str) -> str:
-        """Follow re-exports through modules of the backend to the name's origin.
+        """Follow re-exports through modules of the backend, and return the qualified name of the definition.
 
-        ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` when ``utils/common.py`` imports it from
-        there. For a name defined in the backend, the result is its name in its own module, by the path from the root,
-        with a dot in front if a library has the same name. A name from outside, or with several possible meanings, is
-        returned unchanged.
+        ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` if ``utils/common.py`` imports the class
+        from there. For a name that the backend defines, the result is the dotted name of the defining module from the
+        root, and the name. If a library has the same name as the module's top-level package, the result begins with a
+        dot. A name from outside the backend, or with several possible meanings, is returned unchanged.
         """
         known = self._origins.get(qualified)
         return _cache_answer(self._origins, qualified, self._origin(qualified)) if known is None else known
 
     def _origin(self, qualified: str, around: frozenset[str] = frozenset()) -> str:
-        """Resolve as ``resolve``, uncached.
+        """Resolve a name like :meth:`resolve`, without its cache.
 
-        ``around``: the names that are being followed (``from ._C import *`` may form a cycle).
+        ``around``: the names whose lookups led to this one, because ``from ._C import *`` may form a cycle.
         """
         for _ in range(_REEXPORT_LIMIT):
             owner, _, name = qualified.rpartition(".")
@@ -278,13 +282,13 @@ class Project:
         return name in text or "*" in text
 
     def _imported_meanings(self, table: ImportTable, name: str) -> set[str]:
-        """Return the possible meanings of an imported name: several if a later ``import *`` may rebind it."""
+        """Return the possible qualified names of an imported name; several if a later ``import *`` may rebind it."""
         bound = table.imports.get(name, set())
         stars = table.later_stars.get(name, ()) if bound else table.stars
         return bound | {f"{source}.{name}" for source in stars if self._star_may_give(source, name)}
 
     def meanings_from_elsewhere(self, module: Module, name: str) -> set[str]:
-        """Return the possible meanings of ``name`` in ``module`` by an ``import *`` from the backend.
+        """Return the qualified names that ``name`` in ``module`` may get from an ``import *`` of the backend.
 
         In a package, ``name`` may also be a module of the package, which becomes an attribute when it is imported.
         """
@@ -295,7 +299,7 @@ class Project:
         return found | ({inside} if module.path.endswith("__init__.py") and inside in self._packages else set())
 
     def means_otherwise(self, besides: str, name: str, qualified: str) -> bool:
-        """Return whether ``name`` means anything but ``qualified`` at the top level of a file except ``besides``."""
+        """Return whether any file but ``besides`` binds ``name`` at its top level to anything but ``qualified``."""
         tables = (self.table(path) or _NO_TABLE for path in self.paths_containing(name) if path != besides)
         return any(
             table.defines(name) or any(self.resolve(one) != qualified for one in table.imports.get(name, ()))
@@ -308,17 +312,17 @@ class Project:
         table = self.table(path) if path is not None else _NO_TABLE
         if table is None or not table.exports(name):
             return table is None
-        # A module of a package is an attribute of it, once it is imported.
+        # A module of a package becomes an attribute of the package when code imports it.
         if table.defines(name) or name in table.imports or f"{source}.{name}" in self._packages:
             return True
-        # Its own code may bind computed names, or create names on access.
+        # The module may bind computed names, or create attributes on access.
         text = self._texts[path] if path is not None else ""
         if ("globals" in text or "setattr" in text or table.defines("__getattr__")) and name in words_of(text):
             return True
         return depth < _REEXPORT_LIMIT and any(self._own_star_may_give(one, name, depth + 1) for one in table.stars)
 
     def _star_may_give(self, source: str, name: str, depth: int = 0) -> bool:
-        """Return whether ``from source import *`` may bind ``name``: unknown modules may."""
+        """Return whether ``from source import *`` may bind ``name``; modules outside the backend may bind any name."""
         path = self._paths.get(source)
         if path is None:
             return source != "torch.utils.data" or _TORCH_DATA.fullmatch(name) is not None
@@ -330,7 +334,7 @@ class Project:
         return depth < _REEXPORT_LIMIT and any(self._star_may_give(one, name, depth + 1) for one in table.stars)
 
     def resolved_names(self, module: Module, node: cst.CSTNode) -> set[str]:
-        """Return the possible qualified names of ``node``, through re-exports and ``import *``."""
+        """Return the possible qualified names of ``node``, after following re-exports and ``import *``."""
         names = module.qualified_names(node)
         if module.scopes.stars:
             names = {name for name in names if self._is_possible(module, name)}
@@ -344,12 +348,12 @@ class Project:
         return {self.resolve(one) for name in names for one in self._from_root(outline.path, name)}
 
     def possible_class(self, outline: Outline, node: ast.AST) -> bool:
-        """Return whether an expression may be a class: of the backend, or by the spelling of its name."""
+        """Return whether an expression may be a class: of the backend, or any with a capital letter in its name."""
         names = self.possible_names(outline, node)
         return any(_CAPITAL.search(one.rpartition(".")[2]) or self.is_class(one) for one in names)
 
     def _instead_of_builtin(self, module: Module, qualified: str) -> set[str]:
-        """Return the possible meanings of a built-in name that an ``import *`` of the backend may rebind."""
+        """Return the qualified names that a built-in name may have if an ``import *`` of the backend rebinds it."""
         owner, _, path = qualified.partition(".")
         first, dot, rest = path.partition(".")
         return (
@@ -357,7 +361,10 @@ class Project:
         )
 
     def _is_possible(self, module: Module, name: str) -> bool:
-        """Return whether a name that ``import *`` may have bound can come from that module."""
+        """Return whether a qualified name is possible.
+
+        A name from an ``import *`` is not possible if the imported module provably lacks the name.
+        """
         for source in {module.absolute(source) for source, _ in module.scopes.stars}:
             if name.startswith(f"{source}."):
                 first = name.removeprefix(f"{source}.").partition(".")[0]
@@ -368,7 +375,7 @@ class Project:
         return True
 
     def _from_root(self, path: str, name: str) -> set[str]:
-        """Return the possible names from the root of a qualified name in the file at ``path``."""
+        """Convert a qualified name in the file at ``path`` to its possible names as seen from the root."""
         owner = name
         while owner := owner.rpartition(".")[0]:
             modules = self._meant.get((owner, path))
@@ -379,10 +386,10 @@ class Project:
         return {name}
 
     def located(self, path: str, name: str) -> list[tuple[str, str]]:
-        """Return the place in the backend of ``name`` in an import of the file at ``path``.
+        """Find the modules of the backend to which an import of ``name`` in the file at ``path`` may refer.
 
         Returns:
-            Paths of modules, each with the rest of the name, which is looked up in the module ("" for the module
+            The path of each module, with the rest of ``name`` that names a member of the module ("" for the module
             itself).
         """
         found: list[tuple[str, str]] = []
@@ -396,7 +403,7 @@ class Project:
         return found
 
     def _possible_modules(self, name: str, path: str) -> set[str]:
-        """Return the modules, by names from the root, that an import of ``name`` in the file at ``path`` may mean.
+        """Return the names from the root of the modules that an import of ``name`` in the file at ``path`` may mean.
 
         Scripts import modules from their own folder, or from a folder that they put on ``sys.path``; packages import
         from the folders that contain them. An import does not mean a module in any other folder: a library may have
@@ -404,7 +411,7 @@ class Project:
         """
         folder = package_name(path)
         folders = list(accumulate(folder.split("."), "{}.{}".format)) if folder else []
-        # A package is imported from outside, except by scripts inside it.
+        # Imports start from folders that are no packages; only a script also imports from its own folder in a package.
         around = folders[-1:] if _is_elsewhere(name) else folders
         outside = (f"{one}.{name}" for one in reversed(around) if one not in self._paths)
         found = {next((one for one in outside if one in self._paths), ""), name if name in self._paths else ""} - {""}
@@ -420,10 +427,10 @@ class Project:
     def _in_named_folders(self, name: str, path: str) -> set[str]:
         """Return the modules called ``name`` in folders that the file at ``path`` may put on ``sys.path``.
 
-        The search uses the last names of the folders.
+        Folders are compared by their last name only.
         """
         if path not in self._on_path:
-            # Nothing is known about a file that cannot be read.
+            # A file that cannot be read has no known changes.
             changes = _PATH_CHANGE.findall(self._texts.get(path, ""))
             self._on_path[path] = [_FOLDER.findall(change)[::-1] for change in changes]
         found: set[str] = set()
@@ -432,7 +439,7 @@ class Project:
         return found
 
     def _binder(self, qualified: str) -> tuple[str, str, ImportTable]:
-        """Return the last part of a qualified name, with path and table of the module that may bind it.
+        """Return the last part of a qualified name, and path and import table of the module that may bind the name.
 
         The table is empty if there is no such module.
         """
@@ -449,7 +456,7 @@ class Project:
     def base_classes(self, qualified: str) -> set[str] | None:
         """Return the possible bases of a top-level class of the backend; ``None`` if there is no such class.
 
-        The bases come from the import table, so that bases can be followed through the backend without LibCST.
+        The bases come from the import table, so the lookup does not need LibCST.
         """
         name, path, table = self._binder(qualified)
         if name not in table.classes:
@@ -464,7 +471,7 @@ class Project:
         return {self.resolve(one) for one in names}
 
     def is_class(self, qualified: str) -> bool:
-        """Return whether ``qualified`` names a top-level class of the backend, without parsing by LibCST."""
+        """Return whether ``qualified`` names a top-level class of the backend; this lookup does not need LibCST."""
         name, _, table = self._binder(qualified)
         return name in table.classes
 
@@ -475,12 +482,12 @@ class Project:
     def function_definition(self, qualified: str) -> tuple[Module, cst.FunctionDef] | None:
         """Return module and definition of the top-level function ``qualified`` of the backend.
 
-        The result is None if there is none.
+        The result is None if there is no such function.
         """
         return self._definition(qualified, cst.FunctionDef)
 
     def parameter_names(self, qualified: str) -> tuple[str, ...]:
-        """Return the keyword names of a top-level function or class of the backend; empty for all others."""
+        """Return the parameter names of a top-level function or class of the backend; empty for any other name."""
         name, _, table = self._binder(qualified)
         return table.parameters.get(name, ())
 
@@ -497,9 +504,9 @@ class Project:
         return (module, first) if isinstance(first, kind) else None
 
     def aliases(self, name: str) -> set[str]:
-        """Return other names under which modules of the backend imported ``name``, cached.
+        """Return other names under which modules of the backend import ``name``, cached.
 
-        The result includes names under which other modules imported these aliases.
+        The result includes names under which other modules import these aliases.
         """
         if name not in self._named:
             pending, found = [name], {name}
@@ -512,7 +519,7 @@ class Project:
 
     @cached_property
     def _aliases(self) -> dict[str, set[str]]:
-        """Return the aliases of each name (its last part), by spelling alone."""
+        """Return the aliases of each imported name; names are compared by the spelling of their last part only."""
         found: dict[str, set[str]] = defaultdict(set)
         for text in self._texts.values():
             for match in _AS.finditer(text):
@@ -521,10 +528,11 @@ class Project:
         return found
 
     def descendants(self, *bases: str) -> frozenset[str]:
-        """Return the classes that, by spelling alone, descend from a class with any of ``bases`` in its name.
+        """Return the names of classes that inherit, also indirectly, from a class with one of ``bases`` in its name.
 
-        The result includes names under which these classes and ``bases`` are imported, because a file that imports a
-        class does not show its bases. It is computed at the first call and not updated.
+        Names are compared by spelling only. The result includes aliases under which files import these classes and
+        ``bases``, because a file that imports a class does not show the bases of the class. The result is computed at
+        the first call, and is not updated.
         """
         if bases not in self._heirs:
             inheriting: dict[str, set[str]] = defaultdict(set)
@@ -545,22 +553,22 @@ class Project:
 
         Args:
             pattern: the expression.
-            words: every match contains one of these whole words; files without them are not searched. None: all files
-                are searched.
+            words: every match contains one of these whole words, so only files with one of them are searched. Without
+                words, all files are searched.
         """
         return any(self.matching(re.compile(pattern), *words))
 
     def holds(self, pattern: str, *words: str) -> bool:
         """Return whether a pattern matches in the project.
 
-        The result is cached, so use it for text that no rewrite adds.
+        The result is cached, so the pattern must not match text that a rewrite adds.
         """
         if pattern not in self._held:
             self._held[pattern] = self.search(pattern, *words)
         return self._held[pattern]
 
     def captured_groups(self, pattern: str, *words: str) -> frozenset[str]:
-        """Return the captures of the only group of a regular expression in all files, cached (see :meth:`holds`)."""
+        """Return all texts that the pattern's only group captures in any file, cached (see :meth:`holds`)."""
         if pattern not in self._captured:
             searched = re.compile(pattern)
             texts = (self._texts[path] for path in self.paths_containing(*words))
@@ -577,25 +585,25 @@ class Project:
         return any(pattern.search(text) for text in self._settings.values())
 
     def is_compiled(self, module: str) -> bool:
-        """Return whether a module, by its name from the root, is compiled from a Cython source."""
+        """Return whether a module is compiled from a Cython source; ``module`` is its dotted name from the root."""
         return _source_of(module) in self._settings
 
     def reads_compiled(self, qualified: str) -> bool:
-        """Return whether a qualified name is that of a compiled class that reads single samples."""
+        """Return whether a qualified name is the name of a compiled class that has a ``__getitem__``."""
         module, _, name = qualified.rpartition(".")
         return self.is_compiled(module) and extension_modules.reads_samples(self._settings[_source_of(module)], name)
 
     def imported_elsewhere(self, module: Module, name: str) -> bool:
         """Return whether another file or notebook of the backend may import or read ``name`` from ``module``.
 
-        The answer may be True by mistake: a star import, or an attribute of a module of that name, counts.
+        The result may be True by mistake: any star import counts, and any attribute of a module with the same name.
         """
         if module.path not in self._taken:
             self._taken[module.path] = frozenset(self._words_taken(module))
         return not self._taken[module.path].isdisjoint((name, "*"))
 
     def _words_taken(self, module: Module) -> Iterator[str]:
-        """Return the words in other files' imports from a module, and the attributes that they read from it."""
+        """Yield the words that other files import from a module, and the module's attributes that they read."""
         full = module.name or self._name
         last = full.rpartition(".")[2]
         imports = re.compile(
@@ -611,7 +619,7 @@ class Project:
             yield from self._words_taken_inside(module)
 
     def _words_taken_inside(self, package: Module) -> Iterator[str]:
-        """Return the words of relative imports inside a package."""
+        """Yield the words that modules inside a package import from the package with relative imports."""
         folder = package.path.removesuffix("__init__.py")
         for path, text in chain(self._texts.items(), self._notebooks.items()):
             if path != package.path and path.startswith(folder):
@@ -644,7 +652,7 @@ class Project:
         return frozenset(one for text in texts if may_replace(text) for one in replacements(text, self.reads_variable))
 
     def reads_variable(self, name: str) -> bool:
-        """Return whether code may read a variable of this name: in its module, or in one that imports it."""
+        """Return whether any code may read a variable of this name: in its module, or in a module that imports it."""
         return any(
             name in text and reads_variable(text, name) for text in (*self._texts.values(), *self._notebooks.values())
         )
@@ -668,12 +676,12 @@ class Project:
 
 
 def is_test_file(path: str) -> bool:
-    """Return whether a file is one of the project's own tests, as pytest finds them, or shared by them."""
+    """Return whether a file belongs to the project's tests, according to pytest's names or the folder ``tests``."""
     return _TEST.fullmatch(path) is not None
 
 
 def _cache_answer(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _Answer:
-    """Return ``answer`` and cache it; the oldest answers are dropped."""
+    """Cache ``answer`` and return it; a full cache is cleared first."""
     if len(known) >= _ANSWERS_KEPT:
         known.clear()
     known[key] = answer
@@ -681,12 +689,12 @@ def _cache_answer(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _An
 
 
 def _has_globals(text: str) -> bool:
-    """Return whether a function may contain ``global`` at the beginning of a statement."""
+    """Return whether a text may contain a ``global`` statement."""
     return "global" in text and _GLOBAL.search(text) is not None
 
 
 def _bases(named: str) -> Iterator[str]:
-    """Return the words in the bases of a class, without subscripts."""
+    """Yield the words in the bases of a class, without subscripts."""
     depth = 0
     for part in _BASES.findall(named):
         if part in "[]":
@@ -696,13 +704,13 @@ def _bases(named: str) -> Iterator[str]:
 
 
 def _names_imported(text: str, start: int) -> list[str]:
-    """Return the words that ``from … import`` takes; ``start`` is the offset after ``import``."""
+    """Return the words that ``from … import`` imports; ``start`` is the offset after ``import``."""
     clause = _IMPORTED.match(text, start)
     return re.findall(r"\w+|\*", clause.group()) if clause is not None else []
 
 
 def _names_given(module: str, text: str) -> Iterator[str]:
-    """Yield the aliases that a text may give a module, besides the last part of the module's name."""
+    """Yield names under which a text may use a module, other than the last part of the module's name."""
     word = rf"{re.escape(module)}\b(?<!\w{re.escape(module)})"
     yield from re.findall(rf"{word}{_GAP}\bas\b{_GAP}(\w+)", text)
     for mention in re.finditer(rf"{word}(?!{_GAP}[.(\[])", text):
@@ -713,7 +721,7 @@ def _names_given(module: str, text: str) -> Iterator[str]:
 
 
 def _attributes_of(name: str, text: str) -> Iterator[str]:
-    """Return the attributes of ``name`` in a text: words after a dot, and arguments of ``getattr``.
+    """Yield the attributes of ``name`` in a text: words after a dot, and strings in calls such as ``getattr``.
 
     The name may be in brackets or quotes.
     """
@@ -729,12 +737,12 @@ def _own_name(path: str) -> str:
 
 
 def _is_elsewhere(name: str) -> bool:
-    """Return whether an import of ``name`` means a library, although a module in the backend has that name."""
+    """Return whether an import of ``name`` finds a library, even if a module in the backend has the same name."""
     return name.partition(".")[0] in _ELSEWHERE
 
 
 def _may_name(written: str, name: str) -> bool:
-    """Return whether an import of ``written`` may mean the module ``name``: each may omit leading packages."""
+    """Return whether an import of ``written`` may mean the module ``name``: either may lack leading packages."""
     parts, own = written.lstrip(".").split("."), name.split(".")
     shared = min(len(parts), len(own))
     return parts[-shared:] == own[-shared:]

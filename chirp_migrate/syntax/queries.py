@@ -1,4 +1,4 @@
-"""Small queries of LibCST nodes: dotted names, parameters, bindings of a scope, and a scope's own code."""
+"""Read properties of LibCST nodes: dotted names, parameters, bindings of a scope, and the code of a scope."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def plain_source(module: Module, node: cst.CSTNode) -> str:
 
 
 def one_line(module: Module, node: cst.CSTNode) -> str:
-    """Return the source of a node with a space for each gap, as messages show it."""
+    """Return the source of a node in one line, with single spaces, for messages."""
     return " ".join(module.source(node).split())
 
 
 def is_name(node: cst.CSTNode | None, *values: str) -> bool:
-    """Return whether a node is one of these plain names (``None``, ``True``, …)."""
+    """Return whether a node is a plain name that is one of ``values``; ``None`` and ``True`` are names, too."""
     return isinstance(node, cst.Name) and node.value in values
 
 
 def is_integer(node: cst.CSTNode | None, value: str) -> bool:
-    """Return whether a node is the literal of this number."""
+    """Return whether a node is the integer literal ``value``."""
     return isinstance(node, cst.Integer) and node.value == value
 
 
 def is_on_self(node: cst.CSTNode | None, *names: str) -> bool:
-    """Return whether a node is ``self.name``; with ``names``, whether the name is one of these."""
+    """Return whether a node is an attribute of ``self``; with ``names``, whether it is one of these attributes."""
     match node:
         case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=name)):
             return not names or name in names
@@ -54,7 +54,7 @@ def is_on_self(node: cst.CSTNode | None, *names: str) -> bool:
 
 
 def owner_name(node: cst.CSTNode) -> str:
-    """Return the name whose attributes and items are read: ``a`` for ``a.b[0]`` and for ``a``.
+    """Return the variable at the beginning of an expression: ``a`` for ``a.b[0]`` and for ``a``.
 
     The result is "" for other expressions.
     """
@@ -101,12 +101,12 @@ def method_called(node: cst.CSTNode) -> str:
 
 
 def names_below(node: cst.CSTNode, *names: str) -> list[cst.CSTNode]:
-    """Return every name of one of these spellings at or below a node, in order of the text."""
+    """Return every occurrence of one of ``names`` at or below a node, in order of the text."""
     return [one for one in walk(node) if is_name(one, *names)]
 
 
 def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Yield nodes of code below ``scope``, without those in inner functions, classes and lambdas."""
+    """Yield nodes of code below ``scope``, without the nodes in inner functions, classes and lambdas."""
     pending = list(code_children(scope))
     while pending:
         current = pending.pop()
@@ -130,18 +130,18 @@ def parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:
 
 
 def holds(module: Module, outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
-    """Return whether the text of one node contains another node."""
+    """Return whether the text of the node ``outer`` contains the node ``inner``."""
     start, end = module.span(outer)
     return start <= module.span(inner)[0] < end
 
 
 class Mention(Enum):
-    """The role of a name at its place.
+    """The role of a name at one place in the code.
 
-    ``READ``: its value is used. ``BOUND``: it gets a value, also as a part of a target. ``CHANGED``: it is the target
-    of ``+=`` or a similar statement. ``DELETED``: it is deleted. ``DECLARED``: a definition, parameter or import has
-    that name. ``SHARED``: it is declared ``global`` or ``nonlocal``. ``LABEL``: it is no variable, but an attribute or
-    keyword of that spelling.
+    ``READ``: its value is used. ``BOUND``: it gets a value, alone or as a part of a target such as ``a, b``.
+    ``CHANGED``: it is the target of ``+=`` or a similar statement. ``DELETED``: it is deleted. ``DECLARED``: a
+    definition, parameter or import has that name. ``SHARED``: it is declared ``global`` or ``nonlocal``. ``LABEL``: it
+    is no variable, but an attribute or keyword of that spelling.
     """
 
     READ = "read"
@@ -153,7 +153,7 @@ class Mention(Enum):
     LABEL = "label"
 
 
-#: Kind of mention of a name in a field of a node; in any other place the name is read.
+#: For each type of node, the field that contains a name, and the role of that name; in all other fields, it is read.
 _MENTIONS: dict[type[cst.CSTNode], tuple[str, Mention]] = {
     **{kind: (field, Mention.BOUND) for kind, field in TARGETS.items()},
     cst.AugAssign: ("target", Mention.CHANGED),
@@ -169,7 +169,7 @@ _PARTS = frozenset({cst.Element, cst.StarredElement, cst.Tuple, cst.List})
 
 
 def mention(module: Module, name: cst.CSTNode) -> Mention:
-    """Return the role of a name, or an attribute, at its place."""
+    """Return the role that a name or attribute has in the code around it."""
     parents = module.parents
     child, parent = name, parents[name]
     while type(parent) in _PARTS:
@@ -184,17 +184,17 @@ def mention(module: Module, name: cst.CSTNode) -> Mention:
 
 
 def is_read(module: Module, name: cst.CSTNode) -> bool:
-    """Return whether code uses the current value of a name or attribute, including changes and deletion."""
+    """Return whether code uses the current value of a name or attribute; changing or deleting it counts as a use."""
     return mention(module, name) in (Mention.READ, Mention.CHANGED, Mention.DELETED)
 
 
 def methods_of(definition: cst.ClassDef) -> dict[str, cst.FunctionDef]:
-    """Return the methods of a class by name; of several with one name, the last, which Python uses."""
+    """Return the methods of a class by name; of several methods with the same name, the last, which Python uses."""
     return {one.name.value: one for one in definition.body.body if isinstance(one, cst.FunctionDef)}
 
 
 def only_methods(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
-    """Return the methods by name of a class that contains only methods of different names, and docstrings.
+    """Return the methods of a class by name, if it contains only methods with different names, and docstrings.
 
     The result is ``None`` for any other class.
     """
@@ -225,7 +225,7 @@ def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:
 def argument(call: cst.Call, position: int, keyword: str = "") -> cst.BaseExpression | None:
     """Return the argument at a position, or with a keyword.
 
-    The result is ``None`` if it is missing, or a starred argument may supply it.
+    The result is ``None`` if the call has no such argument, or a starred argument in its place.
     """
     for place, one in enumerate(call.args):
         if one.keyword.value == keyword if one.keyword else place == position and not one.star:
@@ -258,7 +258,7 @@ def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
 
 
 def is_super_init(statement: cst.CSTNode) -> bool:
-    """Return whether a statement is ``super().__init__()`` in any spelling, or ``Dataset.__init__(self)``."""
+    """Return whether a statement calls ``__init__`` of ``super()`` or ``Dataset``, with no argument but ``self``."""
     match statement:
         case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=cst.Attribute(value=of), args=given) as call)]):
             known = method_called(call) == "__init__" and (is_super(of) or is_name(of, "Dataset"))
@@ -266,8 +266,8 @@ def is_super_init(statement: cst.CSTNode) -> bool:
     return False
 
 
-def looks_at_names(module: Module, scope: cst.CSTNode) -> str | None:
-    """Return the built-in function, such as ``locals``, with which code may inspect its own names, if any."""
+def name_inspecting_builtin(module: Module, scope: cst.CSTNode) -> str | None:
+    """Return the built-in function, such as ``locals``, with which ``scope`` may inspect its own names; else None."""
     for word in ("eval", "exec", "dir", "locals", "vars"):
         for name in module.named(word):
             call = module.parents[name]

@@ -1,4 +1,4 @@
-"""Names of other modules that a file replaces, as tests do: ``patch``, ``setattr`` and similar calls."""
+"""Find names of other modules that a file replaces, as tests do with ``patch``, ``setattr`` and similar calls."""
 
 from __future__ import annotations
 
@@ -8,41 +8,44 @@ from collections.abc import Callable, Iterator
 
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 
-#: Functions that replace names of the module (or of its dictionary) in their first argument.
+#: Functions that replace a name in a module. The module, or its dictionary, is their first argument.
 _SETTERS = frozenset({"setattr", "delattr", "setitem", "delitem", "__setattr__", "__setitem__"})
 _PATCHES = frozenset({"patch", "object", "multiple", "dict"})
-#: A text needs one of these words: the import names these functions under every alias.
+#: A text that replaces names contains one of these words, because an import under an alias names the function, too.
 _MAY_REPLACE = re.compile(r"patch|setattr|delattr|(?:set|del)item")
-#: The last part of a module's name, and a name in it, as the end of a dotted path.
+#: A dotted path. Its groups are the last part of the module's name, and the name in the module.
 _PATH = re.compile(r"(?:\S*\.)?(\w+)\.(\w+)")
-#: A path with a placeholder for its module.
+#: A dotted path with a placeholder for the module's name.
 _FORMAT = re.compile(r".*(?:\}|%s)\.(\w+)", re.DOTALL)
 _QUOTED = re.compile(r"""["'](?:\w+\.)*?(?:(\w+)\.)?(\w+)\\?["']""")
 _LAST = re.compile(r"\.?(\w+)")
-#: No modules.
+#: Names that never refer to a module.
 _OWN = frozenset({"self", "cls"})
-#: Expressions that refer to a module without its name.
+#: Expressions that find a module at run time.
 _FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule|reload)\b")
 
 
 def may_replace(text: str) -> bool:
-    """Return whether a text has a word that :func:`replacements` looks for."""
+    """Return whether a text contains a word that :func:`replacements` looks for."""
     return _MAY_REPLACE.search(text) is not None
 
 
 def replacements(text: str, is_read: Callable[[str], bool] = lambda name: True) -> Iterator[tuple[str, str]]:
-    """Yield names that a file may replace, each with the last part of its module; "" is any module.
+    """Yield (last part of the module's name, name) for each name that a file may replace in a module.
 
-    ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``, ``patch.multiple(train, DataLoader=…)``,
-    ``patch.dict(train.__dict__, {"DataLoader": …})``, ``monkeypatch.setattr(train, "DataLoader", …)`` and similar calls
-    count, and every string that ends with a dotted path, because a variable may pass it to such a call. In a text that
-    is no Python, such as a notebook, every string that is a name or a path counts. An object that no import or
-    definition of the file binds, such as a parameter, may be any module. A computed name, such as ``"Data" +
-    "Loader"``, is "".
+    The function recognises ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``,
+    ``patch.multiple(train, DataLoader=…)``, ``patch.dict(train.__dict__, {"DataLoader": …})``,
+    ``monkeypatch.setattr(train, "DataLoader", …)`` and similar calls. Every string that ends with a dotted path counts
+    as well, because a variable may pass it to such a call. In a text that is not Python, such as a notebook, every
+    string that is a name or a dotted path counts.
+
+    The first part is "" if the module may be any module: for an object that the file neither imports nor defines, such
+    as a parameter. The second part is "" for a computed name, such as ``"Data" + "Loader"``.
 
     Args:
         text: code.
-        is_read: whether code of the project may read a variable of this name; strings in other constants do not count.
+        is_read: returns whether code of the project may read the variable with a given name. Strings that the module
+            stores in a variable that no code reads do not count.
     """
     try:
         tree = syntax_tree(text)
@@ -79,7 +82,7 @@ def replacements(text: str, is_read: Callable[[str], bool] = lambda name: True) 
 
 
 def unread_parts(tree: ast.Module, is_read: Callable[[str], bool]) -> set[ast.AST]:
-    """Return the parts of lists and other displays that a module stores in a variable that no code reads."""
+    """Return the nodes of each literal list, tuple, set or dictionary in a module-level variable that no code reads."""
     parts: set[ast.AST] = set()
     for statement in tree.body:
         match statement:
@@ -92,7 +95,7 @@ def unread_parts(tree: ast.Module, is_read: Callable[[str], bool]) -> set[ast.AS
 
 
 def reads_variable(text: str, name: str) -> bool:
-    """Return whether code may read a variable or attribute of a name, imports it, or has the name as a string."""
+    """Return whether a text reads a variable or attribute called ``name``, imports it, or has it as a string."""
     try:
         tree = syntax_tree(text)
     except UnparsableModule:
@@ -108,7 +111,7 @@ def reads_variable(text: str, name: str) -> bool:
 
 
 def assignments(text: str, name: str) -> Iterator[str]:
-    """Yield the possible names of modules whose attribute ``name`` a file assigns, as ``train.DataLoader = …`` does.
+    """Yield the last name of each module in which a file may assign ``name``, as in ``train.DataLoader = …``.
 
     Raises:
         UnparsableModule: the text is not Python.
@@ -126,7 +129,7 @@ def assignments(text: str, name: str) -> Iterator[str]:
 
 
 def _add_imports(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
-    """Add the names that an import binds, each with the last part of its qualified name."""
+    """Add each name that an import binds to ``known``, with the last part of the imported object's name."""
     for one in imported:
         last = one.name.rpartition(".")[2]
         known.setdefault(one.asname or last, set()).add(last)
@@ -147,7 +150,7 @@ def _last(node: ast.expr) -> str:
 
 
 def _modules(call: ast.Call, known: dict[str, set[str]]) -> set[str]:
-    """Return the last parts of the names of the modules that the first argument of a call may be; empty if unknown."""
+    """Return the last name of each module to which a call's first argument may refer; empty if unknown."""
     target = call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "target"), None)
     match target:
         case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
@@ -179,18 +182,18 @@ def _first(node: ast.expr) -> str:
 
 
 def _takes_names(call: ast.Call) -> bool:
-    """Return whether a call may get names that are written elsewhere in the file."""
+    """Return whether a call may receive names from strings elsewhere in the file."""
     named = (one.value for one in call.keywords if one.arg in (None, "attribute", "values"))
     return any(not isinstance(one, ast.Constant | ast.Dict) for one in (*call.args[1:2], *named))
 
 
 def _computes_name(call: ast.Call) -> bool:
-    """Return whether the name in the arguments of a call is computed from parts."""
+    """Return whether the second argument of a call, the name to replace, is computed."""
     return any(isinstance(one, ast.BinOp | ast.JoinedStr | ast.Call) for one in call.args[1:2])
 
 
 def _names(call: ast.Call) -> Iterator[str]:
-    """Yield names that a call may replace: in its strings, also as parts of them, and its keywords."""
+    """Yield names that a call may replace: its keywords, and each string in its arguments that is a name."""
     for node in ast.walk(call):
         match node:
             case ast.keyword(arg=str(name)):

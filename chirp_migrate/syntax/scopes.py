@@ -1,6 +1,7 @@
-"""The meaning of names in a module: Python's scopes, computed from the tree for the requested names.
+"""Look up the bindings of names in a module by Python's rules for scopes.
 
-LibCST's own providers resolve every name of a file, which takes several times as long as parsing. Rules need few names.
+Names are resolved on request, because rules need few names. LibCST's own providers resolve every name of a file, which
+takes several times as long as parsing.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Binding:
-    """One place that gives a name its value.
+    """One place in the code that binds a name.
 
     Attributes:
         kind: how the name gets its value.
@@ -66,7 +67,7 @@ class Scope:
         node: the node that creates the scope.
         parent: the scope around it; ``None`` for the module.
         bindings: the bindings of each name in this scope, in no particular order.
-        elsewhere: names declared ``global`` (to the module) or ``nonlocal``, by the declaration.
+        elsewhere: for each name that the scope declares ``global`` or ``nonlocal``, the type of the declaration.
     """
 
     node: cst.CSTNode
@@ -76,7 +77,7 @@ class Scope:
 
     @property
     def prefix(self) -> str:
-        """Return the prefix of qualified names of this scope's names."""
+        """Return the text before a name in the qualified names of this scope, such as ``Class.``."""
         if self.parent is None:
             return ""
         if isinstance(self.node, cst.ClassDef):
@@ -87,12 +88,12 @@ class Scope:
 
 
 def _as_read(name: str) -> str:
-    """Return a name as Python normalises it (NFKC), in which similar letters become one."""
+    """Return a name in Python's normal form (NFKC), in which variants of a letter become the same letter."""
     return name if name.isascii() else unicodedata.normalize("NFKC", name)
 
 
 def _keep(scope: Scope, name: str, binding: Binding) -> None:
-    """Bind a name in a scope, also in Python's normalised spelling."""
+    """Add a binding to a scope, under the name's own spelling and under Python's normal form."""
     for spelled in {name, _as_read(name)}:
         scope.bindings.setdefault(spelled, []).append(binding)
 
@@ -123,7 +124,7 @@ class Scopes:
         self.module = Scope(tree, None)
         self._scopes: dict[cst.CSTNode, Scope] = {tree: self.module}
         self._of: dict[cst.CSTNode, Scope] = {}
-        #: Modules whose names ``import *`` binds, as written, with the statement.
+        #: For each ``import *``, the name of the module as the code writes it, and the statement.
         self.stars: list[tuple[str, cst.ImportFrom]] = []
         for statement in find(cst.Global, cst.Nonlocal):
             assert isinstance(statement, cst.Global | cst.Nonlocal)
@@ -139,7 +140,7 @@ class Scopes:
             self._bind(node)
 
     def scope_of(self, node: cst.CSTNode) -> Scope:
-        """Return the scope in which the names of ``node`` are looked up (for a definition: the one it is bound in)."""
+        """Return the scope in which the names of ``node`` are looked up; for a definition, the scope that binds it."""
         if node not in self._of:
             self._of[node] = self._enclosing_scope(node)
         return self._of[node]
@@ -192,7 +193,7 @@ class Scopes:
         return None
 
     def binding_locally(self, name: str) -> Iterator[Scope]:
-        """Return the functions, classes and comprehensions that bind ``name``."""
+        """Return the scopes of functions, classes and comprehensions that bind ``name``."""
         return (one for one in self._scopes.values() if one.parent and name in one.bindings)
 
     def names_bound(self, node: cst.CSTNode, *, nested: bool = False) -> set[str]:

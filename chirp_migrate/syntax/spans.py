@@ -1,9 +1,11 @@
-"""The place of every node of a LibCST tree in the text, found in the pass that generates the code.
+"""Find the span of every node of a LibCST tree in the text, while LibCST generates the tree's code.
 
-LibCST keeps no positions and is not lossless for every file: it drops some form feeds, blanks and trailing lines. Spans
-refer to the original text: if the tree generates other white space, the other characters are matched. The class that
-generates code from a tree is not part of LibCST's public interface. LibCST's own position provider, which takes four
-times as long, extends it in the same way.
+LibCST's nodes have no positions, and the generated code is not always equal to the text: LibCST drops some form feeds,
+blanks and trailing lines. Spans refer to the original text. If the white space of the generated code differs, only the
+other characters are matched.
+
+The module extends the class that generates code, which is not part of LibCST's public interface. LibCST's own position
+provider extends the class in the same way, but takes four times as long.
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ _BLANK = re.compile(r"\s+")
 
 #: Statements with an expression before their block.
 _HEADED = (cst.FunctionDef, cst.ClassDef, cst.With, cst.For, cst.While, cst.If)
-#: Replaces a block: the text before it is the head of the statement.
+#: Replaces the block of a statement. The text before it is the head of the statement.
 _NO_BLOCK = cst.SimpleStatementSuite((), leading_whitespace=cst.SimpleWhitespace(""))
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.BaseSmallStatement
 
 
 class NotReproduced(ValueError):
-    """The tree does not match the text: they differ in more than white space."""
+    """Raised if a tree does not match the text: they differ in more than white space."""
 
 
 def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, int]]:
@@ -45,7 +47,7 @@ def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, i
     if written == text:
         return state.spans
     starts, ends = _match_offsets(written, text)
-    last = len(written)  # a missing newline at the end is written, and removed again
+    last = len(written)  # a span may extend beyond it: LibCST adds a missing newline at the end, and removes it again
     return {node: (starts[min(start, last)], ends[min(end, last)]) for node, (start, end) in state.spans.items()}
 
 
@@ -77,7 +79,7 @@ def statement_spans(
 
 
 def _head(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatement | None:
-    """Return a statement without its blocks, if ``inside`` is not in a block; None for other statements."""
+    """Return a statement without its blocks, if it has blocks and ``inside`` is in none of them; else None."""
     if not isinstance(statement, _HEADED):
         return None
     blocks = {name: getattr(statement, name) for name in ("body", "orelse") if hasattr(statement, name)}
@@ -87,7 +89,7 @@ def _head(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatemen
 
 
 def _match_offsets(written: str, text: str) -> tuple[list[int], list[int]]:
-    """Return two offsets in ``text`` for every offset of ``written``: for nodes that start, and that end there."""
+    """For each offset in ``written``, return the offset in ``text`` of nodes that start there, and that end there."""
     if _BLANK.sub("", written) != _BLANK.sub("", text):
         raise NotReproduced
     solid = [offset for offset, character in enumerate(text) if not character.isspace()]
@@ -98,7 +100,7 @@ def _match_offsets(written: str, text: str) -> tuple[list[int], list[int]]:
 
 
 class _SpanState(CodegenState):
-    """Generates the code of a tree and records where each node starts and ends."""
+    """Generate the code of a tree, and record where each node starts and ends."""
 
     def __init__(self, default_indent: str, default_newline: str) -> None:
         super().__init__(default_indent, default_newline)

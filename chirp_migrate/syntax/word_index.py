@@ -1,4 +1,4 @@
-"""The files of a backend that contain a word, read once and updated when their texts change."""
+"""Index the words of a backend's files, to find the files that contain a word."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WordIndex:
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
         self._paths = list(texts)
-        self._first: dict[str, str] = {}  # texts as they were indexed, of files that have changed since
+        self._first: dict[str, str] = {}  # the indexed texts of files that have changed since
         self._places: dict[str, array[int]] = {}
         for number, text in enumerate(texts.values()):
             for word in _words(text):
@@ -38,9 +38,9 @@ class WordIndex:
             del self._first[path]
 
     def paths_containing(self, *words: str) -> Iterator[str]:
-        """Return the paths, in order, of the files with one of ``words``.
+        """Return the paths, in order, of the files that contain one of ``words``.
 
-        In changed files, parts of words count as well.
+        In files that have changed, a part of a word counts as well.
         """
         numbers = {number for word in words for number in self._places.get(word, ())}
         if self._first:

@@ -1,1 +1,1 @@
-"""Data flow: values of names, captured names of functions, and the places to which values flow."""
+"""Trace data flow: the values of names, the captured names of functions, and the code that receives a value."""

@@ -1,4 +1,4 @@
-"""Whether a captured name has the same value at the definition of a function and at its calls."""
+"""Check whether a captured name has the same value when a function is defined and when the function is called."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 def early_binding_problem(
     module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]
 ) -> str | None:
-    """Return why binding ``captured`` at ``node`` could change the values that the created object reads.
+    """Return why a rewrite must not store the values of captured names when ``node`` creates an object.
 
-    ``None`` if it cannot: each name has its value before ``node`` on every path, and is never rebound, or is rebound
-    only after the last use of the object.
+    With stored values, the object may read other values than with captured names. The result is ``None`` if the values
+    are the same: each captured name has its value when the program reaches ``node``, and is not rebound before the last
+    use of the object.
 
     Args:
         module: the module.
-        project: the project around it.
+        project: the project that contains the module.
         node: the expression that creates the object, or the definition of a function or class.
-        captured: the names.
+        captured: the captured names.
     """
     problems = (_timing_problem(module, project, node, capture) for capture in captured)
     return next((problem for problem in problems if problem is not None), None)
@@ -68,7 +69,7 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
 def _why_used_after(
     module: Module, project: Project, node: cst.CSTNode, captured: Capture, again: Iterable[Binding]
 ) -> str | None:
-    """Return why an object may be used after one of the bindings ``again`` rebinds a captured name."""
+    """Return why the created object may be used after one of the bindings ``again`` has rebound the captured name."""
     rebound = f"`{captured.name}` is assigned again"
     scope = module.scopes.scope_of(node)
     while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
@@ -108,10 +109,10 @@ def _direct_definition(module: Module, node: cst.CSTNode, function: cst.CSTNode)
 
 
 def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
-    """Return whether a binding is executed after ``place``, judged by their order in the text."""
+    """Return whether a binding is executed after ``place``, according to the order of the text."""
     if module.span(binding.node)[0] > module.span(place)[0]:
         return True
-    # ``x = f(lambda: x)``: the target is first in the text, and bound last.
+    # In ``x = f(lambda: x)``, the target is the first name in the text, but is bound last.
     node = binding.node
     holder: cst.CSTNode | None = node
     if isinstance(node, cst.AssignTarget | cst.AsName):
@@ -124,7 +125,10 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
 
 
 def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
-    """Return whether ``later`` can run after ``place`` in one call, considering branches and ``return``."""
+    """Return whether the code ``later`` can run after the code ``place`` in one call of the function.
+
+    The check considers branches and ``return`` statements.
+    """
     around = set(module.ancestors(later))
     unclear = (cst.For, cst.While, cst.Try, cst.TryStar)
     child, excluded = place, False
@@ -142,7 +146,7 @@ def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
 
 
 def has_value(module: Module, place: cst.CSTNode, variable: Variable | Capture) -> bool:
-    """Return whether a variable has a value on every path to ``place``."""
+    """Return whether a variable always has a value when the program reaches ``place``."""
     if any(binding.kind is Kind.PARAMETER for binding in variable.bindings):
         return True
     found = _DefiniteBindings(module, {one.node for one in variable.bindings if not _only_annotates(one.node)})
@@ -157,7 +161,7 @@ def has_value(module: Module, place: cst.CSTNode, variable: Variable | Capture) 
 
 
 class _DefiniteBindings:
-    """Code that binds a variable whenever it runs to its end.
+    """Find code that always binds a variable if it runs to its end.
 
     Args:
         module: the module.
@@ -168,7 +172,7 @@ class _DefiniteBindings:
         self._module, self._nodes = module, nodes
 
     def before(self, child: cst.CSTNode, around: cst.CSTNode) -> bool:
-        """Return whether the code of ``around`` before its part ``child`` always binds."""
+        """Return whether the part of ``around`` that runs before its part ``child`` always binds the variable."""
         match around:
             case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():
                 return any(map(self._statement_binds, takewhile(lambda one: one is not child, around.body)))
@@ -209,7 +213,10 @@ class _DefiniteBindings:
         return self._always_binds(statement)
 
     def _with_binds(self, items: Iterable[cst.WithItem], body: cst.BaseSuite) -> bool:
-        """Return whether a ``with`` statement always binds; its block counts only if no manager swallows errors."""
+        """Return whether a ``with`` statement always binds the variable.
+
+        The block of the statement counts only if no context manager swallows errors.
+        """
         for item in items:
             if self._always_binds(item):
                 return True
@@ -218,24 +225,27 @@ class _DefiniteBindings:
         return self._block_binds(body)
 
     def _block_binds(self, body: cst.BaseSuite) -> bool:
-        """Return whether a block always binds, or is always left, so that the code after it does not run."""
+        """Return whether a block always binds the variable, or ends with a jump, so that no code after it runs."""
         return any(map(self._statement_binds, body.body)) or _ends_with_jump(
             body, cst.Return, cst.Raise, cst.Continue, cst.Break
         )
 
     def _binds_if_true(self, test: cst.BaseExpression) -> bool:
-        """Return whether an expression binds whenever its value is true."""
+        """Return whether an expression always binds the variable if its value is true."""
         if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
             return self._binds_if_true(test.left) or self._binds_if_true(test.right)
         return self._always_binds(test)
 
     def _always_binds(self, node: cst.CSTNode) -> bool:
-        """Return whether a simple statement or expression always binds; parts that may not run do not count."""
+        """Return whether a simple statement or expression always binds the variable.
+
+        Parts of it that do not always run do not count.
+        """
         return node in self._nodes or any(map(self._always_binds, _evaluated_parts(node)))
 
 
 def _evaluated_parts(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
-    """Yield the parts of a node that are evaluated whenever the node is."""
+    """Return the parts of a node that are always evaluated when the node is evaluated."""
     match node:
         case cst.BooleanOperation(left=first) | cst.IfExp(test=first) | cst.Assert(test=first):
             return (first,)
@@ -249,7 +259,7 @@ def _evaluated_parts(node: cst.CSTNode) -> Iterable[cst.CSTNode]:
 
 
 def _ends_with_jump(body: cst.BaseSuite, *ways: type[cst.CSTNode]) -> bool:
-    """Return whether a block ends with a statement that leaves it."""
+    """Return whether a block ends with a statement of one of the types ``ways``, such as ``cst.Return``."""
     last: cst.CSTNode | None = body.body[-1] if body.body else None
     if isinstance(last, cst.SimpleStatementLine):
         last = last.body[-1]

@@ -1,4 +1,4 @@
-"""Places where a project distinguishes objects by their class, or sets attributes on it."""
+"""Find places where a project distinguishes objects by their class, or sets attributes on the class of an object."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ __all__ = ["place_of_class_change", "place_of_class_value"]
 
 _CLASS_OF = re.compile(r"\btype\b|\b__class__\b|\b__func__\b")
 _CLASS_WORDS = ("type", "__class__", "__func__")
-#: What shows a class, constructs an object of it or asks it for an attribute.
+#: Functions that print a class or read an attribute of it.
 _SHOWS = frozenset(
     {"print", "str", "repr", "getattr", "hasattr", "format", "debug", "info", "warning", "error", "warn"}
 )
-#: Attributes of a class that are equal for the classes of all calls.
+#: Attributes that have the same value in all classes that repeated runs of one class definition create.
 _EQUAL = frozenset({"__name__", "__module__", "__doc__"})
 
 
 def place_of_class_value(project: Project) -> str | None:
-    """Return where a file uses the class of an object as a value, such as a key, as ``path:line``; None if none does.
+    """Return the first place (``path:line``) that uses the class of an object as a value, such as a key; else None.
 
-
-    A comparison with the class of another object counts, too. These uses do not count: a call of the class or of one of
-    its methods, reading or printing its name, and a comparison with a class that the code names.
+    A comparison with the class of another object counts, too. These uses do not count: a call of a method of the class,
+    code that reads or prints the name of the class, and a comparison with a class that the code names.
     """
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
         for line, _ in _class_values(text):
@@ -37,9 +36,9 @@ def place_of_class_value(project: Project) -> str | None:
 
 
 def place_of_class_change(project: Project) -> str | None:
-    """Return where a file may set an attribute on the class of an object, or read ``__qualname__`` of it, or None.
+    """Return a place (``path:line``) that may set an attribute on the class of an object, or read its ``__qualname__``.
 
-    The place is ``path:line``.
+    The result is None if there is no such place.
     """
     lines = {}
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
@@ -53,7 +52,7 @@ def place_of_class_change(project: Project) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _class_values(text: str) -> tuple[tuple[int, bool], ...]:
-    """Return the lines on which the class of an object is a value, and whether code there names the object."""
+    """Return each line on which the class of an object is a value, and whether that line names the object."""
     try:
         outline = Outline("", text)
     except UnparsableModule:
@@ -72,7 +71,7 @@ def _class_values(text: str) -> tuple[tuple[int, bool], ...]:
 
 
 def _names_class_of_any(node: ast.AST, outline: Outline) -> bool:
-    """Return whether code passes on a function that returns classes, or reads the function of a method."""
+    """Return whether code passes on ``type`` or "__class__", or reads ``__func__`` of a method."""
     match node:
         case ast.Constant(value="__class__") | ast.Attribute(attr="__func__"):
             return True
@@ -95,7 +94,7 @@ def _names_class_of_any(node: ast.AST, outline: Outline) -> bool:
 
 
 def _is_own_or_caught(asked: ast.expr, outline: Outline) -> bool:
-    """Return whether an object is a method's own, or an exception in its handler."""
+    """Return whether an expression is ``self`` or ``cls`` in a method, or the exception of an ``except`` block."""
     name = asked.id if isinstance(asked, ast.Name) else ""
     for around in outline.ancestors(asked) if name else ():
         if isinstance(around, ast.ExceptHandler) and around.name == name:
@@ -117,7 +116,7 @@ def _is_value(node: ast.AST, outline: Outline) -> bool:
             return name not in _EQUAL and not (is_called and name != "mro" and not name.startswith("__"))
         case ast.FormattedValue() | ast.Expr():
             return False
-        case ast.Call(func=function) if function is node:  # the moved class also takes captured values
+        case ast.Call(func=function) if function is node:  # after a rewrite, the class also requires captured values
             return True
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _SHOWS:
             return False
@@ -129,13 +128,13 @@ def _is_value(node: ast.AST, outline: Outline) -> bool:
 
 
 def _is_own_class(node: ast.expr, outline: Outline) -> bool:
-    """Return whether an expression is the class of a method's own object, which is no function."""
+    """Return whether an expression is the class of ``self`` in a method."""
     asked = object_whose_class(node)
     return isinstance(asked, ast.Name) and asked.id == "self" and _is_own_or_caught(asked, outline)
 
 
 def _is_named(node: ast.expr) -> bool:
-    """Return whether an expression names classes."""
+    """Return whether an expression is the name of a class, or a list of such names."""
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         return all(map(_is_named, node.elts))
     return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and node.attr != "__class__")

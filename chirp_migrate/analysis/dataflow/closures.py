@@ -1,4 +1,4 @@
-"""Captured names: the variables of enclosing functions that a function, lambda or class uses."""
+"""Find captured names: the variables of enclosing functions that a function, lambda or class uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Capture:
 
     Attributes:
         name: the name.
-        scope: the scope that it belongs to.
+        scope: the scope of the enclosing function that binds the variable.
         bindings: every place that assigns a value to the variable.
         reads: the places that read the variable.
     """
@@ -37,8 +37,9 @@ class Capture:
 def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
     """Return the captured names in ``parts``, in order of first use.
 
-    These are variables of the functions, classes or comprehensions around ``parts``. ``parts`` of a function are its
-    body, or its defaults, which are evaluated outside of it.
+    A captured name is a variable of a function, class or comprehension around ``parts``. To find the captured names of
+    a function, pass the function's body. Defaults of parameters are evaluated outside the function, so pass them in
+    another call.
     """
     found: dict[str, Capture] = {}
     for part in parts:
@@ -53,26 +54,26 @@ def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
 
 
 def variable_reads(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Yield the places in ``scope`` and its inner functions that read, change or delete its variable ``name``."""
+    """Return the places in ``scope`` and its inner functions that read, change or delete its variable ``name``."""
     reads = (node for node in module.named(name) if is_read(module, node))
     owners = ((node, module.scopes.lookup(name, node)) for node in reads)
     return [node for node, owner in owners if owner is not None and owner.scope is scope]
 
 
 def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Return every place where ``name`` refers to the variable of ``scope``, for any use."""
+    """Return every place where ``name`` refers to the variable of ``scope``, such as reads and assignments."""
     variables = (one for one in module.named(name) if mention(module, one) is not Mention.LABEL)
     owners = ((variable, module.scopes.lookup(name, variable)) for variable in variables)
     return [one for one, owner in owners if owner is not None and owner[0] is scope]
 
 
 def nodes_in_module(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Return the parts of ``code`` that are nodes of the module, unlike the lines that ``statements_of`` creates."""
+    """Return nodes of the module for ``code``: a line that ``statements_of`` created is replaced by its parts."""
     return [part for one in code for part in ((one,) if one in module.parents else code_children(one))]
 
 
 def variable_uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Name]:
-    """Yield places in ``code`` where ``name`` refers to a variable."""
+    """Return the places in ``code`` where ``name`` refers to a variable."""
     within = set(nodes_in_module(module, code))
     return [
         one

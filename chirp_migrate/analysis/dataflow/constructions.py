@@ -1,4 +1,4 @@
-"""Constructor calls of a class that is defined inside a function."""
+"""Find the constructor calls of a class that is defined inside a function."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from chirp_migrate.syntax.queries import holds, names_below
 def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, title: str) -> list[cst.Call] | None:
     """Return the calls of the class that ``node`` creates under the name ``title``.
 
-    ``None`` if code outside of the class uses it in another way, calls it with ``*`` or ``**``, or may call it before
-    it exists.
+    The result is ``None`` if code outside the class uses the class in another way, calls the class with ``*`` or
+    ``**``, or may call the class before its definition. The result is also ``None`` if no code calls the class.
     """
     calls: list[cst.Call] = []
     for mention in names_below(module.enclosing_function(node) or module.tree, title):

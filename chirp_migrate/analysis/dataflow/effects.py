@@ -1,4 +1,4 @@
-"""Side effects of code. If code has none, a dataset may be read before the code instead of during it."""
+"""Find side effects of code. If code has no side effects, a rewrite may move the reading of a dataset before it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import libcst as cst
 from chirp_migrate.syntax.module import Module, code_children, walk
 from chirp_migrate.syntax.queries import method_called
 
-#: Functions that only compute.
+#: Functions without side effects.
 _FUNCTIONS = re.compile(
     r"builtins\.(abs|bool|complex|dict|divmod|enumerate|float|frozenset|int|isinstance|len|list|max|min|pow|range|repr"
     r"|reversed|round|set|sorted|str|sum|tuple|type|zip)|operator\.index"
     r"|numpy\.(argmax|array|asarray|eye|float32|float64|int32|int64)"
     r"|torch\.(argmax|as_tensor|tensor|nn\.functional\.one_hot)"
 )
-#: Methods of labels (tensors, arrays, numbers, strings) that only compute.
+#: Methods without side effects, of the types that labels have: tensors, arrays, numbers and strings.
 _METHODS = re.compile(
     r"argmax|astype|bool|cpu|detach|double|flatten|float|index_select|int|item|lower|long|max|mean|min|nonzero|numpy"
     r"|reshape|squeeze|startswith|strip|sum|title|to|tolist|type|unsqueeze|upper|view"
 )
 _LOOKUP = frozenset({"get", "keys", "values", "items", "count", "index"})
-#: Packages that have no access to the names of the user's code, so they cannot rebind them.
-_STRANGERS = ("numpy.", "torch.", "random.", "itertools.", "math.", "tqdm.", "sklearn.")
+#: Packages that have no access to the names of the user's code, so their functions cannot rebind these names.
+_LIBRARIES = ("numpy.", "torch.", "random.", "itertools.", "math.", "tqdm.", "sklearn.")
 _ARITHMETIC = (
     *(cst.Name, cst.Integer, cst.Float, cst.Ellipsis, cst.SimpleString, cst.ConcatenatedString),
     *(cst.FormattedString, cst.FormattedStringText, cst.FormattedStringExpression),
@@ -39,26 +39,30 @@ def first_effect(
     module: Module,
     node: cst.CSTNode,
     *,
-    strangers: bool = False,
+    allow_libraries: bool = False,
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
-    """Return the source of the first part of an expression that may have side effects; ``None`` without one.
+    """Return the source of the first part of an expression that may have side effects; ``None`` if no part has.
 
-    Calls of known functions without effects are permitted. With ``strangers``, calls are permitted of packages that
-    cannot reach the user's names, although they may draw random numbers. Look-ups are permitted in objects that
-    provably are Python's containers.
+    Args:
+        module: the module that contains the expression.
+        node: the expression.
+        allow_libraries: whether calls into packages such as ``torch`` and ``numpy`` are permitted. These calls cannot
+            rebind the user's names, but may use a random generator.
+        is_container: returns whether an expression provably is one of Python's containers, whose look-ups are
+            permitted.
     """
     if isinstance(node, cst.Call):
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
         looked_up = owner is not None and method_called(node) in _LOOKUP and is_container(owner)
-        if not looked_up and not _only_computes(module, node, strangers):
+        if not looked_up and not _only_computes(module, node, allow_libraries):
             return f"{module.source(node.func).strip()}(…)"
     elif not isinstance(node, _ARITHMETIC):
         return module.source(node).strip().splitlines()[0]
     for child in code_children(node):
         if isinstance(node, cst.Call) and child is node.func and isinstance(child, cst.Name):
             continue
-        found = first_effect(module, child, strangers=strangers, is_container=is_container)
+        found = first_effect(module, child, allow_libraries=allow_libraries, is_container=is_container)
         if found is not None:
             return found
     return None
@@ -69,7 +73,7 @@ def effect_message(
     code: Iterable[cst.CSTNode],
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
-    """Return the message for code with an :func:`first_effect`; ``None`` for code without effects."""
+    """Return a message about the first side effect in ``code``; ``None`` if the code has no side effects."""
     effects = (first_effect(module, one, is_container=is_container) for one in code)
     found = next((one for one in effects if one is not None), None)
     return None if found is None else f"`{found}` may have side effects"
@@ -80,12 +84,12 @@ def suspends_or_binds(node: cst.CSTNode) -> bool:
     return any(isinstance(one, cst.Await | cst.Yield | cst.NamedExpr) for one in walk(node))
 
 
-def _only_computes(module: Module, call: cst.Call, strangers: bool) -> bool:
+def _only_computes(module: Module, call: cst.Call, allow_libraries: bool) -> bool:
     names = module.qualified_names(call.func)
-    known = (_FUNCTIONS.fullmatch(name) or (strangers and name.startswith(_STRANGERS)) for name in names)
+    known = (_FUNCTIONS.fullmatch(name) or (allow_libraries and name.startswith(_LIBRARIES)) for name in names)
     if names and all(known):
         return True
     if not isinstance(call.func, cst.Attribute) or not _METHODS.fullmatch(call.func.attr.value):
         return False
-    # A method of a value, not a function of an imported module that happens to have that name.
+    # It must be a method of a value, not a function with the same name in an imported module.
     return all(name.startswith(f"{module.name}.") for name in names)

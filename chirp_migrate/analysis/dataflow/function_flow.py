@@ -1,7 +1,8 @@
-"""Places where a project may see that a function was replaced: a search along everything that may hold the function.
+"""Find code that may behave differently if a rewrite replaces a function by another object.
 
-A function flows through variables, attributes by their names, containers, arguments of functions of the project, and
-results. Functions of other packages call a function, or keep it under the name of the keyword.
+The search follows the function through variables, attributes, containers, arguments of functions of the project, and
+results. Attributes are identified by name only. A function of another package is assumed to call the function that it
+receives, or to store the function in an attribute with the name of the keyword.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["FunctionUse", "change_of_class", "find_function_uses", "object_whose
 
 
 class FunctionUse(Enum):
-    """What code does with a function, apart from calls."""
+    """A kind of use of a function, other than a call."""
 
     KEY = "uses it as a key, or reads its identity"
     ATTRIBUTE = "sets attributes on it"
@@ -35,30 +36,31 @@ class FunctionUse(Enum):
     LOST = "passes it on where it cannot be traced"
 
 
-#: A variable of a function by file and place, or ``("", attribute)``, which also stands for names of modules, or
-#: ``("()", function)`` for results.
+#: The key of something that may hold the function. For a local variable, it is the file, the position of the function
+#: that has the variable, and its name. It is ``("", name)`` for attributes and module-level names, and
+#: ``("()", function)`` for the results of a function.
 _Holder = tuple[str, ...]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (*_DEFINITIONS, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
-#: Parts of code in which a function is only called, tested, compared or shown.
+#: Code that only calls, tests, compares or prints the function.
 _HARMLESS = (
     *(ast.Call, ast.Compare, ast.Expr, ast.If, ast.IfExp, ast.While, ast.Assert, ast.FormattedValue, ast.UnaryOp),
     *(ast.Delete, ast.comprehension, ast.Slice),
 )
 _TEXTS = (ast.Constant, ast.JoinedStr)
-#: Code between the start of an expression and its lambda.
+#: Characters that may be between the start of an expression and its lambda.
 _BRACKETS = re.compile(r"[\s(\\]*")
-#: How many variables and attributes may hold one function.
+#: The search ends if more variables, attributes and results than this may hold the function.
 _MOST = 300
-#: Functions and classes that keep what they are given by its identity.
+#: Functions and classes that use their argument's hash or identity.
 _KEYS = frozenset({"id", "hash", "set", "frozenset", "Counter", "fromkeys"}) | frozenset(
     {"WeakSet", "WeakKeyDictionary", "WeakValueDictionary", "ref", "proxy", "finalize", "WeakMethod"}
 )
-#: Methods that take a key.
+#: Methods whose first argument is a key or an element.
 _KEYED = frozenset({"add", "get", "setdefault", "pop", "discard", "__contains__", "__getitem__", "__setitem__"})
-#: Methods with which a container takes elements, and those that return them.
+#: Methods that add elements to a container, and methods that return elements of a container.
 _TAKING = frozenset({"append", "appendleft", "insert", "extend", "add", "setdefault", "update", "put", "__setitem__"})
 _GIVING = frozenset({"items", "values", "get", "pop", "popitem", "popleft", "copy", "setdefault", "__getitem__"})
 #: Functions whose results contain their arguments.
@@ -72,28 +74,28 @@ _INSPECTING = frozenset(
 )
 _CACHES = frozenset({"lru_cache", "cache"})
 _CALLERS = frozenset({"map", "filter", "sorted", "reduce", "starmap", "submit", "partial", "Thread", "Process"})
-#: Functions that make classes.
+#: Functions that create classes or methods.
 _MAKERS = frozenset({"make_dataclass", "new_class", "MethodType"})
 
 
 def find_function_uses(module: Module, project: Project, node: cst.FunctionDef | cst.Lambda) -> dict[FunctionUse, str]:
-    """Return what code of the project may do with a function of a module, each with ``path:line``."""
+    """Return the uses that code of the project may make of a function, each with a place (``path:line``)."""
     return _Search(project, _file(module.path, module.text)).run(module, node)
 
 
 def change_of_class(project: Project, lines: Mapping[str, Collection[int]]) -> str | None:
-    """Return where code may set attributes on a class or read its ``__qualname__``, as ``path:line``.
+    """Return a place (``path:line``) where code may set attributes on a class or read its ``__qualname__``.
 
     Args:
-        project: the files.
-        lines: per file, the lines on which the class of an object is a value.
+        project: the project whose files are searched.
+        lines: for each file, the lines on which the class of an object is a value.
     """
     return _Search(project).change_of_class(lines)
 
 
 @dataclass(frozen=True)
 class _Definition:
-    """The parameters of a callable: the positional ones in order, and all others by name."""
+    """The parameters of a callable: ``positional`` in order, ``named`` by name, and ``rest`` for ``*`` and ``**``."""
 
     positional: tuple[_Holder, ...]
     named: dict[str, _Holder]
@@ -104,14 +106,14 @@ class _Definition:
 
 
 class _File:
-    """The names of one file, by scope."""
+    """The places where the names of one file are bound and read, by scope."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
         try:
             self.tree: ast.AST = syntax_tree(text)
         except UnparsableModule:
-            self.tree = ast.Module([], [])  # it does not run
+            self.tree = ast.Module([], [])  # a file that is not Python does not run
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, ast.AST] = {}
         self.binds: dict[ast.AST, set[str]] = defaultdict(set)
@@ -179,24 +181,24 @@ class _File:
         return "", name
 
     def variable(self, scope: ast.AST, name: str) -> _Holder:
-        """Return the key of a variable of a function: the place of the function, and the name."""
+        """Return the key of a local variable: the file, the position of the function in it, and the variable's name."""
         return self.path, str(getattr(scope, "lineno", 0)), str(getattr(scope, "col_offset", 0)), name
 
     def owner(self, node: ast.AST) -> ast.ClassDef | None:
-        """Return the class whose method or body ``node`` is in."""
+        """Return the innermost class that contains ``node``; None outside of classes."""
         while (node := self.parents.get(node, self.tree)) is not self.tree:
             if isinstance(node, ast.ClassDef):
                 return node
         return None
 
     def is_in_error(self, node: ast.AST) -> bool:
-        """Return whether an expression is part of the message of an error."""
+        """Return whether an expression is part of a ``raise`` statement."""
         while not isinstance(node, ast.stmt):
             node = self.parents[node]
         return isinstance(node, ast.Raise)
 
     def is_self(self, node: ast.AST) -> bool:
-        """Return whether an expression is the object of a method."""
+        """Return whether an expression is ``self`` in a method of a class that is no metaclass."""
         if not isinstance(node, ast.Name) or node.id != "self":
             return False
         owner = self.owner(node)
@@ -226,14 +228,14 @@ class _Search:
         self._found: dict[FunctionUse, str] = {}
         self._seen: set[_Holder] = set()
         self._pending: list[_Holder] = []
-        self._climbed: set[ast.AST] = set()
+        self._followed: set[ast.AST] = set()
         self._called: dict[str, list[_Definition]] = {}
 
     def change_of_class(self, lines: Mapping[str, Collection[int]]) -> str | None:
         for path, found in lines.items():
             file = self._file(path)
             for node in [one for one in file.scopes if getattr(one, "lineno", 0) in found and object_whose_class(one)]:
-                self._climb(file, node)
+                self._follow_expression(file, node)
         self._follow_all()
         return next(
             (
@@ -252,10 +254,10 @@ class _Search:
             places = {module.offset(one.lineno, one.col_offset): one for one in lambdas}
             place = min((one for one in places if one >= start), default=start)
             if _BRACKETS.fullmatch(module.text, start, place) is None or place not in places:
-                # The lambda is in an f-string; older versions of Python report a wrong place there.
-                self._see(FunctionUse.LOST, file, file.tree)
+                # The lambda is in an f-string, where older versions of Python report a wrong position.
+                self._record_use(FunctionUse.LOST, file, file.tree)
             else:
-                self._climb(file, places[place])
+                self._follow_expression(file, places[place])
         else:
             line = module.position(module.span(node.name)[0])[0]
             named = (one for one in file.definitions[node.name.value] if isinstance(one, _DEFINITIONS))
@@ -281,7 +283,7 @@ class _Search:
             return self._own
         return _file(path, self._project.text(path))
 
-    def _see(self, use: FunctionUse, file: _File, node: ast.AST) -> None:
+    def _record_use(self, use: FunctionUse, file: _File, node: ast.AST) -> None:
         self._found.setdefault(use, f"{file.path}:{getattr(node, 'lineno', 1)}")
 
     def _hold(self, *holders: _Holder) -> None:
@@ -291,12 +293,12 @@ class _Search:
                 self._pending.append(one)
 
     def _follow(self, holder: _Holder) -> None:
-        """Search all places that read a variable, attribute or result."""
+        """Follow the function to all code that reads a variable, attribute or result that holds it."""
         kind, name = holder[0], holder[-1]
         if kind == "()":
             for file in self._files(name):
                 for call in file.calls.get(name, ()):
-                    self._climb(file, call)
+                    self._follow_expression(file, call)
             return
         files = [self._file(kind)] if kind else self._files(name)
         for file in files:
@@ -304,60 +306,60 @@ class _Search:
                 if isinstance(read, ast.Name) != bool(kind) and kind:
                     continue
                 if not isinstance(read, ast.Name) or file.holder(name, read) == holder:
-                    self._climb(file, read)
+                    self._follow_expression(file, read)
                 if isinstance(read, ast.Call) and isinstance(file.parents.get(read), ast.Call):
-                    self._climb(file, file.parents[read])  # attrgetter("…")(…), map(attrgetter("…"), …)
+                    self._follow_expression(file, file.parents[read])  # attrgetter("…")(…), map(attrgetter("…"), …)
             for one in file.aliases if not kind else ():
                 if one.name == name and one.asname:
                     self._hold(file.holder(one.asname, one))
 
-    def _climb(self, file: _File, node: ast.AST) -> None:
-        """Search along the use of an expression that may be the function, or contain it."""
-        if node in self._climbed:
+    def _follow_expression(self, file: _File, node: ast.AST) -> None:
+        """Follow the function from an expression that is or contains it to the code around the expression."""
+        if node in self._followed:
             return
-        self._climbed.add(node)
+        self._followed.add(node)
         parent = file.parents.get(node, file.tree)
         match parent:
             case ast.Call() if parent.func is not node:
-                self._give(file, parent, node)
+                self._follow_argument(file, parent, node)
             case ast.keyword():
                 call = file.parents[parent]
                 if isinstance(call, ast.Call):
-                    self._give(file, call, node, parent.arg or "**")
+                    self._follow_argument(file, call, node, parent.arg or "**")
                 else:
-                    self._see(FunctionUse.LOST, file, node)  # of a class
+                    self._record_use(FunctionUse.LOST, file, node)  # a keyword in the header of a class
             case ast.Starred():
                 call = file.parents[parent]
                 if isinstance(call, ast.Call):
-                    self._give(file, call, node, "*")
+                    self._follow_argument(file, call, node, "*")
                 else:
-                    self._climb(file, parent)
+                    self._follow_expression(file, parent)
             case ast.Set() | ast.SetComp(elt=_):
-                self._see(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUse.KEY, file, node)
             case ast.Dict(keys=keys) if node in keys:
-                self._see(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUse.KEY, file, node)
             case ast.DictComp(key=key) if key is node:
-                self._see(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUse.KEY, file, node)
             case ast.Subscript(slice=key) if key is node:
-                self._see(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUse.KEY, file, node)
             case ast.Compare(ops=operators, comparators=others) if node is not others[-1] and any(
                 isinstance(one, ast.In | ast.NotIn) for one in operators
             ):
-                self._see(FunctionUse.KEY, file, node)
+                self._record_use(FunctionUse.KEY, file, node)
             case ast.IfExp(test=test) if test is node:
                 return
             case ast.Tuple(elts=elements) if isinstance(around := file.parents[parent], ast.Assign):
                 for target in around.targets:
                     self._assign(file, _target_at(target, elements, node), node)
             case ast.Tuple() | ast.List() | ast.Dict() | ast.DictComp() | ast.ListComp() | ast.GeneratorExp():
-                self._climb(file, parent)
+                self._follow_expression(file, parent)
             case ast.BinOp(left=left, right=right) if any(isinstance(one, _TEXTS) for one in (left, right)):
-                return  # a text is added to another
+                return  # this adds or formats strings
             case ast.IfExp() | ast.BoolOp() | ast.BinOp() | ast.Await() | ast.Subscript():
-                self._climb(file, parent)
+                self._follow_expression(file, parent)
             case ast.NamedExpr(target=target):
                 self._assign(file, target, node)
-                self._climb(file, parent)
+                self._follow_expression(file, parent)
             case ast.Assign(targets=targets):
                 for target in targets:
                     self._assign(file, target, node)
@@ -378,31 +380,31 @@ class _Search:
             case ast.Match(cases=cases):
                 for pattern in (one for case in cases for one in ast.walk(case.pattern)):
                     if isinstance(pattern, ast.MatchClass):
-                        self._see(FunctionUse.CLASS, file, pattern.cls)
+                        self._record_use(FunctionUse.CLASS, file, pattern.cls)
                     elif isinstance(pattern, ast.MatchAs | ast.MatchStar) and pattern.name:
                         self._hold(file.holder(pattern.name, pattern))
             case _ if not isinstance(parent, _HARMLESS):
-                self._see(FunctionUse.LOST, file, node)
+                self._record_use(FunctionUse.LOST, file, node)
 
     def _read_attribute(self, file: _File, read: ast.Attribute, name: str) -> None:
         around = file.parents.get(read, file.tree)
         is_called = isinstance(around, ast.Call) and around.func is read
         if name == "__dict__" or not isinstance(read.ctx, ast.Load):
-            self._see(FunctionUse.ATTRIBUTE, file, read)
+            self._record_use(FunctionUse.ATTRIBUTE, file, read)
         elif name == "__class__":
-            self._see(FunctionUse.CLASS, file, read)
+            self._record_use(FunctionUse.CLASS, file, read)
         elif name in ("__mro__", "__base__", "__bases__"):
-            self._climb(file, read)
+            self._follow_expression(file, read)
         elif name == "mro" and is_called:
-            self._climb(file, around)
+            self._follow_expression(file, around)
         elif name == "__qualname__":
-            self._see(FunctionUse.PLACE, file, read)
+            self._record_use(FunctionUse.PLACE, file, read)
         elif name == "__get__":
-            self._see(FunctionUse.METHOD, file, read)
+            self._record_use(FunctionUse.METHOD, file, read)
         elif name == "__hash__":
-            self._see(FunctionUse.KEY, file, read)
+            self._record_use(FunctionUse.KEY, file, read)
         elif is_called and name in _GIVING:
-            self._climb(file, around)
+            self._follow_expression(file, around)
 
     def _assign(self, file: _File, target: ast.AST, value: ast.AST) -> None:
         match target:
@@ -413,11 +415,11 @@ class _Search:
                 self._assign(file, inner, value)
             case ast.Name(id=name):
                 if isinstance(file.scopes[target], ast.ClassDef):
-                    self._see(FunctionUse.METHOD, file, target)
+                    self._record_use(FunctionUse.METHOD, file, target)
                 self._hold(file.holder(name, target))
             case ast.Attribute(value=owner, attr=name):
                 if self._may_be_class(file, owner):
-                    self._see(FunctionUse.METHOD, file, target)
+                    self._record_use(FunctionUse.METHOD, file, target)
                 self._hold(("", name))
                 self._hold_assigned("__set__", "__setattr__")
                 self._hold(*(holder for found in self._definitions(name) for holder in found.positional[:1]))  # setters
@@ -426,7 +428,7 @@ class _Search:
                 self._hold_assigned("__setitem__")
 
     def _hold_assigned(self, *methods: str) -> None:
-        """Record that methods of the project that assignments call get the function."""
+        """Record that assignments pass the function to methods of the project, such as ``__setattr__``."""
         for one in (found for method in methods for found in self._definitions(method)):
             self._hold(*one.positional[1:2])
 
@@ -440,17 +442,17 @@ class _Search:
             case ast.Attribute(attr=name):
                 self._hold(("", name))
                 if name == "__dict__" and self._may_be_class(file, container.value):
-                    self._see(FunctionUse.METHOD, file, container)
+                    self._record_use(FunctionUse.METHOD, file, container)
             case ast.Call(func=called) if last_name(called) in ("vars", "globals", "locals"):
-                self._see(FunctionUse.LOST, file, container)
+                self._record_use(FunctionUse.LOST, file, container)
 
     def _return(self, file: _File, statement: ast.AST) -> None:
         scope = file.scopes[statement]
         if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
             self._hold(("()", scope.name))
-            if scope.name in ("__iter__", "__next__", "__enter__"):  # loops and `with` call it
-                self._see(FunctionUse.LOST, file, statement)
-            if scope.decorator_list:  # a property, or a function that another function calls
+            if scope.name in ("__iter__", "__next__", "__enter__"):  # loops and `with` statements call this method
+                self._record_use(FunctionUse.LOST, file, statement)
+            if scope.decorator_list:  # it may be a property, or a function that the decorator calls
                 self._hold(("", scope.name))
 
     def _default(self, file: _File, given: ast.arguments, node: ast.AST) -> None:
@@ -463,28 +465,28 @@ class _Search:
             if default is node:
                 self._hold(file.variable(file.parents[given], parameter.arg))
 
-    def _give(self, file: _File, call: ast.Call, node: ast.AST, keyword: str = "") -> None:
-        """Search along an argument of a call."""
+    def _follow_argument(self, file: _File, call: ast.Call, node: ast.AST, keyword: str = "") -> None:
+        """Follow the function from an argument of a call."""
         name = last_name(call.func)
         place = call.args.index(node) if node in call.args else 0
         is_first = not keyword and place == 0
         if _is_type_call(call.func) and not isinstance(call.func.args[0], ast.Name):
-            self._see(FunctionUse.METHOD, file, call)  # the class of methods
+            self._record_use(FunctionUse.METHOD, file, call)  # such as `type(self.run)(function, self)`
         if name in _KEYS or (name in _KEYED and is_first):
-            self._see(FunctionUse.KEY, file, call)
+            self._record_use(FunctionUse.KEY, file, call)
         if (name == "type" and len(call.args) == 3) or name in _MAKERS:
-            self._see(FunctionUse.METHOD, file, call)
+            self._record_use(FunctionUse.METHOD, file, call)
         elif name in ("type", *_INSPECTING) or (
             name == "isinstance" and is_first and not self._are_known_classes(file, call.args[-1])
         ):
             if not file.is_in_error(call):
-                self._see(FunctionUse.CLASS, file, call)
+                self._record_use(FunctionUse.CLASS, file, call)
         elif name in ("getattr", "hasattr") and is_first:
             asked = call.args[1] if len(call.args) > 1 else None
             if not isinstance(asked, ast.Constant) or str(asked.value) in ("__get__", "__class__", "__hash__"):
-                self._see(FunctionUse.CLASS, file, call)
+                self._record_use(FunctionUse.CLASS, file, call)
         elif (name in ("setattr", "delattr", "__setattr__", "update_wrapper") and is_first) or name == "vars":
-            self._see(FunctionUse.ATTRIBUTE, file, call)
+            self._record_use(FunctionUse.ATTRIBUTE, file, call)
         elif name in ("setattr", "__setattr__", "object") and place >= 1:
             self._set(file, call)
         for one in call.keywords:
@@ -497,35 +499,35 @@ class _Search:
             if keyword and keyword != "**":
                 self._hold(("", keyword))
         if name in _HOLDING and keyword != "key" and not (name == "filter" and is_first):
-            self._climb(file, call)
+            self._follow_expression(file, call)
         self._pass(file, call, name, place, keyword)
 
     def _set(self, file: _File, call: ast.Call) -> None:
-        """Search along a call that sets an attribute: of an object, or of the object that a path names."""
+        """Follow the function from a call that sets an attribute: on an object, or on an object that a string names."""
         owner, name = call.args[0], call.args[-2]
         path = str(name.value) if isinstance(name, ast.Constant) else ""
         if owner is name:
             owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
         if self._may_be_class(file, owner) or any(part[:1].isupper() for part in path.split(".")[:-1]):
-            self._see(FunctionUse.METHOD, file, call)
+            self._record_use(FunctionUse.METHOD, file, call)
         if not path:
-            self._see(FunctionUse.LOST, file, call)
+            self._record_use(FunctionUse.LOST, file, call)
         self._hold(("", path.rpartition(".")[2]))
 
     def _pass_to_callee(self, file: _File, call: ast.Call, called: ast.expr, place: int) -> None:
-        """Search along an argument that ``call`` passes on to ``called``, a function among its arguments."""
+        """Follow the function from an argument of ``call`` that ``call`` passes on to its argument ``called``."""
         callee = last_name(called)
         if callee in _KEYS or callee in _KEYED:
-            self._see(FunctionUse.KEY, file, call)
+            self._record_use(FunctionUse.KEY, file, call)
         elif callee == "type":
-            self._see(FunctionUse.CLASS, file, call)
+            self._record_use(FunctionUse.CLASS, file, call)
         elif callee in ("setattr", "__setattr__"):
-            self._see(FunctionUse.ATTRIBUTE, file, call)
+            self._record_use(FunctionUse.ATTRIBUTE, file, call)
         for one in self._callees(file, called):
             self._hold(*(one.positional[place : place + 1] or one.rest))
 
     def _callees(self, file: _File, called: ast.expr) -> list[_Definition]:
-        """Return the definitions that an expression may call: functions and classes of the project, or a lambda."""
+        """Return the possible definitions of a called expression: functions and classes of the project, or a lambda."""
         return [_definition(file, called)] if isinstance(called, ast.Lambda) else self._definitions(last_name(called))
 
     def _pass(self, file: _File, call: ast.Call, name: str, place: int, keyword: str) -> None:
@@ -538,19 +540,19 @@ class _Search:
         elif owner is not None and (name in ("cls", "__class__") or _is_type_call(call.func)):
             names = [owner.name]
         found = [one for title in names for one in self._definitions(title)] or self._callees(file, call.func)
-        if not found and file.holder(name, call)[0]:  # a variable
+        if not found and file.holder(name, call)[0]:  # the callee is a local variable
             found = self._definitions("__call__")
             names = []
         if keyword and keyword[0] != "*" and not (names and names[0]):
-            self._hold(*self._parameters(keyword))  # of any function
+            self._hold(*self._parameters(keyword))  # any function may be the callee
         if keyword and keyword[0] != "*" and not any(keyword in one.named for one in found):
             self._hold(("", keyword))
         owned = isinstance(call.func, ast.Attribute) and not self._may_be_class(file, call.func.value)
         for one in found:
             if one.is_cached:
-                self._see(FunctionUse.KEY, file, call)
+                self._record_use(FunctionUse.KEY, file, call)
             if one.dispatches:
-                self._see(FunctionUse.CLASS, file, call)
+                self._record_use(FunctionUse.CLASS, file, call)
             if keyword in ("*", "**"):
                 self._hold(*one.positional, *one.named.values(), *one.rest)
             elif keyword:
@@ -561,15 +563,15 @@ class _Search:
                     self._hold(*(one.positional[place - 1 : place] or one.rest))
 
     def _parameters(self, name: str) -> Iterator[_Holder]:
-        """Yield the parameters of all functions of the project with a name."""
+        """Yield the parameters called ``name`` of all functions of the project."""
         for file in self._files(name):
             given = (node for node in file.scopes if isinstance(node, ast.arg) and node.arg == name)
             yield from (file.variable(file.scopes[node], name) for node in given)
 
     def _definitions(self, name: str) -> list[_Definition]:
-        """Return the definitions of functions and classes of the project with a name."""
+        """Return the definitions of all functions and classes called ``name`` in the project."""
         if name not in self._called:
-            self._called[name] = []  # classes may inherit from each other
+            self._called[name] = []  # ends the recursion if names refer to each other
             for file in self._files(name) if name else ():
                 for node in file.definitions.get(name, ()):
                     self._called[name] += self._definitions_of(file, node)
@@ -599,7 +601,7 @@ class _Search:
                         yield from (_definition(other, part) for part in inner if isinstance(part, ast.FunctionDef))
 
     def _are_known_classes(self, file: _File, asked: ast.AST) -> bool:
-        """Return whether an expression names classes that are neither those of functions nor of partial objects."""
+        """Return whether an expression names classes only, and the project assigns to none of these names."""
         match asked:
             case ast.Tuple(elts=elements):
                 return all(self._are_known_classes(file, one) for one in elements)
@@ -642,7 +644,7 @@ class _Search:
         return False
 
     def _values(self, file: _File, name: str, read: ast.Name) -> Iterator[tuple[_File, ast.AST]]:
-        """Yield the expressions whose values a variable may have: assigned, iterated over, or passed by calls."""
+        """Yield the expressions that give a variable its values: assigned values, iterables of loops, and arguments."""
         holder = file.holder(name, read)
         for node in file.scopes:
             match node:
@@ -677,7 +679,7 @@ class _Search:
 
 
 def object_whose_class(node: ast.AST) -> ast.expr | None:
-    """Return ``x`` of ``type(x)`` and ``x.__class__``."""
+    """Return ``x`` for ``type(x)`` and ``x.__class__``; None for other expressions."""
     match node:
         case ast.Call(func=ast.Name(id="type"), args=[asked], keywords=[]):
             return asked
@@ -687,7 +689,7 @@ def object_whose_class(node: ast.AST) -> ast.expr | None:
 
 
 def _element_target(iterable: ast.AST, target: ast.AST) -> ast.AST:
-    """Return the part of a loop's target that gets the elements of a container, not their keys or numbers."""
+    """Return the part of a loop's target that receives elements of a container, not their keys or indices."""
     match iterable, target:
         case ast.Call(func=called), ast.Tuple(elts=[_, element]) if last_name(called) in ("items", "enumerate"):
             return element
@@ -695,7 +697,7 @@ def _element_target(iterable: ast.AST, target: ast.AST) -> ast.AST:
 
 
 def _target_at(target: ast.AST, elements: list[ast.expr], value: ast.AST) -> ast.AST:
-    """Return the part of a target that gets one of the elements of a tuple."""
+    """Return the part of a target that receives ``value``, one of the elements of an assigned tuple."""
     targets = target.elts if isinstance(target, ast.Tuple | ast.List) else []
     if len(targets) == len(elements) and not any(isinstance(one, ast.Starred) for one in (*targets, *elements)):
         return next(to for to, one in zip(targets, elements, strict=True) if one is value)
@@ -707,7 +709,7 @@ def _is_field(statement: ast.AST) -> bool:
 
 
 def _may_be_key(node: ast.ClassDef) -> bool:
-    """Return whether objects of a class have a hash of their fields."""
+    """Return whether the hash of a class's objects is computed from their fields."""
     options = {one.arg for decorator in node.decorator_list for one in getattr(decorator, "keywords", ())}
     bases = {last_name(base) for base in node.bases}
     return "NamedTuple" in bases or not options.isdisjoint(("frozen", "unsafe_hash"))
@@ -738,7 +740,7 @@ def _definition(file: _File, function: _Function) -> _Definition:
 
 
 def _cached_variables(file: _File, name: str) -> Iterable[_Definition]:
-    """Return a definition if a variable is assigned a function with a cache."""
+    """Return a definition for a variable to which code assigns a cached function, or a function such as ``id``."""
     assigned = (one for one in file.scopes if isinstance(one, ast.Assign)) if name in file.stored else ()
     for node in assigned:
         if any(last_name(one) == name for one in node.targets):

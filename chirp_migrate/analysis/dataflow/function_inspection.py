@@ -1,4 +1,4 @@
-"""Places where a project reads properties in which a function differs from its replacement."""
+"""Find places where a project reads properties that differ between a function and the object that replaces it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["CODE", "DETAILS", "place_of_inspection"]
 
-#: Attributes that distinguish functions, and calls that distinguish functions from other objects.
+#: Attributes by which code can distinguish one function from another function.
 CODE = frozenset(f"__{name}__" for name in ("name", "qualname", "code", "defaults", "closure"))
-#: Attributes that replacements of functions lack.
+#: Attributes that the object that replaces a function lacks.
 DETAILS = frozenset(f"__{name}__" for name in ("doc", "annotations", "kwdefaults", "globals", "module"))
 _TELLING = ("isfunction", "isroutine", "FunctionType", "LambdaType")
-#: Names that are typical for classes.
+#: Names that are typical of classes.
 _CLASS = re.compile(r"_*[A-Z]+[a-z0-9]\w*|(\w+_)?(cls|class|klass|type|kind)_?")
-#: A string with one of these names that is no key of a dictionary display: that stands after its bracket, or on a line
-#: of its own, and a colon follows other code, too.
+#: A string with one of these names. Keys of a literal dictionary do not match: a colon follows the string, and the
+#: string follows the opening bracket or begins a line.
 _STRING = r"""["']({0})["'](?!\s*:)|(?:[^\s{{,]\s*|,[ \t]*)["']({0})["']"""
 
 
 def place_of_inspection(project: Project, attributes: frozenset[str]) -> str | None:
-    """Return where a file reads one of ``attributes`` of an object that may be a function, as ``path:line``.
+    """Return a place (``path:line``) that reads one of ``attributes`` of an object that may be a function; else None.
 
     Args:
-        project: the files.
+        project: the project whose files are searched.
         attributes: ``CODE`` or ``DETAILS``. Attributes of classes do not count.
     """
     words = (*sorted(attributes), *(_TELLING if attributes == CODE else ()))
@@ -62,7 +62,7 @@ def _reads(tree: ast.AST, attributes: Collection[str]) -> Iterator[int]:
 
 
 def _is_class(node: ast.expr, classes: Collection[str]) -> bool:
-    """Return whether an expression is a class, or the result of a call that returns a class, such as ``type(…)``."""
+    """Return whether an expression may be a class: its name is typical of classes, or it is a call, as ``type(…)``."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name in classes or name == "__class__" or _CLASS.fullmatch(name) is not None

@@ -1,4 +1,4 @@
-"""Late reads of captured names, by generators and functions that a function or class creates."""
+"""Find late reads of captured names: by an inner generator or function, after the function around it has returned."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ from chirp_migrate.syntax.queries import find_own, is_name, methods_of
 _LAZY = (cst.FunctionDef, cst.Lambda, cst.GeneratorExp)
 #: Calls that evaluate all their arguments, and call the function passed as ``key``.
 _CONSUMERS = re.compile(r"builtins\.(all|any|dict|frozenset|list|max|min|set|sorted|sum|tuple)")
-#: Calls whose result later calls the function argument and reads the other arguments.
+#: Calls that return an iterator. The iterator calls the passed function, and reads the other arguments, only later.
 _LAZY_CALLS = re.compile(r"builtins\.(enumerate|filter|map|reversed|zip)")
-#: Calls whose result does not refer to their arguments.
+#: Calls whose result does not refer to an argument.
 _LOOKS = re.compile(r"builtins\.(bool|hasattr|id|isinstance|len|repr|str|super)")
 
 
 def may_read_later(module: Module, project: Project, node: cst.CSTNode, captured: Capture) -> bool:
-    """Return whether a function, lambda or class may create an object that reads a captured name later."""
+    """Return whether a function, lambda or class may create an object that reads a captured name later.
+
+    Later means: after the function, the lambda or the method of the class has returned.
+    """
     if not isinstance(node, cst.ClassDef):
         return _is_late(module, project, [node], captured.reads)
     methods = list(methods_of(node).values())
-    return _is_late(module, project, methods, captured.reads) or _may_give_itself(module, project, node)
+    return _is_late(module, project, methods, captured.reads) or _may_pass_on_self(module, project, node)
 
 
 def _is_late(module: Module, project: Project, functions: Sequence[cst.CSTNode], reads: Sequence[cst.CSTNode]) -> bool:
-    """Return whether names in functions may be read after these functions have returned."""
+    """Return whether one of ``reads`` may happen after the function that contains it has returned."""
     for read in reads:
         inside = takewhile(lambda one: one not in functions, module.ancestors(read))
         if any(isinstance(one, _LAZY) and not _is_used_up(module, project, one) for one in inside):
@@ -41,14 +44,14 @@ def _is_late(module: Module, project: Project, functions: Sequence[cst.CSTNode],
 
 
 def _suspends(function: cst.CSTNode) -> bool:
-    """Return whether calling a function only starts it, as with a generator."""
+    """Return whether a call of a function does not run its body yet, as with a generator or coroutine."""
     is_iter = isinstance(function, cst.FunctionDef) and function.name.value == "__iter__"
     is_async = isinstance(function, cst.FunctionDef) and function.asynchronous is not None
     return is_async or (bool(find_own(function, cst.Yield)) and not is_iter)
 
 
 def _is_used_up(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether no object keeps a generator or function after the expression around it is evaluated."""
+    """Return whether no object refers to a generator or function after the expression around it is evaluated."""
     argument = module.parents[node]
     call = module.parents[argument]
     if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call):
@@ -58,8 +61,8 @@ def _is_used_up(module: Module, project: Project, node: cst.CSTNode) -> bool:
     return is_call_of(module, call, _LAZY_CALLS, project) and _is_used_up(module, project, call)
 
 
-def _may_give_itself(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether methods of a class may store its objects, or pass on the objects or their methods."""
+def _may_pass_on_self(module: Module, project: Project, node: cst.ClassDef) -> bool:
+    """Return whether a method of a class may store ``self``, or pass on ``self`` or one of its methods."""
     if any(project.is_class(base) for base in base_names(module, project, node)):
         return True
     methods = methods_of(node)
@@ -76,7 +79,7 @@ def _may_give_itself(module: Module, project: Project, node: cst.ClassDef) -> bo
 def _only_reads_attributes(
     module: Module, project: Project, read: cst.Name, methods: dict[str, cst.FunctionDef]
 ) -> bool:
-    """Return whether code only reads attributes, calls methods, or reads samples of an object."""
+    """Return whether the code around the name ``read`` only reads an attribute or sample of it, or calls a method."""
     parent = module.parents[read]
     around = module.parents[parent]
     match parent:

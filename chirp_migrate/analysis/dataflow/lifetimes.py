@@ -1,8 +1,9 @@
-"""Lifetimes of objects: an allow-list of uses, and the end of the last use.
+"""Find the end of an object's last use.
 
-The permitted uses of the object, and of a loader or dataset of PyTorch that contains it: pass it to a loader call,
-iterate over it, call ``len`` on it, store it in a local variable for the following statements of the same block, or
-pass it to a function of the project that only does these things. Any other use may keep the object.
+The analysis knows a few uses: code passes the object to a loader call, iterates over the object, calls ``len`` on it,
+stores it in a local variable for the following statements of the same block, or passes it to a function of the project
+that only does these things. Uses of a PyTorch loader or dataset that contains the object count as uses of the object.
+Any other use may keep the object for an unknown time.
 """
 
 from __future__ import annotations
@@ -40,57 +41,58 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import find_own, holds, one_line
 from chirp_migrate.syntax.scopes import Scope
 
-#: Calls whose result refers to their arguments, and which store them nowhere else.
+#: Calls whose result refers to the arguments. No other object stores the arguments.
 _HOLDERS = any_of_patterns(
     *(LOADER, FACTORY_METHOD, DATASET, PROGRESS),
     r"builtins\.(enumerate|filter|iter|map|reversed|zip)|itertools\.(chain|islice)",
 )
-#: Calls after which no object refers to their first argument.
+#: Calls after which no object refers to the first argument.
 _CONSUMERS = re.compile(r"builtins\.(all|any|isinstance|len|list|next|set|sorted|sum|tuple)")
-#: Attributes of a loader through which the object can be reached: a sampler of PyTorch refers to the dataset.
+#: Attributes of a loader that refer to the dataset. A sampler of PyTorch refers to its dataset, too.
 _HOLDING = frozenset({"dataset", "sampler", "batch_sampler"})
 #: Attributes of a loader that are numbers.
 _NUMBERS = frozenset({"batch_size", "drop_last", "num_workers"})
-#: Methods of samplers and progress bars whose result refers to neither.
+#: Methods of samplers and progress bars whose result does not refer to the sampler or progress bar.
 _SETTERS = frozenset({"set_epoch", "set_description", "set_description_str", "set_postfix", "set_postfix_str"})
-#: Functions and classes that copy an object with its contents, and a method that does the same.
+#: Functions, classes and methods that copy an object together with all objects in it.
 _COPYING = frozenset({"deepcopy", "asdict", "astuple", "AveragedModel", "__deepcopy__"})
-#: Modules whose ``dumps`` copies in the same way.
+#: Modules whose function ``dumps`` copies an object together with all objects in it.
 _PICKLING = frozenset({"pickle", "cloudpickle", "dill"})
 _COPIES = re.compile("|".join((*sorted(_COPYING), "dumps")))
 #: Methods of a model whose result cannot refer to a loader.
 _TENSORS_ONLY = frozenset({"state_dict", "parameters", "named_parameters"})
 _LAZY = cst.GeneratorExp
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-#: Depth of calls of project functions that the analysis follows.
+#: Largest depth of calls, from one function of the project to another, that the analysis follows.
 _CALLS_LIMIT = 4
-#: Number of characters of code in a message.
+#: Largest number of characters of code in a message.
 _LONGEST_CODE = 60
 
 
 class MayOutlive(Exception):
-    """An object may be kept for longer than can be traced; the message shows the code that may keep it."""
+    """Raised if code may keep an object for longer than can be traced; the message shows that code."""
 
 
 def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
-    """Return the offset after which no code uses an object, until the code that creates it runs again.
+    """Return the offset after which no code uses an object, until the code that creates the object runs again.
 
     Args:
         module: the module.
-        project: the project around it.
+        project: the project that contains the module.
         made: the expression that creates the object, or the definition of a function or class. Uses of the objects of a
             class count as uses of the class.
 
     Raises:
-        MayOutlive: an object may be kept.
+        MayOutlive: code may keep the object for an unknown time.
     """
     return _UseAnalysis(module, project).last_use_of_made(made)
 
 
 def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
-    """Return whether code of the project may copy deeply an object that contains the object of ``made``.
+    """Return whether code of the project may make a deep copy of an object that contains the object from ``made``.
 
-    It may if a function returns the object, or if untraceable code uses the object (see :func:`last_use`).
+    The result is False if no code makes deep copies. If code makes deep copies, the result is True if a function
+    returns the object, or if code uses the object in a way that cannot be traced (see :func:`last_use`).
     """
     if not any(_copies_deeply(text) for _, text in project.matching(_COPIES, *_COPYING, "dumps")):
         return False
@@ -103,7 +105,7 @@ def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
 
 @lru_cache(maxsize=1024)
 def _copies_deeply(text: str) -> bool:
-    """Return whether code copies objects deeply, apart from the state of models."""
+    """Return whether code may make deep copies of objects; copies of a model's state do not count."""
     try:
         tree = syntax_tree(text)
     except UnparsableModule:
@@ -129,15 +131,17 @@ def _copies_deeply(text: str) -> bool:
 
 
 class _UseAnalysis:
-    """The uses of the values of one module.
+    """Trace the uses of values in one module.
 
     Args:
         module: the module.
-        project: the project around it.
-        may_return: whether the enclosing function may return the value. A called function may not.
-        in_order: whether uses count only in the following statements. Variables of a called function end with its call.
-        of_function: whether the object is a function, which has none of the attributes of loaders.
-        depth: number of traced calls of functions of the project up to this one.
+        project: the project that contains the module.
+        may_return: whether the enclosing function may return the value. False in a called function.
+        in_order: whether each use must be in a following statement. False in a called function, whose variables end
+            with the call.
+        of_function: whether the object is a function. Then code that reads an attribute such as ``sampler`` reads it of
+            a loader that contains the function.
+        depth: number of calls of functions of the project that the analysis has followed to get here.
     """
 
     def __init__(
@@ -191,9 +195,9 @@ class _UseAnalysis:
         raise MayOutlive(self._shorten_code(node))
 
     def last_use_of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
-        """Return the end of the last use of a variable with its value from ``made``, an assignment or definition.
+        """Return the end of the last use of the value that a variable gets from ``made``, an assignment or definition.
 
-        Each use is in a following statement of the same block, so that no other path leads to it.
+        Each use must be in a following statement of the same block, so that no other path leads to the use.
         """
         module, scope = self._module, self._module.scopes.scope_of(name)
         line = statement_around(module, made)
@@ -237,7 +241,7 @@ class _UseAnalysis:
         return module.span(call)[1]
 
     def _does_not_keep(self, argument: cst.Arg, call: cst.Call) -> bool:
-        """Return whether a call is of a function of the project that does not keep an argument."""
+        """Return whether a call provably calls a function of the project that does not keep ``argument``."""
         names = self._project.resolved_names(self._module, call.func)
         found = self._project.function_definition(next(iter(names))) if len(names) == 1 else None
         if found is None or self._depth == _CALLS_LIMIT:
@@ -278,19 +282,19 @@ class _UseAnalysis:
         return found is scope
 
     def _shorten_code(self, node: cst.CSTNode) -> str:
-        """Return the code of the statement around a use, or its first line, shortened."""
+        """Return the code of a call, or of the statement around another use, in one line and shortened."""
         code = one_line(self._module, node if isinstance(node, cst.Call) else statement_around(self._module, node))
         return code if len(code) <= _LONGEST_CODE else f"{code[: _LONGEST_CODE - 2]} …"
 
 
 def statement_around(module: Module, node: cst.CSTNode) -> cst.CSTNode:
-    """Return the statement around a node: a line, or a compound statement."""
+    """Return the innermost statement that contains a node: a line of simple statements, or a compound statement."""
     kinds = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
     return next(one for one in (node, *module.ancestors(node)) if isinstance(one, kinds))
 
 
 def _parameter(function: cst.FunctionDef, call: cst.Call, argument: cst.Arg) -> cst.Name | None:
-    """Return the parameter that gets an argument of a call; ``None`` for ``*`` and ``**``, and if it is not certain."""
+    """Return the parameter that receives an argument of a call; ``None`` if this is unclear, such as for ``*``."""
     given = function.params
     if argument.keyword is not None:
         named = (*given.params, *given.kwonly_params)

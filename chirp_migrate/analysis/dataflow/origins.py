@@ -1,4 +1,4 @@
-"""Assigned values of names."""
+"""Find the values that code assigns to a name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _AssignedValues:
 
 
 def origins(module: Module, scope: cst.CSTNode, name: str) -> tuple[list[AssignedValue], list[cst.BaseExpression]]:
-    """Return the values that assignments and ``with`` assign to ``name`` in ``scope``, and its annotations there."""
+    """Return the values that assignments and ``with`` in ``scope`` assign to ``name``, and the name's annotations."""
     given = module.once(_values_by_name, scope).get(name) or _AssignedValues()
     parameter = parameters(scope).get(name)
     written = None if parameter is None else parameter.annotation
@@ -45,7 +45,7 @@ def values_of(module: Module, node: cst.CSTNode) -> list[AssignedValue]:
 def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     """Return the scope that binds ``name`` (see ``binding_scope``).
 
-    For a name of the module, that is the enclosing function that sets it, if there is one.
+    For a module-level name, the result is an enclosing function that assigns to the name, if there is one.
     """
     scope = binding_scope(module, node, name)
     if not isinstance(scope, cst.Module):
@@ -55,7 +55,7 @@ def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
 
 
 def _values_by_name(module: Module, scope: cst.CSTNode) -> dict[str, _AssignedValues]:
-    """Return the values that a scope assigns to names; for a class, those of all its methods."""
+    """Return the values that a scope assigns to names; for a class, also the values that its methods assign."""
     found: dict[str, _AssignedValues] = defaultdict(_AssignedValues)
     giving = (cst.AnnAssign, cst.Assign, cst.NamedExpr, cst.WithItem)
     for node in find_in(scope, *giving) if isinstance(scope, cst.ClassDef) else find_own(scope, *giving):

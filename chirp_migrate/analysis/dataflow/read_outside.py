@@ -1,20 +1,20 @@
-"""Reads of a loop's variables outside of the loop."""
+"""Find reads of a loop's variables outside the loop."""
 
 from __future__ import annotations
 
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module, find_in
-from chirp_migrate.syntax.queries import Mention, holds, looks_at_names, mention, names_below, parameters
+from chirp_migrate.syntax.queries import Mention, holds, mention, name_inspecting_builtin, names_below, parameters
 
 _USED = (Mention.READ, Mention.CHANGED, Mention.DELETED, Mention.SHARED)
 _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 
 
 def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
-    """Return whether code elsewhere in the scope may read the value that ``name`` has after ``loop``."""
+    """Return whether code outside ``loop``, in the same scope, may read the value that ``name`` has after the loop."""
     scope = module.enclosing_scope(loop)
-    if looks_at_names(module, scope) is not None:
+    if name_inspecting_builtin(module, scope) is not None:
         return True
     for read in module.named(name):
         if scope not in module.ancestors(read) or mention(module, read) not in _USED:
@@ -28,7 +28,7 @@ def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
 
 
 def _is_assigned_first(module: Module, read: cst.CSTNode, name: str, loop: tuple[int, int]) -> bool:
-    """Return whether an assignment always runs before ``read``, without an iteration of the loop between them."""
+    """Return whether an assignment always runs before ``read``, without an iteration of the loop in between."""
     offset = module.span(read)[0]
     for ancestor in module.ancestors(read):
         start, end = module.span(ancestor) if isinstance(ancestor, cst.For | cst.While) else (0, 0)
@@ -42,7 +42,7 @@ def _is_assigned_first(module: Module, read: cst.CSTNode, name: str, loop: tuple
 
 
 def _assignments(module: Module, name: str) -> dict[cst.CSTNode, list[cst.CSTNode]]:
-    """Return the statements that assign to ``name`` in each block."""
+    """Return, for each block, the statements in it that assign to ``name``."""
     found: dict[cst.CSTNode, list[cst.CSTNode]] = {}
     for node in module.named(name):
         parent = module.parents[node]

@@ -1,10 +1,11 @@
-"""Symbolic evaluation of small straight-line functions to values that can be compared.
+"""Evaluate small functions symbolically, to values that can be compared.
 
 Rules recognise code by meaning, not by spelling: ``x, y = self.dataset[i]; x = (x - m) / s; return x, y`` and ``sample
 = self.dataset[i]; return sample[0].sub(m).div(s), sample[1]`` evaluate to the same :class:`Value`. No code is executed.
-Every path through the code is a separate :class:`Path`, with a value without conditions. Loops, ``try``, in-place
-updates and other code with effects end the evaluation with :class:`NotStraightLine`. The rule then reports the code
-instead of rewriting it.
+
+A function with ``if`` has several paths of execution. Each path is a separate :class:`Path`, and its value contains no
+conditions. Loops, ``try``, in-place updates and other code with side effects end the evaluation with
+:class:`NotStraightLine`. The rule then reports the code instead of rewriting it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import libcst as cst
 
 from chirp_migrate.syntax.module import find_in
 
-#: Stop the evaluation of a path with more statements than this.
+#: Largest number of statements on a path. The evaluation of a longer path ends with :class:`NotStraightLine`.
 _STATEMENT_LIMIT = 400
-#: Stop the evaluation of code with more conditions than this.
+#: Largest number of conditions on a path. With more conditions, the evaluation ends with :class:`NotStraightLine`.
 MAX_CONDITIONS = 6
 
 _ARITHMETIC_METHODS = {
@@ -54,54 +55,57 @@ _COMPARISONS: dict[type[cst.CSTNode], str] = {
 
 
 class NotStraightLine(Exception):
-    """The function contains code whose value this module does not model; the message names the code."""
+    """Raised for code whose value this module does not model; the message names the code."""
 
 
 class Value:
-    """A symbolic value: one of the classes below. Its text is Python source, with the brackets that it may need."""
+    """A symbolic value; each subclass is one kind of expression.
+
+    ``str(value)`` is Python source, with the brackets that may be necessary.
+    """
 
     def __str__(self) -> str:
         return _source(self)
 
     @property
     def parts(self) -> Sequence[Value]:
-        """Return the values inside this value, in order, without keyword arguments of a call."""
+        """Return the values that this value directly contains, in order, without the keyword arguments of a call."""
         held = (one if isinstance(one, tuple) else (one,) for one in vars(self).values())
         return [part for one in held for part in one if isinstance(part, Value)]
 
 
 @dataclass(frozen=True)
 class Name(Value):
-    """The value of a name."""
+    """The value of a variable."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Const(Value):
-    """A literal, as its source."""
+    """A literal, stored as its source."""
 
     source: str
 
 
 @dataclass(frozen=True)
 class OpaqueValue(Value):
-    """A value that is not modelled, as its source."""
+    """The value of an expression that this module does not model, stored as its source."""
 
     source: str
 
 
 @dataclass(frozen=True)
 class Attr(Value):
-    """``base.name``."""
+    """An attribute: ``base.name``."""
 
     base: Value
     name: str
 
 
 @dataclass(frozen=True)
-class Item(Value):
-    """``base[index]``, created by :func:`item`."""
+class Subscript(Value):
+    """A subscript: ``base[index]``, created by :func:`subscript`."""
 
     base: Value
     index: Value
@@ -109,7 +113,7 @@ class Item(Value):
 
 @dataclass(frozen=True)
 class Call(Value):
-    """A call, created by :func:`call`. For ``*`` and ``**`` arguments, the keyword is the star."""
+    """A call, created by :func:`call`. The keyword of a starred argument is ``*`` or ``**``."""
 
     function: Value
     args: tuple[Value, ...]
@@ -118,7 +122,7 @@ class Call(Value):
 
 @dataclass(frozen=True)
 class Operation(Value):
-    """Arithmetic, a comparison, ``and`` or ``or``, with its symbol."""
+    """An arithmetic operation, a comparison, ``and`` or ``or``; ``symbol`` is the operator."""
 
     symbol: str
     left: Value
@@ -127,38 +131,38 @@ class Operation(Value):
 
 @dataclass(frozen=True)
 class Not(Value):
-    """``not operand``."""
+    """A negation: ``not operand``."""
 
     operand: Value
 
 
 @dataclass(frozen=True)
 class Tuple(Value):
-    """A tuple display."""
+    """A literal tuple."""
 
     items: tuple[Value, ...]
 
 
 @dataclass(frozen=True)
 class ReturnedValue(Value):
-    """The result of an evaluated function, as a condition: the function may have changed by then."""
+    """The result of an inlined function as a condition, kept apart from an equal value that no function returned."""
 
     value: Value
 
 
 @dataclass
 class Path:
-    """One path through code: its result, and the operations on it.
+    """One path through code: its result, and the operations on the path.
 
     Attributes:
-        truths: the parts of all tests on the path, and whether each is true. For ``x is not None``, the part is x.
-        names: the values of names at the end.
-        value: the result.
-        tests: the complete tests.
-        kept: the values that are assigned to names.
+        truths: for each operand of the tests on the path, whether it is true. For ``x is not None``, the operand is x.
+        names: the values of all names at the end of the path.
+        value: the result of the path.
+        tests: the complete tests on the path.
+        kept: the values that the path assigns to names.
         calls: the calls on the path.
-        items: the items that are read, except those at a literal index.
-        returned: the results of inlined functions.
+        items: the subscripts that the path reads, except those with a literal index.
+        returned: the results of functions that were inlined.
     """
 
     truths: dict[Value, bool] = field(default_factory=dict)
@@ -172,27 +176,27 @@ class Path:
 
     @property
     def evaluated(self) -> list[Value]:
-        """Return all values that were stored, called or compared."""
+        """Return all values that the path assigns, and all its calls and subscripts."""
         return [*self.kept, *self.calls, *self.items]
 
 
-def item(base: Value, index: Value) -> Value:
-    """Return a subscript; for an item of a literal tuple, the item itself."""
+def subscript(base: Value, index: Value) -> Value:
+    """Return the value ``base[index]``; for a literal tuple and index, the element of the tuple."""
     match base, index:
         case Tuple(items), Const(position) if position.isdigit() and int(position) < len(items):
             return items[int(position)]
-    return Item(base, index)
+    return Subscript(base, index)
 
 
 def call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...] = ()) -> Value:
-    """Return a call; a method for arithmetic, such as ``sub``, becomes an ``Operation``."""
+    """Return the value of a call; a call of an arithmetic method, such as ``sub``, becomes an ``Operation``."""
     match function, args, keywords:
         case Attr(base, method), (other,), () if method in _ARITHMETIC_METHODS:
             return Operation(_ARITHMETIC_METHODS[method], base, other)
         case Attr(Name("torch"), method), (left, right), () if method in _ARITHMETIC_METHODS:
             return Operation(_ARITHMETIC_METHODS[method], left, right)
         case Attr(Operation(symbol) as base, method), (other,), () if method[:-1] in _ARITHMETIC_METHODS:
-            # In place on a temporary value: no other code sees the change.
+            # The method changes a temporary value in place, so no other code sees the change.
             if method.endswith("_") and symbol in _OPERATORS.values():
                 return Operation(_ARITHMETIC_METHODS[method[:-1]], base, other)
     return Call(function, args, keywords)
@@ -204,7 +208,7 @@ def _source(value: Value) -> str:
             return text
         case Attr(base, name):
             return f"{_operand(base)}.{name}"
-        case Item(base, index):
+        case Subscript(base, index):
             return f"{_operand(base)}[{index}]"
         case Call(function, args, keywords):
             texts = [*map(str, args), *(f"{k}{v}" if k.startswith("*") else f"{k}={v}" for k, v in keywords)]
@@ -221,26 +225,26 @@ def _source(value: Value) -> str:
 
 
 def _operand(part: Value) -> str:
-    return str(part) if isinstance(part, Name | Const | Attr | Item | Call | Tuple) else f"({part})"
+    return str(part) if isinstance(part, Name | Const | Attr | Subscript | Call | Tuple) else f"({part})"
 
 
 Inline = Callable[[Value], "cst.FunctionDef | None"]
 
 
 class Evaluator:
-    """Evaluates function bodies.
+    """Evaluate function bodies symbolically.
 
     Args:
         source: returns the source text of a node, for values that are not modelled.
-        inline: maps the callee of a call to its definition if the call may be inlined (for example a method of the same
-            class), else to ``None``.
+        inline: returns the definition of a called function if the call may be inlined (for example a method of the same
+            class), else ``None``.
     """
 
     def __init__(self, source: Callable[[cst.CSTNode], str], inline: Inline | None = None) -> None:
         self._source = source
         self._inline = inline or (lambda function: None)
         self._path = Path()
-        #: Truth values of the conditions, for each path that is not evaluated yet.
+        #: For each path that is not evaluated yet, whether each of its conditions is true.
         self._pending: list[dict[Value, bool]] = []
         self._budget = 0
         self._depth = 0
@@ -251,10 +255,16 @@ class Evaluator:
         env: Mapping[str, Value],
         result: cst.BaseExpression | None = None,
     ) -> list[Path]:
-        """Return every path through ``statements``; its value is that of ``return``, or of ``result`` after them.
+        """Return every path through ``statements``, with its value.
+
+        Args:
+            statements: the statements to evaluate.
+            env: the values of names before the statements.
+            result: an expression that is evaluated after the statements, to the value of the path. None: the value of a
+                path is the value that its ``return`` statement returns.
 
         Raises:
-            NotStraightLine: they cannot be evaluated, or contain a ``return`` although ``result`` is given.
+            NotStraightLine: the statements cannot be evaluated, or contain a ``return`` although ``result`` is given.
         """
         followed: list[Path] = []
         self._pending = [{}]
@@ -271,7 +281,7 @@ class Evaluator:
         return followed
 
     def _run(self, statements: Sequence[cst.CSTNode], env: dict[str, Value]) -> Value | None:
-        """Return the value that statements return; ``None`` if they end without ``return``."""
+        """Return the value that ``statements`` return; ``None`` if they end without ``return``."""
         for statement in statements:
             self._budget -= 1
             if self._budget < 0:
@@ -292,7 +302,7 @@ class Evaluator:
         return None
 
     def _holds_on_path(self, test: cst.BaseExpression, env: Mapping[str, Value]) -> bool:
-        """Return whether a test holds on this path; record the path on which it does not hold."""
+        """Return whether a test is true on this path; add the path on which it is false to the pending paths."""
         condition = self.expression(test, env)
         self._path.tests.append(condition)
         return self._holds(condition)
@@ -341,15 +351,16 @@ class Evaluator:
             env[target.value] = value
         elif isinstance(target, cst.Tuple | cst.List) and all(type(e) is cst.Element for e in target.elements):
             for position, element in enumerate(target.elements):
-                self._bind(element.value, item(value, Const(str(position))), env)
+                self._bind(element.value, subscript(value, Const(str(position))), env)
         else:
             raise NotStraightLine(f"an assignment to `{self._source(target)}`")
 
     def expression(self, node: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
-        """Return the value of an expression; unsupported expressions become ``opaque`` by their source text.
+        """Return the value of an expression; the value of an unsupported expression is an :class:`OpaqueValue`.
 
         Raises:
-            NotStraightLine: an opaque part contains a name that was assigned before, whose value would be lost.
+            NotStraightLine: an unsupported expression contains a variable that the code has assigned. The source text
+                of the expression does not show the value of the variable.
         """
         match node:
             case cst.Name(value=text):
@@ -385,9 +396,9 @@ class Evaluator:
     def _item(self, node: cst.BaseExpression, at: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
         index, base = self.expression(at, env), self.expression(node, env)
         if isinstance(base, Tuple):
-            self._path.kept.append(base)  # the value that is not chosen was evaluated, too
-        value = item(base, index)
-        if isinstance(value, Item) and not isinstance(index, Const):
+            self._path.kept.append(base)  # the other elements of the tuple were evaluated, too
+        value = subscript(base, index)
+        if isinstance(value, Subscript) and not isinstance(index, Const):
             self._path.items.append(value)
         return value
 
@@ -400,7 +411,7 @@ class Evaluator:
             value = self.expression(argument.value, env)
             if argument.star == "*" and definition is not None and len(node.args) == 1:
                 width = len(definition.params.params) - isinstance(function, Attr)
-                args += [item(value, Const(str(position))) for position in range(width)]
+                args += [subscript(value, Const(str(position))) for position in range(width)]
             elif argument.star or argument.keyword:
                 keywords.append((argument.keyword.value if argument.keyword else argument.star, value))
             else:
@@ -434,20 +445,20 @@ def names_in_code(node: cst.CSTNode) -> set[str]:
 
 
 def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:
-    """Return whether all parameters of ``function`` are positional, named, and without defaults."""
+    """Return whether ``function`` has only plain parameters: no defaults, ``*``, ``/``, ``*args`` or ``**kwargs``."""
     given = function.params
     others = given.star_kwarg or given.kwonly_params or given.posonly_params or isinstance(given.star_arg, cst.Param)
     return not others and all(parameter.default is None for parameter in given.params)
 
 
 def statements_of(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:
-    """Return the statements of a block, also if the block is on the line of its header."""
+    """Return the statements of a block; the block may be on the same line as its header."""
     if isinstance(body, cst.SimpleStatementSuite):
         return [cst.SimpleStatementLine(body=body.body)]
     return body.body
 
 
 def other_statements(statement: cst.If) -> Sequence[cst.CSTNode]:
-    """Return the statements of the ``else`` of an ``if``; for ``elif``, the next ``if``."""
+    """Return the statements of the ``else`` part of an ``if``; for an ``elif`` part, the ``if`` statement in it."""
     other = statement.orelse
     return [other] if isinstance(other, cst.If) else statements_of(other.body) if other is not None else ()

@@ -1,4 +1,4 @@
-"""Uses of a class or function in other code of a backend, mostly found by searching all files for words."""
+"""Find uses of a class, function or attribute in all files of a backend, mostly by a search for its name."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from chirp_migrate.syntax.scopes import Binding
 
 
 def has_subclass(project: Project, title: str) -> bool:
-    """Return whether a class may inherit from one called ``title``, or from an alias of it."""
-    # Imports by the rules use this name, too.
+    """Return whether any class may inherit from a class called ``title``, or from an alias of it."""
+    # Import statements that rules add use aliases that begin with this word. These aliases have no subclasses.
     titles = [title, *sorted(alias for alias in project.aliases(title) if not alias.startswith("WorkerSafe"))]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
     made = rf"\btype\((?:(?!\btype\()[^)])*,\s*\((?:(?!,\s*\(|\btype\()[^)])*{names}"
     return project.search(rf"{TO_BASE}{names}|{made}", *titles)
 
 
-def passed_by_name(project: Project, parameter: str) -> bool:
-    """Return whether a call passes an argument as ``parameter=`` to code of the project."""
+def is_passed_as_keyword(project: Project, parameter: str) -> bool:
+    """Return whether a call passes the keyword argument ``parameter=`` to code of the project."""
     keyword = re.compile(rf"[(,]\s*{re.escape(parameter)}\s*=(?!=)")
     return any(
         not _is_foreign(project, path, called)
@@ -39,7 +39,10 @@ def passed_by_name(project: Project, parameter: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _callees_by_keyword(text: str) -> Mapping[str, frozenset[str]]:
-    """Map each keyword of the calls in a text to the first names of the callees; "" if a callee has no name."""
+    """Return, for each keyword in the calls of a text, the first name of each called expression, else "".
+
+    The first name of ``a.b(key=1)`` is ``a``.
+    """
     called: dict[str, set[str]] = defaultdict(set)
     for call in ast.walk(_tree(text)):
         if isinstance(call, ast.Call):
@@ -59,7 +62,7 @@ def _tree(text: str) -> ast.Module:
 
 
 def _is_foreign(project: Project, path: str, called: str) -> bool:
-    """Return whether the file at ``path`` imports a name from outside of the backend."""
+    """Return whether the file at ``path`` imports the name ``called`` from outside the backend."""
     table = project.table(path)
     if not called or table is None or table.defines(called):
         return False
@@ -67,14 +70,14 @@ def _is_foreign(project: Project, path: str, called: str) -> bool:
     return bool(sources) and not any(project.has_package(source.partition(".")[0]) for source in sources)
 
 
-#: Code by which a module may set its own names.
+#: Code with which a module may set its own top-level names.
 _OWN_NAMES = re.compile(r"\bglobals\s*\(")
-#: Code that can assign an attribute whose name is a string.
+#: Words in code that can assign an attribute whose name is a string.
 _BY_NAME = ("setattr", "__setattr__", "vars", "__dict__")
 
 
 def is_assigned_later(project: Project, attribute: str) -> bool:
-    """Return whether code assigns an attribute of that name, except ``self.attribute = ...`` in ``__init__``."""
+    """Return whether code assigns to ``attribute`` of any object, except as ``self.attribute = …`` in ``__init__``."""
     name = re.escape(attribute)
     by_name = (
         rf"""(?:\bsetattr|__setattr__)\s*\((?:(?!setattr)[^,])*,(?!\s*["'](?!{name}["'])\w+["']\s*,)"""
@@ -86,7 +89,7 @@ def is_assigned_later(project: Project, attribute: str) -> bool:
 
 
 def _assigns_later(tree: ast.AST, attribute: str, own: str = "") -> bool:
-    """Return whether code assigns an attribute of that name, except on ``own`` in its ``__init__``."""
+    """Return whether code assigns to ``attribute`` of any object but ``own``, the first parameter of ``__init__``."""
     for node in ast.iter_child_nodes(tree):
         inner = own
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
@@ -104,15 +107,16 @@ def _assigns(node: ast.AST, attribute: str, own: str) -> bool:
     return not (isinstance(node.value, ast.Name) and node.value.id == own)
 
 
-#: Names of objects with settings from a command line, a file or a model; not of datasets.
+#: Names that are typical of parsed arguments, settings and models, but not of datasets.
 _SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|params?|settings|model|module|net))")
 
 
 def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> bool:
     """Return whether any file of the project may set attributes with computed names on objects of a class.
 
-    ``self`` counts in the class itself; if the class has relatives in the project, it counts in any class. Any other
-    object counts, unless its name is typical for arguments, settings or models.
+    Code that sets such attributes on ``self`` counts in the class itself. If the class has bases or subclasses in the
+    project, the code counts in every class. Code that sets such attributes on any other object counts, too, unless the
+    name of the object is typical of arguments, settings or models.
     """
     title = None if has_bases_or_subclasses(module, project, owner) else owner.name.value
     return any(
@@ -123,16 +127,16 @@ def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> b
 
 
 def has_bases_or_subclasses(module: Module, project: Project, owner: cst.ClassDef) -> bool:
-    """Return whether a class inherits from another class of the project, or has a subclass there."""
+    """Return whether a class inherits from another class of the project, or has a subclass in the project."""
     if any(project.is_class(base) for base in base_names(module, project, owner)):
         return True
     return has_subclass(project, owner.name.value)
 
 
 def may_be_called_on_other_objects(module: Module, project: Project, owner: cst.ClassDef, method: str) -> bool:
-    """Return whether code may read a method from a class, and call it with any object.
+    """Return whether code may read ``method`` from a class, and call it with an object of any other type.
 
-    Calls of methods of its bases in the class itself do not count.
+    A call such as ``Base.method(self)`` in a class that inherits from ``Base`` does not count.
     """
     title = owner.name.value
     titles = None if has_bases_or_subclasses(module, project, owner) else {"", title, *project.aliases(title)}
@@ -146,14 +150,14 @@ def may_be_called_on_other_objects(module: Module, project: Project, owner: cst.
 
 @lru_cache(maxsize=1024)
 def _read_from_classes(text: str) -> frozenset[tuple[str, str]]:
-    """Return the attributes that code reads from possible classes, with the class's name ("" for any class)."""
+    """Return (name of the class, attribute) for each attribute that code may read from a class; "" is any class."""
     return frozenset(_takes_other_objects_in(_tree(text), ()))
 
 
 def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the attributes of :func:`_read_from_classes` for a part of a file.
+    """Yield the result of :func:`_read_from_classes` for a part of a file.
 
-    ``bases`` are the bases of the enclosing class, whose methods it may call.
+    ``bases`` are the bases of the class that contains the part. Calls of methods of these bases do not count.
     """
     for node in ast.iter_child_nodes(tree):
         inner = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else bases
@@ -172,7 +176,7 @@ def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tup
 
 
 def _base_methods_called(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
-    """Return the methods that a class calls in the form ``Base.method(self, …)``."""
+    """Return ``Base.method`` if ``node`` is the call ``Base.method(self, …)``, with one of ``bases``; else None."""
     match node:
         case ast.Call(func=ast.Attribute(value=asked) as called, args=[ast.Name(), *_]) if ast.unparse(asked) in bases:
             return called
@@ -180,7 +184,7 @@ def _base_methods_called(node: ast.AST, bases: Sequence[str]) -> ast.expr | None
 
 
 def _class_title(asked: ast.expr) -> str | None:
-    """Return the name of a possible class, "" for any; ``None`` for other objects."""
+    """Return the name of an expression that may be a class, "" if it may be any class; ``None`` for other objects."""
     match asked:
         case ast.Name(id="cls") | ast.Attribute(attr="__class__") | ast.Call(func=ast.Name(id="type")):
             return ""
@@ -194,9 +198,9 @@ def _is_own(changed: ast.expr) -> bool:
 
 
 def _set_by_computed_names(tree: ast.AST, around: str | None) -> Iterator[tuple[ast.expr, str | None]]:
-    """Yield the objects whose attributes are set under computed names, each with the enclosing class.
+    """Yield each object on which code sets attributes with computed names, and the class that contains the code.
 
-    ``__setstate__`` does not count: it sets attributes that existed before.
+    Code in ``__setstate__`` does not count, because it restores attributes that existed before.
     """
     for node in ast.iter_child_nodes(tree):
         if (changed := _object_with_computed_names(node)) is not None:
@@ -206,7 +210,7 @@ def _set_by_computed_names(tree: ast.AST, around: str | None) -> Iterator[tuple[
 
 
 def _object_with_computed_names(node: ast.AST) -> ast.expr | None:
-    """Return the object on which a part of a statement sets attributes with computed names."""
+    """Return the object on which ``node`` sets attributes with computed names; None if it sets none."""
     match node:
         case ast.Call(func=ast.Name(id="setattr"), args=[changed, name, _]):
             return None if isinstance(name, ast.Constant) else changed
@@ -223,7 +227,7 @@ def _object_with_computed_names(node: ast.AST) -> ast.expr | None:
 
 
 def _owner_of_attributes(held: ast.expr) -> ast.expr | None:
-    """Return ``x`` for ``x.__dict__`` and ``vars(x)``."""
+    """Return ``x`` for ``x.__dict__`` and ``vars(x)``; None for other expressions."""
     match held:
         case ast.Attribute(value=owner, attr="__dict__") | ast.Call(func=ast.Name(id="vars"), args=[owner]):
             return owner
@@ -231,46 +235,46 @@ def _owner_of_attributes(held: ast.expr) -> ast.expr | None:
 
 
 def is_accessed_by_name(project: Project, attribute: str) -> bool:
-    """Return whether code may read or set an attribute of that name on any object but ``self``."""
+    """Return whether code may read or set ``attribute`` on any object but ``self``."""
     name = re.escape(attribute)
     return project.search(rf"""\b{name}\b(?<=\.{name})(?<!\bself\.{name})|["']{name}["']""", attribute)
 
 
-def is_quoted(project: Project, name: str) -> bool:
-    """Return whether ``name`` is the last part of a string, which ``getattr``, ``setattr`` or ``patch`` may get."""
+def ends_a_string(project: Project, name: str) -> bool:
+    """Return whether a string ends with ``name``. Code may pass it to ``getattr``, ``setattr`` or ``patch``."""
     last = re.escape(name)
     return project.search(rf"""{last}(?<=["'.]{last})["']""", name)
 
 
 def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
-    """Return whether other code may read a top-level name of ``module`` by a string.
+    """Return whether other code may read a top-level name of ``module`` with the help of a string.
 
-    It may if a string or a configuration file contains the path ``module.name``, if ``getattr`` is called with the
-    name, or if a string is the name of a class.
+    The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
+    the name. For the name of a class, the result is also True if a string or a setting ends with the name.
     """
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
     asked = re.compile(rf"""{paths}|getattr\s*\([^,()]*,\s*["']{last}["']""")
-    # Every match ends like this, and `re` is many times as fast for patterns that begin with plain characters.
+    # Every match ends like this. `re` searches faster for a pattern that begins with plain characters.
     ending = re.compile(rf"""{last}\\?["']""")
     if any(asked.search(text) for _, text in project.matching(ending, name)):
         return True
     is_class = name[:1].isupper()
-    if is_class and is_quoted(project, name):
+    if is_class and ends_a_string(project, name):
         return True
     value = rf"""|[:=,\[-][ \t]*["']?{last}["']?[ \t]*(?:[,\]}}#\r\n]|\Z)""" if is_class else ""
     return project.settings_match(re.compile(rf"\b{owner}\.{last}\b{value}"))
 
 
-def is_probed(project: Project, *attributes: str) -> bool:
-    """Return whether any file reads attributes of these names with ``hasattr`` or ``getattr``."""
+def is_read_by_getattr(project: Project, *attributes: str) -> bool:
+    """Return whether any file reads one of ``attributes`` with ``hasattr`` or ``getattr``."""
     names = "|".join(map(re.escape, attributes))
     asked = r"(?:has|get)attr\b"
     return project.holds(rf"""{asked}(?:(?!{asked})[^\r\n])*["'](?:{names})["']""", "hasattr", "getattr")
 
 
 def set_from_outside(attribute: str) -> str:
-    """Return a pattern for assignments to an attribute, directly or with ``setattr``, except on ``self``."""
+    """Return a regular expression for assignments to ``attribute`` of any object but ``self``; ``setattr`` counts."""
     name = re.escape(attribute)
     not_own = rf"(?<!\bself\.{name})"
     item = rf"""\s*\[\s*["']{name}["']\s*\]\s*=(?!=)"""
@@ -288,9 +292,9 @@ def set_from_outside(attribute: str) -> str:
 
 
 def is_replaced(module: Module, project: Project, path: str) -> bool:
-    """Return whether other code may assign a top-level name of ``module``, or an attribute of such a name.
+    """Return whether other code may assign to ``path``: a top-level name of ``module``, or an attribute of the name.
 
-    It does if code assigns an attribute with the last name of ``path`` on anything but ``self``.
+    Any code that assigns to an attribute with the last name of ``path`` counts, unless the object is ``self``.
     """
     owner, first, last = module.name.rpartition(".")[2], path.partition(".")[0], path.rpartition(".")[2]
     return (
@@ -300,14 +304,15 @@ def is_replaced(module: Module, project: Project, path: str) -> bool:
     )
 
 
-#: Code that sets names of its own module that it computes.
+#: Code that sets computed names of its own module.
 _SETS_GLOBALS = r"""\bglobals\s*\(\s*\)\s*(?:\.\s*(?:update|setdefault|__setitem__)\b|\|=|\[[^\]"']*\]\s*=(?!=))"""
 
 
 def may_be_set_by_helper(project: Project, name: str) -> bool:
-    """Return whether a call may make code of the project set a name of a module.
+    """Return whether a call may make code of the project set a name of a module, because the call contains the name.
 
-    It may if the call contains the name, as a keyword or in quotes, and a function sets attributes with computed names.
+    The result is True if a call contains the name, as a keyword or as a string, and any code of the project sets
+    attributes or global variables with computed names.
     """
     last = re.escape(name)
     given = re.compile(rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]""")
@@ -322,7 +327,7 @@ def may_be_set_by_helper(project: Project, name: str) -> bool:
 
 
 def _is_given(project: Project, text: str, name: str) -> bool:
-    """Return whether code gives a name, by keyword or in quotes, apart from constants that no code reads."""
+    """Return whether code has the name as a keyword or string; values of variables that no code reads do not count."""
     unread = unread_parts(_tree(text), project.reads_variable)
     return any(
         (isinstance(node, ast.keyword) and node.arg == name) or (isinstance(node, ast.Constant) and node.value == name)
@@ -332,7 +337,7 @@ def _is_given(project: Project, text: str, name: str) -> bool:
 
 
 def _is_assigned_in(project: Project, module: str, name: str) -> bool:
-    """Return whether a file assigns ``name`` in a module whose name ends with ``module``: ``train.data = …``."""
+    """Return whether a file assigns to ``name`` in a module whose name ends with ``module`` (``train.data = …``)."""
     assigned = re.compile(set_from_outside(name))
     return any(not {module, ""}.isdisjoint(_assigned_in(text, name)) for _, text in project.matching(assigned, name))
 
@@ -351,8 +356,8 @@ _REPLACES_MODULES = (
 )
 
 
-def is_imported_alike(module: Module, project: Project, qualified: str) -> bool:
-    """Return whether an import of ``qualified`` in ``module`` binds the same object whenever it is executed."""
+def import_always_binds_same_object(module: Module, project: Project, qualified: str) -> bool:
+    """Return whether an import of ``qualified`` in ``module`` always binds the same object, at any time of the run."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
     is_set = owner and (
@@ -376,7 +381,7 @@ def _is_bound_once(project: Project, path: str, name: str) -> bool:
     return is_once and _OWN_NAMES.search(home.text) is None
 
 
-#: Calls that list the attributes of an object, or the names of a class or module.
+#: Code that can list the attributes of an object, or the names of a class or module.
 _LISTING = re.compile(r"\b(?:vars|dir|globals|getmembers)\s*\(|\b__dict__\b|\b__init_subclass__\b")
 
 
@@ -385,10 +390,10 @@ def may_list_attributes(module: Module) -> bool:
     return _LISTING.search(module.text) is not None
 
 
-def may_be_set(module: Module, project: Project, name: str) -> bool:
-    """Return whether other code may set or look up a new top-level name of ``module``.
+def may_clash_elsewhere(module: Module, project: Project, name: str) -> bool:
+    """Return whether other code may set or look up ``name`` in ``module``, if a rewrite adds it as a top-level name.
 
-    An ``import *``, and the import of a module of the package, count as well.
+    An ``import *`` that may bind the name counts as well, and so does a submodule with that name.
     """
     if is_replaced(module, project, name) or project.search(rf"""["'.]{re.escape(name)}["'](?!\s*:)""", name):
         return True
@@ -398,10 +403,10 @@ def may_be_set(module: Module, project: Project, name: str) -> bool:
 
 
 def is_bound_once(module: Module, project: Project, path: str, bindings: Sequence[Binding], offset: int) -> bool:
-    """Return whether ``path`` always refers to the same object.
+    """Return whether the dotted name ``path`` always refers to the same object.
 
-    That holds if the first name of the path gets its only value at the top level of the module, above an offset, and no
-    code replaces the object.
+    The result is True if a statement at the top level of the module, above ``offset``, gives the first name of ``path``
+    its only value, and if no code assigns to ``path``.
     """
     top = module.top_level_statement(bindings[0].node)
     once = len(bindings) == 1 and (top is bindings[0].node or isinstance(top, cst.SimpleStatementLine))

@@ -1,4 +1,4 @@
-"""Flow of the value of an expression: one step, which callers repeat to trace it.
+"""Find the next step in the flow of an expression's value. Callers repeat the step to trace the value.
 
 Loaders, functions and classes flow in the same ways. The callers decide what a step means for each of them.
 """
@@ -14,14 +14,14 @@ from chirp_migrate.syntax.module import Module
 
 @dataclass(frozen=True)
 class ConditionalOperand:
-    """The value may become the value of ``whole``, a conditional expression, ``and`` or ``or``."""
+    """The value may become the value of ``whole``: a conditional expression, ``and`` or ``or``."""
 
     whole: cst.IfExp | cst.BooleanOperation
 
 
 @dataclass(frozen=True)
 class DisplayElement:
-    """The value becomes an element of ``display``; with a star, its items become elements."""
+    """The value becomes an element of ``display``, a literal container; a starred value adds its own elements."""
 
     element: cst.Element | cst.StarredElement
     display: cst.CSTNode
@@ -29,7 +29,7 @@ class DisplayElement:
 
 @dataclass(frozen=True)
 class DisplayEntry:
-    """The value becomes the value of a key of ``display``."""
+    """The value is stored under ``key`` in ``display``, a literal dictionary."""
 
     key: cst.BaseExpression
     display: cst.CSTNode
@@ -45,7 +45,7 @@ class ValueAssignment:
 
 @dataclass(frozen=True)
 class ParameterDefault:
-    """The value becomes the default of a parameter."""
+    """The value becomes the default value of a parameter."""
 
     parameter: cst.Param
 
@@ -60,7 +60,7 @@ class CallArgument:
 
 @dataclass(frozen=True)
 class BaseClass:
-    """A class inherits from the value, or has it as a keyword argument."""
+    """The value is a base class or a keyword argument in the header of a class."""
 
     definition: cst.ClassDef
 
@@ -109,7 +109,7 @@ Step = (
 
 
 def step_of(module: Module, node: cst.CSTNode) -> Step | None:
-    """Return where the value of ``node`` flows next; ``None`` for all other uses."""
+    """Return the code to which the value of ``node`` flows next; ``None`` for uses that are none of these steps."""
     parent = module.parents[node]
     match parent:
         case cst.BooleanOperation():

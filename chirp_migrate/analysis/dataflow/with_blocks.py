@@ -1,4 +1,4 @@
-"""Checks of whether a ``with`` block may swallow an error."""
+"""Check whether a ``with`` block may swallow an error."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _TRANSPARENT = re.compile(
 
 
 def lets_errors_pass(module: Module, node: cst.With) -> bool:
-    """Return whether every context manager of a ``with`` is known not to swallow exceptions."""
+    """Return whether no context manager of a ``with`` statement can swallow exceptions."""
     return all(is_transparent(module, item) for item in node.items)
 
 
 def is_transparent(module: Module, item: cst.WithItem) -> bool:
-    """Return whether a context manager is known not to swallow exceptions."""
+    """Return whether a context manager provably swallows no exceptions."""
     return is_call_of(module, item.item, _TRANSPARENT)

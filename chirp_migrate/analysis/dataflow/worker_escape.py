@@ -1,7 +1,7 @@
-"""Function values that escape to workers, because a loader, dataset or transform stores them.
+"""Find lambdas and local functions that escape to workers, because a loader, dataset or transform stores them.
 
-Lambdas and names of local functions flow in the same ways. A value is traced through lists, conditional expressions,
-``functools.partial``, variables, attributes of ``self``, parameters, and functions that return it.
+The analysis traces such a function through lists, conditional expressions, ``functools.partial``, variables, attributes
+of ``self``, parameters, and functions that return it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name
 
 _WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Compose")
-#: At least one of these words is in every text with code that may send functions to worker processes.
+#: Every text whose code may send functions to worker processes contains at least one of these words.
 DESTINATION_WORDS = (*_WORDS, "ransform")
-#: A transform that is passed, stored under a key, or created by a function of that name.
+#: Code that passes a transform, stores it under a key, or defines a function whose name contains ``transform``.
 _TRANSFORM = re.compile(
     r"""(?<!\w)(?:target_|batch_)?transforms?["']?\s*[=:\]](?!=)|\bLambda\s*\(|\bdef\s+\w*(?<![a-z])transforms?\b"""
 )
@@ -50,11 +50,12 @@ _LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
 _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
 _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
-#: One of these keywords with a call, and the called name.
+#: One of the keywords with a call as its value; the group is the name of the called function.
 _GIVEN_CALL = rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*(\w+)\("
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
 _LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
-#: Words in names of functions with a `transform` parameter, and of modules of transforms, for libraries without a list.
+#: Words in names of functions whose ``transform`` parameter is a transform of samples. The next pattern has words in
+#: names of modules with transforms. Both patterns replace lists of libraries.
 _DATA = re.compile(r"data|loader|folder|subset|split|transform|augment|vision|image|cifar|mnist", re.IGNORECASE)
 _TRANSFORM_MODULES = re.compile(r"transform|augment|vision|albumentations|kornia|monai|torchio", re.IGNORECASE)
 _TRANSFORM_HOLDERS = frozenset({"Compose", "Lambda", "OneOf", "RandomApply", "RandomChoice", "RandomOrder", "SomeOf"})
@@ -65,42 +66,42 @@ _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
 
 @lru_cache(maxsize=8)
 def may_have_destinations(text: str, project: Project) -> bool:
-    """Return whether a text contains a word for an object that passes functions to worker processes."""
+    """Return whether a text contains a word for an object, such as a loader, that sends functions to workers."""
     if any(word in text for word in _WORDS) or may_name_dataset(text, project):
         return True
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
 
 
 class WorkerPurposes:
-    """The destinations of the function values of one module.
+    """Find the purposes for which workers need the functions of one module, such as "collate_fn".
 
     Args:
         module: the module.
-        project: the backend it belongs to.
+        project: the backend that contains the module.
     """
 
     def __init__(self, module: Module, project: Project) -> None:
         self._module, self._project = module, project
-        # A `transform` may belong to any library; in a module about PyTorch it belongs to a dataset.
+        # The argument `transform` exists in many libraries. In a module about PyTorch, it is one of a dataset.
         self._keywords = _KEYWORDS if _ABOUT_TORCH.search(module.text) else _LOADER_KEYWORDS
         self._known: dict[cst.CSTNode, str | None] = {}
 
     def of(self, node: cst.CSTNode) -> str | None:
-        """Return the purpose of an expression for the object that stores it, as a name.
+        """Return the purpose of an expression whose value a loader, dataset or transform stores.
 
-        The result is ``None`` if no worker needs it.
+        The purpose is a name, such as "collate_fn". The result is ``None`` if no worker needs the value.
         """
         if node not in self._known:
-            self._known[node] = None  # a cycle of names has no destination
+            self._known[node] = None  # ends the recursion if names refer to each other
             self._known[node] = self._direct_purpose(node) or self._purpose_of_captured(node)
         return self._known[node]
 
     def purpose_of_function(self, node: cst.FunctionDef) -> str | None:
-        """Return the purpose of a local function, from the uses of its name."""
+        """Return the purpose of a local function, according to the uses of its name."""
         return self._first(variable_reads(self._module, node.name.value, self._module.scopes.scope_of(node)))
 
     def purpose_of_class(self, node: cst.ClassDef) -> str | None:
-        """Return the name of a local class if its objects are datasets."""
+        """Return the name of a local class if its objects are datasets, else None."""
         names = base_names(self._module, self._project, node)
         return node.name.value if any(inherits(self._project, name, DATASET) for name in names) else None
 
@@ -151,7 +152,10 @@ class WorkerPurposes:
         return None
 
     def _takes_data(self, call: cst.Call, called: set[str]) -> bool:
-        """Return whether the names of a callee show that it is about data: other callees have a ``transform``, too."""
+        """Return whether the names of a called function show that it handles data.
+
+        Functions for other purposes may have a parameter ``transform``, too.
+        """
         names = {*called, self._module.source(call.func)}
         return any(_DATA.search(name) or inherits(self._project, name, DATASET) for name in names)
 
@@ -159,14 +163,17 @@ class WorkerPurposes:
         return not called or any(_TRANSFORM_MODULES.search(name) for name in called)
 
     def _purpose_of_key(self, key: cst.BaseExpression, holder: cst.CSTNode) -> str | None:
-        """Return the purpose of an entry of a dict, by its key; for transforms only if the dict becomes arguments."""
+        """Return the purpose of the entry ``key`` of a dictionary.
+
+        A key for a transform counts only if the dictionary becomes the keyword arguments of a call.
+        """
         name = str(key.evaluated_value) if isinstance(key, cst.SimpleString) else ""
         if name in _LOADER_KEYWORDS or (name in self._keywords and self._becomes_keywords(holder)):
             return name
         return None
 
     def _becomes_keywords(self, node: cst.CSTNode) -> bool:
-        """Return whether a call gets a dict, or the variable with it, as its keywords."""
+        """Return whether a call receives a dictionary, or the variable that holds it, as ``**`` argument."""
         module = self._module
         parent = module.parents[node]
         if isinstance(parent, cst.Arg):
@@ -189,7 +196,7 @@ class WorkerPurposes:
         if owner is None or not isinstance(target, cst.Name):
             return None
         if isinstance(owner.scope.node, cst.ClassDef):
-            # A field of a dataclass; without an annotation it is a method.
+            # With an annotation, the name is a field of a dataclass. Without one, a function becomes a method.
             is_field = isinstance(statement, cst.AnnAssign) and target.value in self._keywords
             return target.value if is_field else None
         return target.value if self._first(variable_reads(module, target.value, owner.scope)) is not None else None
@@ -207,7 +214,7 @@ class WorkerPurposes:
         return None
 
     def _reads_on_self(self, owner: cst.ClassDef, name: str) -> list[cst.Attribute]:
-        """Return the reads of ``self.name`` in a class."""
+        """Return the places in a class that read the attribute ``name`` of ``self``."""
         module = self._module
         return [
             parent
@@ -227,7 +234,7 @@ class WorkerPurposes:
         return name if self._first(variable_reads(self._module, name, scope)) is not None else None
 
     def _purpose_of_result(self, statement: cst.Return, value: cst.CSTNode) -> str | None:
-        """Return the purpose of a function's result, from the purposes of its calls, or from a name."""
+        """Return the purpose of a function's result, according to the function's calls, or to its name."""
         module = self._module
         maker = module.enclosing_function(statement)
         if maker is None:
@@ -253,7 +260,7 @@ class WorkerPurposes:
         return short if not _passes_all_on(module, value) and _is_called_elsewhere(self._project, name) else None
 
     def _purpose_of_captured(self, node: cst.CSTNode) -> str | None:
-        """Return the purpose of a name that an escaping function captures: it escapes as well."""
+        """Return the purpose of a name that an escaping function captures, because its value escapes as well."""
         if not isinstance(node, cst.Name):
             return None
         owner = self._module.scopes.lookup(node.value, node)
@@ -285,7 +292,7 @@ def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
 
 
 def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
-    """Return whether a name refers to a function with ``*args`` and ``**kwargs``, such as a decorator's wrapper."""
+    """Return whether a name refers to a function with ``*args`` and ``**kwargs``, such as a wrapper in a decorator."""
     owner = module.scopes.lookup(value.value, value) if isinstance(value, cst.Name) else None
     for one in owner.bindings if owner is not None else ():
         match one.node:
@@ -294,14 +301,14 @@ def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
     return False
 
 
-# The same steps on ``ast``, before LibCST reads a module. They follow names by spelling, so they may find more
-# destinations than exist.
+# The following code does the same analysis with ``ast``, before LibCST parses a module. The code compares names by
+# spelling only, so it may find too many functions that escape.
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def lambdas_may_escape(outline: Outline, project: Project) -> bool:
-    """Return whether any lambda of a module may escape to workers."""
+    """Return whether a lambda in a module may escape to workers."""
     may = _MayEscape(outline, project)
     return any(may.go(node) for node in outline.find(ast.Lambda))
 
@@ -314,11 +321,11 @@ def local_functions_may_escape(outline: Outline, project: Project) -> bool:
 
 
 class _MayEscape:
-    """The possible results of :class:`WorkerPurposes` for the function values of a module."""
+    """Find whether a function of a module may have a purpose according to :class:`WorkerPurposes`."""
 
     def __init__(self, outline: Outline, project: Project) -> None:
         self._outline, self._project = outline, project
-        self._seen: set[ast.AST | tuple[str, ast.AST | None]] = set()  # a cycle of names has no destination
+        self._seen: set[ast.AST | tuple[str, ast.AST | None]] = set()  # ends the recursion
 
     def go(self, node: ast.AST) -> bool:
         """Return whether the value of an expression may escape to workers."""
@@ -362,7 +369,7 @@ class _MayEscape:
         return any(self.go(read) or (owner is not None and self._is_taken_along(read, owner)) for read in reads)
 
     def _is_taken_along(self, read: ast.Name, owner: ast.AST) -> bool:
-        """Return whether a function that captures the name may escape (see ``WorkerPurposes._purpose_of_captured``)."""
+        """Return whether a function that captures a name may escape (see ``WorkerPurposes._purpose_of_captured``)."""
         for around in takewhile(lambda node: node is not owner, self._outline.ancestors(read)):
             match around:
                 case ast.Lambda():

@@ -1,1 +1,1 @@
-"""Datasets, augmenters and label scans in code, and the samples of datasets."""
+"""Find datasets, augmentations and loops over labels in code, and infer the samples of datasets."""

@@ -1,4 +1,4 @@
-"""Statements of classes that augment a sample: the common parts of the grammars of masks and of noise."""
+"""Read statements of classes that augment a sample. The checks of masks and of noise share these functions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ _ENCLOSING = ("random.random() < self.p", "random.random() <= self.p")
 
 
 class UnknownAugmentation(Exception):
-    """The class has a statement outside of the grammar; the message names it."""
+    """Raised for a class with code that the rule does not recognise; the message names the code."""
 
 
 def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
-    """Return the methods of a class that contains only methods, with different names."""
+    """Return the methods of a class by name.
+
+    Raises:
+        UnknownAugmentation: the class contains other statements, or two methods with the same name.
+    """
     tree = ast.parse(class_source).body[0]
     assert isinstance(tree, ast.ClassDef)
     found: dict[str, ast.FunctionDef] = {}
@@ -38,7 +42,7 @@ def first_line(node: ast.AST) -> str:
 
 
 def sample_parameter_and_body(function: ast.FunctionDef) -> tuple[str, list[ast.stmt]]:
-    """Return the name of the only parameter besides ``self``, and the statements without the docstring."""
+    """Return the name of a method's only parameter besides ``self``, and its statements without the docstring."""
     given = function.args
     names = [argument.arg for argument in given.args]
     others = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
@@ -49,7 +53,12 @@ def sample_parameter_and_body(function: ast.FunctionDef) -> tuple[str, list[ast.
 
 
 def split_at_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
-    """Return three lists of statements: before the only gate ``random.random()``, after it, and of the skipped case."""
+    """Split the statements of a method at its gate: the ``if`` that decides at random whether to augment the sample.
+
+    Returns:
+        Three lists of statements: those before the gate, those that augment, and those that run instead if the gate
+        skips the augmentation.
+    """
     for place, gate in enumerate(body):
         if isinstance(gate, ast.If) and ast.unparse(gate.test) in (*_EARLY, *_ENCLOSING):
             rest = [*gate.orelse, *body[place + 1 :]]
@@ -61,7 +70,7 @@ def split_at_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.st
 
 
 def assigned_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
-    """Return targets and values of an assignment; tuples of equal length are split."""
+    """Return the pairs (target, value) of an assignment; ``a, b = x, y`` has two pairs."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         raise UnknownAugmentation(f"the rule does not recognise `{first_line(node)}`")
     target, value = node.targets[0], node.value
@@ -71,14 +80,14 @@ def assigned_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
 
 
 class ExpressionNormalizer(ast.NodeTransformer):
-    """Normalises expressions, so that equivalent expressions have the same text.
+    """Normalise expressions, so that equivalent expressions have the same text.
 
-    Sums, products, ``min`` and ``max`` of two operands are sorted, ``a < b`` becomes ``b > a``, and conditions with a
-    known result are replaced.
+    The operands of a sum or product, and the two arguments of ``min`` and ``max``, are sorted. ``a < b`` becomes
+    ``b > a``. A condition whose result is known is replaced by the result.
 
     Args:
-        names: the expressions that names stand for.
-        same: replacements of expressions, by their text.
+        names: for each name, the expression that replaces it.
+        same: for each text of an expression, the expression that replaces it.
     """
 
     def __init__(self, names: Mapping[str, ast.expr], same: Mapping[str, ast.expr] | None = None) -> None:
@@ -94,7 +103,7 @@ class ExpressionNormalizer(ast.NodeTransformer):
         return ast.unparse(self.normalized(ast.parse(node).body[0] if isinstance(node, str) else node))
 
     def visit(self, node: ast.AST) -> ast.AST:
-        """Return the replacement of a node."""
+        """Normalise a node in place, and return the node that replaces it."""
         self.generic_visit(node)
         match node:
             case ast.Name(id=name):

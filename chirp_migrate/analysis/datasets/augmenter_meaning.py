@@ -1,7 +1,8 @@
-"""Checks of the source of a class: does it augment with the same distribution as a transform of the runtime?
+"""Check the source of a class: does it augment with the same distribution as a transform of the runtime?
 
-The checks accept one grammar of statements and refuse all others. Names are arbitrary, sizes may be stored in names,
-the gate may return early or enclose the masking, and a mask may be a separate method.
+The checks accept a few forms of code and refuse all other code. Names of variables are arbitrary, sizes may be stored
+in variables, and a separate method may apply a mask. The gate, an ``if`` that decides at random whether to augment the
+sample, may return early or enclose the code that masks.
 """
 
 from __future__ import annotations
@@ -28,29 +29,29 @@ MASK_PARAMETERS = (
     "mask_value",
     "p",
 )
-#: Possible values of names: the sample and its masked copy, each perhaps with a further axis in front, and sizes.
+#: Possible values of variables: the sample and its masked copy, both also with an added first axis, and sizes.
 _SAMPLE, _COPY, _LIFTED, _LIFTED_COPY = (ast.Name(f"<{one}>") for one in ("sample", "copy", "lifted", "lifted copy"))
 _IMAGE, _FRAMES, _BINS, _UNKNOWN = (ast.Name(f"<{one}>") for one in ("image", "frames", "bins", "unknown"))
 _ARRAYS = (_SAMPLE, _COPY, _LIFTED, _LIFTED_COPY)
-#: The sizes of the last axes, by their place in the shape.
+#: The sizes of the last two axes, by their index in the shape.
 _SIZES = {-1: _FRAMES, -2: _BINS}
-#: Number of masks of an axis, their largest width, and the place of the axis in the shape.
+#: For each axis: the attribute with its number of masks, the attribute with their largest width, and the axis index.
 _AXES = {"num_time_masks": ("time_mask_param", -1), "num_freq_masks": ("freq_mask_param", -2)}
-#: Code that copies an image.
+#: Code that copies an image to an array.
 _IMAGE_COPIES = ("np.array({})", "numpy.array({})", "np.array({}).copy()", "np.asarray({}).copy()")
 _Names = dict[str, ast.expr]
 
 
 class _RaisesError(Exception):
-    """The class raises an error for samples of this number of axes."""
+    """Raised if the class raises an error for samples with this number of axes."""
 
 
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """Return the arguments of ``masks_spectrograms`` with which ``SpecAugment`` masks as the class does.
+    """Return the arguments of ``masks_spectrograms`` with which ``SpecAugment`` masks like the class.
 
-    With probability 1 - p the class returns the sample. Otherwise it returns a clone in which a number of ranges of
-    each axis are overwritten with ``mask_value``; their widths are uniform in 0..min(parameter, size), and their starts
-    are uniform over all places where they fit.
+    With probability 1 - p, the class returns the sample. With probability p, the class returns a clone with masks: a
+    number of ranges on each axis are overwritten with ``mask_value``. The width of a range is uniform in
+    0..min(parameter, size). The start of a range is uniform over all positions at which the range fits.
 
     Raises:
         UnknownAugmentation: the class may augment in another way; the message is the reason.
@@ -59,18 +60,19 @@ def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
 
 
 def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
-    """Return the arguments of ``masks_images``, found as by :func:`masks_like_spec_augment`.
+    """Return the arguments of ``masks_images`` with which ``SpecAugment`` masks like the class.
 
-    The sample is a grey image (F, T), and the method is ``__call__``.
+    The function checks a class like :func:`masks_like_spec_augment`, but its samples are grey images (F, T), and the
+    method that masks is ``__call__``.
     """
     return _masking_arguments(class_source, "__call__", (2,))
 
 
 def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> tuple[str, ...]:
-    """Return the arguments of the decorator, which define whether the masks skip axes not longer than their parameter.
+    """Return the arguments of the decorator: whether an axis that is not longer than its mask parameter stays unmasked.
 
-    ``entry`` is the method that takes a sample. ``ndims`` are the numbers of axes of samples; 4 stands for four or
-    more.
+    ``entry`` is the method that receives a sample. ``ndims`` are the possible numbers of axes of a sample; 4 means four
+    or more.
     """
     methods = methods_of(class_source)
     guarded: set[bool] = set()
@@ -85,7 +87,7 @@ def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> t
 
 
 def _equal_expressions(ndim: int) -> _Names:
-    """Return the replacements of expressions for samples with ``ndim`` axes: sizes, numbers of axes, an added axis."""
+    """Return the expressions with a known value if a sample has ``ndim`` axes: sizes, numbers of axes, added axes."""
     same: _Names = {}
     counts = {count: ast.Constant(count) for count in (ndim, ndim + 1)}
     for array, lifted in ((_SAMPLE, _LIFTED), (_COPY, _LIFTED_COPY)):
@@ -99,10 +101,10 @@ def _equal_expressions(ndim: int) -> _Names:
 
 
 class _MaskGrammar:
-    """The grammar of masks, for samples of a number of axes.
+    """Check the code of a class that masks, for samples with ``ndim`` axes.
 
-    Code outside of the loops is traced in its order: names of sizes, an axis that is added in front of samples with two
-    axes and removed again, and tests of whether there are two axes.
+    The check traces the code outside the loops in its order: variables with sizes, a first axis that the code adds to
+    samples with two axes and later removes, and tests of whether a sample has two axes.
     """
 
     def __init__(self, methods: Mapping[str, ast.FunctionDef], images: bool, ndim: int) -> None:
@@ -128,7 +130,7 @@ class _MaskGrammar:
         return ast.unparse(self._replace_terms(node, names))
 
     def check(self, function: ast.FunctionDef) -> bool:
-        """Return whether axes not longer than their parameter are skipped."""
+        """Check a method, and return whether it leaves axes unmasked that are not longer than their mask parameter."""
         x, body = sample_parameter_and_body(function)
         before, work, left = split_at_gate(body)
         self._names[x] = self._sample
@@ -145,7 +147,7 @@ class _MaskGrammar:
         return bool(self._guarded)
 
     def _trace(self, statements: Sequence[ast.stmt]) -> bool:
-        """Trace statements outside of the loops, and return whether they end in a ``return``."""
+        """Trace statements outside the loops, and return whether they end with a ``return``."""
         for statement in statements:
             match statement:
                 case ast.Return():
@@ -168,7 +170,7 @@ class _MaskGrammar:
         return False
 
     def _trace_assignment(self, statement: ast.stmt, names: _Names) -> None:
-        """Trace an assignment of sizes; outside of the loops also of arrays, and of whether there are two axes."""
+        """Trace an assignment of sizes; outside the loops, also of arrays and of tests of the number of axes."""
         for target, value in assigned_pairs(statement):
             if isinstance(target, ast.Tuple):
                 self._trace_unpacking(target, value, statement, names)
@@ -184,7 +186,7 @@ class _MaskGrammar:
             self._set_meaning(target.id, meant, statement, names)
 
     def _trace_copy(self, text: str) -> ast.expr | None:
-        """Return the copy that an expression creates; only one copy is permitted."""
+        """Return the copy that an expression creates, or None; only one copy in the method is permitted."""
         copy = self._copied.get(text)
         self._copies += copy is not None
         if self._copies > 1:
@@ -192,7 +194,7 @@ class _MaskGrammar:
         return copy
 
     def _set_meaning(self, name: str, meant: ast.expr, statement: ast.stmt, names: _Names) -> None:
-        """Record the meaning of a name. Names of arrays and tests may be rebound, names of sizes may not."""
+        """Record the value of a variable. Variables with arrays and tests may be rebound, those with sizes may not."""
         known = names.get(name, meant)
         changes = (known in _ARRAYS and meant in _ARRAYS) or (_is_bool(known) and _is_bool(meant))
         if name == "self" or (known is not meant and not changes):
@@ -200,7 +202,10 @@ class _MaskGrammar:
         names[name] = meant
 
     def _trace_unpacking(self, target: ast.Tuple, value: ast.expr, statement: ast.stmt, names: _Names) -> None:
-        """Trace ``*_, rows, columns = x.shape``, or a name for each axis; ``[:2]`` of two axes is the whole shape."""
+        """Trace an assignment from a shape: ``*_, rows, columns = x.shape``, or one variable for each axis.
+
+        With two axes, ``x.shape[:2]`` is the same as ``x.shape``.
+        """
         shape = self._text(value, names)
         if self._ndim == 2 and not shape.startswith((_LIFTED.id, _LIFTED_COPY.id)):
             shape = shape.removesuffix("[:2]")
@@ -221,7 +226,7 @@ class _MaskGrammar:
             self._set_meaning(name.id, _SIZES.get(place, _UNKNOWN) if name is one else _UNKNOWN, statement, names)
 
     def _check_loop(self, loop: ast.For, asked: frozenset[str]) -> None:
-        """Check a loop of masks; ``asked`` are the conditions under which it runs."""
+        """Check a loop that applies masks; ``asked`` are the conditions under which the loop runs."""
         count = next((name for name in _AXES if ast.unparse(loop.iter) == f"range(self.{name})"), None)
         unused = isinstance(loop.target, ast.Name) and self._names.get(loop.target.id, _UNKNOWN) is _UNKNOWN
         if count is None or loop.orelse or not unused or ast.unparse(loop.target) == "self":
@@ -245,7 +250,7 @@ class _MaskGrammar:
         return name in self._methods and name != "forward" and not name.startswith("__")
 
     def _check_mask(self, steps: Sequence[ast.stmt], names: _Names, count: str, asked: frozenset[str]) -> None:
-        """Check the statements of one mask: sizes, optionally a guard, a width, a start and the assignment."""
+        """Check the statements of one mask: sizes, an optional ``if``, a width, a start, and the assignment."""
         parameter, axis = _AXES[count]
         steps = list(steps)
         while len(steps) > 1 and not _is_draw(steps[0]):
@@ -266,7 +271,7 @@ class _MaskGrammar:
         size = _SIZES[axis].id
         if widest != f"min({size}, self.{parameter})":
             raise UnknownAugmentation(f"`{width}` is not a random number from 0 to min({parameter}, size)")
-        # No width is larger than the size.
+        # The width is never larger than the size, so `size - width` and `max(0, size - width)` are equal.
         if start == width or room not in (f"{size} - {width}", f"max(0, {size} - {width})"):
             raise UnknownAugmentation(f"`{start}` is not a random place at which the mask fits")
         stretch = f"{start}:{' + '.join(sorted((start, width)))}"
@@ -276,7 +281,7 @@ class _MaskGrammar:
             raise UnknownAugmentation(f"the rule does not recognise `{first_line(steps[-1])}`")
 
     def _range_subscripts(self, axis: int, stretch: str, count: int) -> list[str]:
-        """Yield the subscripts of a range of one axis of an array with ``count`` axes, with all other axes whole."""
+        """Return the possible subscripts that select a range on one axis, and all of the other ``count - 1`` axes."""
         places = [f"..., {stretch}" if axis == -1 else f"..., {stretch}, :"]
         if self._ndim < 4:
             axes = [":"] * count
@@ -286,7 +291,7 @@ class _MaskGrammar:
         return places
 
     def _trace_draw(self, statement: ast.stmt, names: _Names) -> tuple[str, str]:
-        """Return name and source of the upper end of ``name = random.randint(0, end)``."""
+        """Return the variable and the source of the upper end of ``variable = random.randint(0, end)``."""
         match assigned_pairs(statement):
             case [(ast.Name(id=name), ast.Call(func=function, args=[low, high]) as drawn)] if ast.unparse(
                 function
@@ -297,7 +302,10 @@ class _MaskGrammar:
         raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
 
     def _guard_conditions(self, test: ast.expr, names: _Names) -> frozenset[str]:
-        """Return the conditions of a guard: which axis has a positive parameter, or is longer."""
+        """Return the conditions of an ``if`` around masks, such as "num_time_masks longer".
+
+        The condition is *positive* if the largest width is above 0, and *longer* if the axis is longer than this width.
+        """
         parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         known: dict[str, str] = {}
         for count, (parameter, axis) in _AXES.items():
@@ -306,7 +314,7 @@ class _MaskGrammar:
         return frozenset(known.get(text, text) for text in (self._text(part, names) for part in parts))
 
     def _check_guard(self, asked: frozenset[str], count: str) -> None:
-        """Check the guard of a mask: none, or a comparison of the axis with its parameter."""
+        """Check the conditions of a mask: only *positive* and *longer* of its own axis are permitted."""
         if not asked <= {f"{count} positive", f"{count} longer"}:
             raise UnknownAugmentation("its masks depend on another condition than `parameter > 0 and size > parameter`")
         if f"{count} longer" in asked:
@@ -328,7 +336,8 @@ def _is_draw(statement: ast.stmt) -> bool:
 def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
     """Return the arguments of ``adds_noise`` with which ``GaussianNoise`` does the same as the class.
 
-    With probability 1 - p the class returns the sample, else ``clamp(x + randn_like(x) * std, 0, 1)``.
+    With probability 1 - p, the class returns the sample x. With probability p, the class returns
+    ``clamp(x + randn_like(x) * std, 0, 1)``.
 
     Raises:
         UnknownAugmentation: the class may augment in another way; the message is the reason.
@@ -354,7 +363,10 @@ def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
 
 
 def _statements_behind_gate(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the statements that run if the gate at the beginning is passed, up to their ``return``."""
+    """Return the statements that augment the sample, up to their ``return``.
+
+    The gate, the ``if`` that decides at random whether they run, must be the first statement of ``body``.
+    """
     before, work, left = split_at_gate(body)
     if before:
         raise UnknownAugmentation("no single `random.random() > self.p` decides whether it runs")

@@ -1,4 +1,4 @@
-"""Loops that only collect values, and whether these values may be read before the first iteration."""
+"""Recognise loops that only collect values, and check whether the values may be read before the first iteration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
 
 def is_collecting(statements: Sequence[cst.CSTNode]) -> bool:
-    """Return whether statements only assign, count and append (to and from any object)."""
+    """Return whether statements only assign, count and append; the kinds of the objects do not matter."""
     return all(map(_is_collecting, statements))
 
 
@@ -38,7 +38,7 @@ def _is_collecting(statement: cst.CSTNode) -> bool:
 
 
 def _target_and_values(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]] | None:
-    """Return the target of a statement and the expressions that it computes; ``None`` for other statements."""
+    """Return the targets of an assignment, or the container of an ``append``, and the values; else ``None``."""
     match small:
         case cst.Assign():
             return [target.target for target in small.targets], [small.value]
@@ -54,11 +54,14 @@ def _target_and_values(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], li
 def early_reading_problem(
     module: Module, loop: cst.For, statements: Sequence[cst.CSTNode], read: Iterable[cst.CSTNode]
 ) -> str | None:
-    """Return why reading everything before the first iteration of ``loop`` is visible; ``None`` if it is not.
+    """Return why the program may notice that all samples are read before the first iteration of ``loop``.
+
+    The result is ``None`` if the program cannot notice it.
 
     Args:
-        statements: the part of the body that stays; :func:`is_collecting` holds for it.
-        read: the expressions that are read early; the body must not change their values.
+        statements: the statements that stay in the body of the loop, and only collect (:func:`is_collecting`).
+        read: the expressions that a rewrite evaluates before the loop. The body of the loop must not change the values
+            of these expressions.
     """
     scope = module.enclosing_scope(loop)
 
@@ -104,7 +107,7 @@ def _target_problem(
 
 
 def _is_fresh(module: Module, scope: cst.CSTNode, name: str) -> bool:
-    """Return whether every value of ``name`` in its function is a new container or number."""
+    """Return whether the function gives ``name`` only new containers or numbers as values."""
     if name in parameters(scope):
         return False
     shared: list[cst.Global | cst.Nonlocal] = find_own(scope, cst.Global, cst.Nonlocal)
@@ -125,7 +128,7 @@ def _is_new(module: Module, value: cst.BaseExpression) -> bool:
 
 
 def _handler_problem(module: Module, loop: cst.For) -> str | None:
-    """Return why code around the loop may continue after an error, with the collected items."""
+    """Return why code around the loop may continue after an error, with the items collected so far; else None."""
     for ancestor in module.ancestors(loop):
         if isinstance(ancestor, _SCOPES):
             return None

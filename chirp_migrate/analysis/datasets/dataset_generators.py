@@ -1,4 +1,4 @@
-"""Random generators that a dataset uses, and of which every worker gets a copy in the same state."""
+"""Find random generators that a dataset uses, and that every worker gets as a copy with the same state."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _GENERATORS = re.compile(
     r"numpy\.random\.(default_rng|Generator|(mtrand\.)?RandomState)|sklearn\.utils\.check_random_state|random\.Random"
     r"|torch\.Generator"
 )
-#: Methods that change the state of a generator, and attributes for this purpose.
+#: Methods that set the state of a generator, and attributes through which code can set it.
 _RESEEDING = frozenset(
     {"seed", "manual_seed", "set_state", "setstate", "graphsafe_set_state", "__setstate__", "bit_generator"}
 )
 _COPIES = frozenset({"copy.copy", "copy.deepcopy", "builtins.isinstance", "builtins.id", "builtins.repr"})
-#: Workers that divide a stream may need the same order in all workers.
+#: Methods that shuffle. Workers that share the samples of one iterable dataset may need the same order in all workers.
 _ORDERING = frozenset({"shuffle", "permutation", "permuted", "randperm"})
 
 
 @dataclass(frozen=True)
 class DatasetGenerator:
-    """A generator in a variable or attribute.
+    """A random generator that a variable or attribute holds.
 
     Attributes:
         name: name of the variable or attribute.
         value: the expression that creates the generator.
         drawn: the method that uses the generator.
-        workers: which processes get a copy: each ``worker``, or each ``forked worker``.
+        workers: the processes that get a copy with the same state: every ``worker``, or every ``forked worker``.
     """
 
     name: str
@@ -51,7 +51,7 @@ class DatasetGenerator:
 
 
 def find_dataset_generators(state: DatasetState) -> Iterator[DatasetGenerator]:
-    """Yield the random generators of a dataset, unless the dataset uses the number of its worker."""
+    """Yield the random generators of a dataset, unless the dataset uses the number of the worker that it runs in."""
     if not state.uses_worker_number:
         yield from _kept_on_self(state)
         yield from _shared_variables(state)
@@ -65,7 +65,7 @@ def _kept_on_self(state: DatasetState) -> Iterator[DatasetGenerator]:
 
 
 def _shared_variables(state: DatasetState) -> Iterator[DatasetGenerator]:
-    """Yield the generators in variables of the class or the module."""
+    """Yield the generators in class variables and module variables."""
     module = state.module
     for scope in (state.node, module.tree):
         for statement in own_nodes(scope):
@@ -75,7 +75,7 @@ def _shared_variables(state: DatasetState) -> Iterator[DatasetGenerator]:
             if made is None:
                 continue
             targets = statement.targets if isinstance(statement, cst.Assign) else (statement,)
-            # A generator that each import of the module creates starts in the same state only if it is seeded.
+            # A spawned worker imports the module again. The new generator has the same state only with a fixed seed.
             workers = "worker" if _always_has_same_state(module, made) else "forked worker"
             for name in (t.target.value for t in targets if isinstance(t.target, cst.Name)):
                 if scope is state.node:
@@ -89,7 +89,7 @@ def _shared_variables(state: DatasetState) -> Iterator[DatasetGenerator]:
 
 
 def _makes_generator(module: Module, project: Project, value: cst.BaseExpression) -> bool:
-    """Return whether a value is a new generator, or a parameter with such an annotation."""
+    """Return whether a value is a new generator, or a parameter whose annotation names a class of generators."""
     if isinstance(value, cst.Name):
         function = module.enclosing_function(value)
         every = (*function.params.params, *function.params.kwonly_params) if function is not None else ()
@@ -100,7 +100,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
 
 
 def _creating_call(module: Module, project: Project, value: cst.BaseExpression) -> cst.Call | None:
-    """Return the call that creates the generator, also before ``.manual_seed(…)``."""
+    """Return the call that creates a generator, together with a ``.manual_seed(…)`` that follows it."""
     for one in contained_expressions(module, module.tree, value):
         match one:
             case cst.Call(func=cst.Attribute(value=made, attr=cst.Name(value=method))) if method in _RESEEDING:
@@ -113,13 +113,13 @@ def _creating_call(module: Module, project: Project, value: cst.BaseExpression) 
 
 
 def _always_has_same_state(module: Module, made: cst.Call) -> bool:
-    """Return whether a new generator always has the same state: it is seeded, or PyTorch's default."""
+    """Return whether a new generator always has the same state, because it has a seed or is a ``torch.Generator``."""
     calls = find_in(made, cst.Call)
     return "torch.Generator" in module.qualified_names(calls[-1].func) or all(call.args for call in calls)
 
 
 def _uses_generator(state: DatasetState, use: Use) -> bool:
-    """Return whether reading samples uses ``self.generator``, or passes it on."""
+    """Return whether reading a sample uses the generator in an attribute of ``self``, or passes it on."""
     if use.method not in state.sampling:
         return False
     module = use.method.module
@@ -134,7 +134,7 @@ def _uses_generator(state: DatasetState, use: Use) -> bool:
 
 
 def _is_reseeded(state: DatasetState, attribute: str) -> bool:
-    """Return whether code reseeds or replaces the generator after the construction of the dataset."""
+    """Return whether code reseeds or replaces the generator after the dataset was constructed."""
     for use in state.uses(attribute):
         module = use.method.module
         parent = module.parents[use.node]
@@ -155,7 +155,7 @@ def _reads_global(module: Module, method: Method, name: str) -> bool:
 
 
 def _is_reassigned(module: Module, name: str) -> bool:
-    """Return whether functions of the module replace or reseed the generator in a module variable."""
+    """Return whether a function of the module replaces or reseeds the generator in the module variable ``name``."""
     if any(item.name.value == name for node in module.find(cst.Global) for item in node.names):
         return True
     return any(

@@ -1,7 +1,7 @@
-"""Semantics of a dataset's ``__getitem__``: standardise, augment, or return the samples of a sequence.
+"""Infer whether a dataset's ``__getitem__`` standardises samples, augments samples, or returns those of a sequence.
 
-The module works on symbolic values (``dataflow.symbolic``). So it does not matter whether the code is a class, a
-function-local class or a dictionary of lambdas, nor how its steps are spelled.
+The functions compare symbolic values (``dataflow.symbolic``). So the code may be a class, a local class or a dictionary
+of lambdas, and may spell its steps in different ways.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     Attr,
     Call,
     Const,
-    Item,
     Name,
     Not,
     Operation,
     Path,
+    Subscript,
     Tuple,
     Value,
-    item,
+    subscript,
 )
 
 SELF = Name("self")
@@ -32,7 +32,7 @@ INDEX = Name("<index>")
 
 @dataclass(frozen=True)
 class StandardizedSamples:
-    """``(x - mean) / (std + eps)`` of the samples of ``dataset`` at ``indices``."""
+    """The samples (x, y) of ``dataset`` at ``indices``, with x replaced by ``(x - mean) / (std + eps)``."""
 
     dataset: Value
     indices: Value
@@ -43,7 +43,7 @@ class StandardizedSamples:
 
 @dataclass(frozen=True)
 class Stage:
-    """One augmentation: ``function`` applied to x if ``gate`` holds (``None``: always)."""
+    """One augmentation of a sample (x, y): ``function`` is applied to x if ``gate`` is true; without a gate, always."""
 
     function: Value
     gate: Value | None
@@ -51,7 +51,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class AugmentedSamples:
-    """Samples of ``dataset`` with ``stages`` applied to x; only while ``training`` holds, if there is such a flag."""
+    """The samples (x, y) of ``dataset``, with ``stages`` applied to x.
+
+    If ``training`` is not None, it is a flag, and the stages are applied only while the flag is true.
+    """
 
     dataset: Value
     stages: tuple[Stage, ...]
@@ -60,7 +63,7 @@ class AugmentedSamples:
 
 @dataclass(frozen=True)
 class SequenceSamples:
-    """The samples of ``samples``, unchanged."""
+    """The elements of the sequence ``samples``, unchanged."""
 
     samples: Value
 
@@ -70,13 +73,15 @@ Meaning = StandardizedSamples | AugmentedSamples | SequenceSamples
 
 @dataclass(frozen=True)
 class Samples:
-    """The inferred samples of a ``__getitem__``.
+    """The inferred results of a ``__getitem__``.
 
     Attributes:
-        conditions: the values on which the result depends, by their truth or by a comparison with None.
+        conditions: the values that decide which result is returned. A test checks whether such a value is true, or
+            whether it is None.
         outcomes: the result for each combination of conditions.
-        complete: whether the method does nothing else: every stored value is part of the result, every call occurs
-            once, every condition makes a difference, and no value is tested both for None and for truth.
+        complete: whether the method only computes its result: every assigned value is part of the result, every call
+            occurs once, every condition changes a result, and no test compares a value with None if another test checks
+            whether the value is true.
         reads_once: whether no object is subscripted twice with the same index.
         none_tested: the values that are compared with None.
     """
@@ -89,7 +94,7 @@ class Samples:
 
 
 def inferred_samples(paths: Sequence[Path]) -> Samples | None:
-    """Return the samples of all paths through a ``__getitem__``; ``None`` if there are too many conditions."""
+    """Return the results of all paths through a ``__getitem__``; ``None`` if the paths have too many conditions."""
     conditions = sorted({condition for path in paths for condition in path.truths}, key=str)
     if len(conditions) > MAX_CONDITIONS:
         return None
@@ -109,7 +114,7 @@ def inferred_samples(paths: Sequence[Path]) -> Samples | None:
 
 
 def none_tested(paths: Sequence[Path]) -> set[Value]:
-    """Return the values that any of these paths through the code compares with None."""
+    """Return the values that the code on one of ``paths`` compares with None."""
     found: set[Value] = set()
     for part in (part for path in paths for test in path.tests for part in subvalues(test)):
         match part:
@@ -128,13 +133,13 @@ def _atoms(condition: Value) -> set[Value]:
 
 
 def _does_nothing_besides(path: Path) -> bool:
-    """Return whether every value on a path is part of its result, and every call occurs once."""
+    """Return whether every value on a path is part of the path's result, and every call occurs once."""
     calls = dict.fromkeys(one for one in reversed(list(subvalues(path.value))) if isinstance(one, Call))
     return path.calls == list(calls) and all(is_part(one, path.value) for one in path.evaluated)
 
 
 def _makes_difference(outcomes: Mapping[tuple[bool, ...], Value], position: int) -> bool:
-    """Return whether the condition at a position changes the result of any combination."""
+    """Return whether the condition at ``position`` changes the result for any combination of the other conditions."""
     otherwise = {truths: (*truths[:position], False, *truths[position + 1 :]) for truths in outcomes}
     return any(value != outcomes[otherwise[truths]] for truths, value in outcomes.items())
 
@@ -147,37 +152,37 @@ def subvalues(value: Value) -> Iterator[Value]:
 
 
 def is_part(one: Value, value: Value) -> bool:
-    """Return whether ``one`` is a part of ``value``, a tuple of such parts, or a literal."""
+    """Return whether ``one`` is a part of ``value``, a tuple of parts of ``value``, or a literal."""
     if isinstance(one, Tuple):
         return all(is_part(item, value) for item in one.items)
     return isinstance(one, Const) or one in subvalues(value)
 
 
 def dataset_semantics(samples: Samples) -> Meaning | None:
-    """Return the semantics of a dataset from the result of its ``__getitem__`` at :data:`INDEX`."""
+    """Return the semantics of a dataset whose ``__getitem__`` returns ``samples``; None if no pattern matches."""
     for value in samples.outcomes.values() if not samples.conditions else ():
         match value:
-            case Item(held, at) if at == INDEX:
+            case Subscript(held, at) if at == INDEX:
                 return SequenceSamples(held)
         match standardized_pair(value):
-            case Item(dataset, Item(indices, at)), mean, std, eps if at == INDEX:
+            case Subscript(dataset, Subscript(indices, at)), mean, std, eps if at == INDEX:
                 return StandardizedSamples(dataset, indices, mean, std, eps)
     return augmenting_semantics(samples)
 
 
 def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
-    """Return sample, mean, std and eps of ``((sample[0] - mean) / (std + eps), sample[1])``, else ``None``."""
+    """Return sample, mean, std and eps if ``pair`` is ``((sample[0] - mean) / (std + eps), sample[1])``; else None."""
     match pair:
-        case Tuple((Operation("/", Operation("-", Item(x, Const("0")), mean), divisor), Item(sample, Const("1")))) if (
-            x == sample
-        ):
+        case Tuple(
+            (Operation("/", Operation("-", Subscript(x, Const("0")), mean), divisor), Subscript(sample, Const("1")))
+        ) if x == sample:
             std, eps = divisor, 0.0
         case _:
             return None
     match divisor:
         case Operation("+", std, Const(number)) | Operation("+", Const(number), std):
             eps = finite_number(number)
-            if not eps:  # 0 stands for no addition
+            if not eps:  # 0 means that the number is not finite, or that nothing is added
                 return None
         case Operation("+"):
             return None
@@ -194,7 +199,7 @@ def finite_number(number: str) -> float:
 
 
 def augmenting_semantics(samples: Samples) -> AugmentedSamples | None:
-    """Return the semantics of ``(transform(x), y)`` of ``x, y = dataset[index]``, for one or more transforms."""
+    """Return the semantics of a ``__getitem__`` that applies one or more transforms to the x of a sample; else None."""
     chains: dict[tuple[bool, ...], tuple[Value, ...]] = {}
     datasets: set[Value] = set()
     for truths, value in samples.outcomes.items():
@@ -222,13 +227,13 @@ def augmenting_semantics(samples: Samples) -> AugmentedSamples | None:
 
 
 def _applied_functions(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
-    """Return the base dataset and the functions applied to x, innermost first, of a sample without conditions."""
+    """Return the wrapped dataset, and the functions that are applied to x, in the order of their calls."""
     match value:
-        case Item(dataset, at) if at == INDEX:
+        case Subscript(dataset, at) if at == INDEX:
             return dataset, ()
-        case Tuple((x, Item(Item(dataset, at) as sample, Const("1")))) if at == INDEX:
+        case Tuple((x, Subscript(Subscript(dataset, at) as sample, Const("1")))) if at == INDEX:
             functions: list[Value] = []
-            while x != item(sample, Const("0")):
+            while x != subscript(sample, Const("0")):
                 match x:
                     case Call(function, (inner,), ()):
                         functions.insert(0, function)

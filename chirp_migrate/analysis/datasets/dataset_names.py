@@ -1,8 +1,8 @@
-"""Recognition of expressions that are datasets, and of classes that may be datasets.
+"""Recognise expressions that are datasets, and classes that may be dataset classes.
 
-Evidence for a dataset: its value comes from a dataset class or ``random_split``, its annotation names a dataset class,
-a loader or subset in the same scope gets it, or its name is typical for datasets. A value that is clearly something
-else (a literal, an array, a table) is no dataset, whatever its name is.
+A variable counts as a dataset if it has a value from a dataset class or ``random_split``, if its annotation names a
+dataset class, if code in the same scope passes it to a loader or subset, or if its name is typical of datasets. A value
+of another kind (a literal, an array, a table) is no dataset, even if its name is typical.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import binding_scope, dotted, holds, parameters
 
-#: Names that are typical for datasets.
+#: Names that are typical of datasets.
 DATASET_NAME = re.compile(
     r"\w*(dataset|data_set|subset)|(\w*_)?ds|(\w*_)?(train|training|val|valid|validation|test|eval|dev|holdout|full)_?set",
     re.IGNORECASE,
@@ -57,16 +57,16 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
     if values and name not in parameters(scope) and all(_is_other_value(module, project, value) for value in values):
         return False
     last = name.rpartition(".")[2]
-    return DATASET_NAME.fullmatch(last) is not None or _is_given_away(module, project, scope, name)
+    return DATASET_NAME.fullmatch(last) is not None or _is_passed_as_dataset(module, project, scope, name)
 
 
 def _maker(value: cst.BaseExpression) -> cst.BaseExpression:
-    """Return the callable that creates a value; the value itself if it is no call."""
+    """Return the function or class that a call calls; any other value unchanged."""
     return value.func if isinstance(value, cst.Call) else value
 
 
 def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether a name, maybe in quotes, refers to a dataset class or to a function that splits datasets."""
+    """Return whether a name, or a quoted name, refers to a dataset class or to a function that splits datasets."""
     if isinstance(node, cst.SimpleString):
         return re.search(r"Dataset\b|Subset\b", node.value) is not None
     if isinstance(node, cst.Name | cst.Attribute):
@@ -75,7 +75,7 @@ def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str) -> bool:
-    """Return whether reading an attribute may run code: some class has a method or property of that name."""
+    """Return whether reading an attribute may run code, because a class of the project has a property of that name."""
     owner, _, attribute = name.rpartition(".")
     if not owner:
         return False
@@ -85,17 +85,17 @@ def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str)
 
 
 def is_dataset_class(project: Project, qualified: str) -> bool:
-    """Return whether a qualified name is a known dataset class, or a dataset class of the project."""
+    """Return whether ``qualified`` is a known dataset class of a library, or a dataset class of the project."""
     return inherits(project, qualified, MAP_DATASET)
 
 
 def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
-    """Return whether the only base is PyTorch's ``Dataset`` (also as ``Dataset[...]``)."""
+    """Return whether the only base of a class is PyTorch's ``Dataset``, perhaps with types (``Dataset[...]``)."""
     return len(bases) == 1 and resolves_to(module, bases[0], TORCH_DATASET, project)
 
 
 def _is_other(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Return whether an annotation, or the callee that creates a value, shows that the value is no dataset."""
+    """Return whether a value is no dataset; ``node`` is its annotation, or the function or class that creates it."""
     bare = node.value if isinstance(node, cst.Subscript) else node
     return isinstance(bare, cst.Name | cst.Attribute) and resolves_to(module, bare, NO_DATASET, project)
 
@@ -104,8 +104,8 @@ def _is_other_value(module: Module, project: Project, value: cst.BaseExpression)
     return isinstance(value, _LITERALS) or (isinstance(value, cst.Call) and _is_other(module, project, value.func))
 
 
-def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
-    """Return whether a loader, a subset or a wrapper gets ``name`` as its dataset."""
+def _is_passed_as_dataset(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
+    """Return whether code passes ``name`` as dataset to a loader, a subset or a wrapper."""
     return any(
         (scope is module.tree or holds(module, scope, call)) and is_call_of(module, call, TAKES_DATASET, project)
         for call in module.once(_calls_with_dataset).get(name, ())
@@ -113,7 +113,7 @@ def _is_given_away(module: Module, project: Project, scope: cst.CSTNode, name: s
 
 
 def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
-    """Return the calls of the module by the name of their first argument, or of ``dataset=``."""
+    """Return the calls in the module by the name in their first argument, and by the name in ``dataset=``."""
     calls: dict[str, list[cst.Call]] = {}
     for call in module.find(cst.Call):
         given = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dataset"]
@@ -124,7 +124,7 @@ def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
 
 
 def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
-    """Return a test of whether a name in ``module`` is a dataset, which looks up each name once in its scope."""
+    """Return a function that tests whether a name in ``module`` is a dataset; it caches the result of each name."""
     known: dict[tuple[cst.CSTNode, str], bool] = {}
 
     def stands_for_dataset(node: cst.CSTNode) -> bool:
@@ -140,7 +140,7 @@ def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bo
 
 
 def possible_datasets(outline: Outline, project: Project) -> list[ast.ClassDef]:
-    """Return the classes that may descend from a dataset class of PyTorch, torchvision or the runtime."""
+    """Return the classes that may inherit from a dataset class of PyTorch, torchvision or the runtime."""
 
     def is_known(name: str) -> bool:
         return is_dataset_class(project, name) or inherits(project, name, ITERABLE_DATASET)

@@ -1,7 +1,7 @@
-"""Attributes that dataset classes store on ``self`` in their constructors, and their uses.
+"""Find the attributes that dataset classes store on ``self`` in their constructors, and the uses of the attributes.
 
-Worker processes get a copy of the dataset, pickled or by a fork. This module returns the attributes; the rules decide
-what a copy means for each of them.
+Each worker process gets a copy of the dataset, by pickling or by a fork. Rules decide whether an attribute may be
+copied.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Method:
-    """A method or function that a dataset runs, with its class or module."""
+    """A method that a dataset runs, with its class; or a function that it runs, with its module."""
 
     module: Module
     owner: cst.ClassDef | cst.Module
@@ -39,14 +39,14 @@ class Method:
 
 @dataclass(frozen=True)
 class Use:
-    """One ``self.attribute`` in a method."""
+    """One place in a method that names an attribute of ``self``."""
 
     method: Method
     node: cst.Attribute
 
 
 class DatasetState:
-    """A dataset class of the module with the bases that the project defines, nearest first."""
+    """The state of a dataset class, including the bases that the project defines."""
 
     def __init__(self, module: Module, project: Project, node: cst.ClassDef) -> None:
         self.module, self.project, self.node = module, project, node
@@ -65,12 +65,12 @@ class DatasetState:
 
     @property
     def is_dataset(self) -> bool:
-        """Return whether the class descends from a dataset class of PyTorch, torchvision or the runtime."""
+        """Return whether the class inherits from a dataset class of PyTorch, torchvision or the runtime."""
         return self.is_iterable or any(is_dataset_class(self.project, name) for name in self.outside)
 
     @property
     def is_iterable(self) -> bool:
-        """Return whether the class descends from ``IterableDataset``."""
+        """Return whether the class inherits from ``IterableDataset``."""
         return any(ITERABLE_DATASET.fullmatch(name) for name in self.outside)
 
     @cached_property
@@ -90,11 +90,14 @@ class DatasetState:
 
     @property
     def uses_worker_number(self) -> bool:
-        """Return whether the class uses the number of its worker."""
+        """Return whether the class uses the number of the worker that it runs in."""
         return any("get_worker_info" in module.source(node) for module, node in self.lineage)
 
     def _reachable_methods(self, *names: str) -> list[Method]:
-        """Return the methods of these names, with the methods and functions of the same module that they use."""
+        """Return the methods with these names, and the methods and functions that they call, also indirectly.
+
+        A called function must be in the same module.
+        """
         pending = [method for name in names for method in self.methods.get(name, ())[:1]]
         found: list[Method] = []
         while pending:
@@ -116,16 +119,16 @@ class DatasetState:
 
     @cached_property
     def constructing(self) -> list[Method]:
-        """Return the code that runs when the dataset is constructed."""
+        """Return the methods and functions that run when the dataset is constructed."""
         return self._reachable_methods("__init__")
 
     @cached_property
     def sampling(self) -> list[Method]:
-        """Return the code that runs when a sample is read."""
+        """Return the methods and functions that run when a sample is read."""
         return self._reachable_methods(*_ACCESS)
 
     def uses(self, attribute: str) -> list[Use]:
-        """Return every ``self.attribute`` in the methods of the class and its bases."""
+        """Return every use of one attribute of ``self`` in the methods of the class and its bases."""
         return self._uses.get(attribute, [])
 
     @cached_property
@@ -139,10 +142,11 @@ class DatasetState:
         return found
 
     def held(self, kind: Callable[[cst.BaseExpression], Kind | None]) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-        """Yield attribute, value and kind of each value that the constructor stores, if ``kind`` returns one for it.
+        """Yield attribute, value and kind for each attribute in which the constructor stores a value of interest.
 
-        Contents of containers count as well. Attributes that the constructor resets are omitted, as are attributes that
-        code outside the class sets, such as a ``worker_init_fn``.
+        ``kind`` returns the kind of an expression, or None if its value is not of interest. A value in a container
+        counts as well. Attributes that the constructor resets are omitted. Attributes that code outside the class sets,
+        such as a ``worker_init_fn``, are omitted as well.
         """
         constructing = [one for one in self.constructing if one.owner is self.node]
         for attribute, uses in self._uses.items():
@@ -171,7 +175,7 @@ class DatasetState:
 
 
 def dataset_states(module: Module, project: Project) -> Iterator[DatasetState]:
-    """Yield the dataset classes that the module defines, at the top level or elsewhere."""
+    """Yield the state of each dataset class that the module defines, at the top level or elsewhere."""
     for node in module.find(cst.ClassDef):
         state = DatasetState(module, project, node)
         if state.is_dataset:
@@ -181,14 +185,14 @@ def dataset_states(module: Module, project: Project) -> Iterator[DatasetState]:
 def pickled_state(
     module: Module, project: Project, kind: Callable[[cst.BaseExpression], Kind | None]
 ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-    """Yield the :meth:`DatasetState.held` state of all datasets of a module without their own pickling."""
+    """Yield the values of :meth:`DatasetState.held` for the dataset classes of a module that define no own pickling."""
     for state in dataset_states(module, project):
         if not state.pickles_itself:
             yield from state.held(kind)
 
 
 def self_name(method: Method) -> str:
-    """Return the name that a method uses for its instance; "" for functions and static methods."""
+    """Return the name of a method's first parameter; "" for functions, and for methods without parameters."""
     return "" if isinstance(method.owner, cst.Module) else next(iter(parameters(method.function)), "")
 
 
@@ -206,9 +210,10 @@ def assigned_value(module: Module, node: cst.CSTNode) -> cst.BaseExpression | No
 def contained_expressions(
     module: Module, scope: cst.CSTNode, value: cst.BaseExpression, depth: int = 0
 ) -> Iterator[cst.BaseExpression]:
-    """Yield the expressions whose values ``value`` may contain: both sides of a condition, elements of a display.
+    """Yield the expressions whose values ``value`` may have or contain.
 
-    A local name stands for what ``scope`` assigns to it.
+    The function yields both results of a conditional expression, the elements of a literal container or comprehension,
+    and the values that ``scope`` assigns to a local variable.
     """
     if depth > _DEPTH:
         return
@@ -228,7 +233,7 @@ def contained_expressions(
 
 
 def _assignments(module: Module, scope: cst.CSTNode) -> dict[str, list[cst.BaseExpression]]:
-    """Return the values that a scope assigns to each of its own names."""
+    """Return the values that a scope assigns to each of its variables."""
     found: dict[str, list[cst.BaseExpression]] = {}
     for node in own_nodes(scope):
         if isinstance(node, cst.Assign):

@@ -1,4 +1,4 @@
-"""The declaration that fits a dataset class, found from its ``__getitem__`` and the methods that it calls."""
+"""Find the decorator of the runtime that declares a dataset class, from its ``__getitem__`` and the called methods."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from chirp_migrate.syntax.queries import Mention, is_on_self, mention, only_meth
 
 _PATHS = re.compile(r"(?:.*_)?(?:(?:file|image|img|f)?(?:paths?|names?)|files?|urls?|uris?)")
 _LISTS_FILES = re.compile(r"\b(?:r?glob|iglob|listdir|scandir|iterdir)\(")
-#: Objects that names from outside of the methods may refer to.
+#: Objects that a non-local name in the methods may refer to.
 _CLEAR = frozenset({"torch", "builtins.None", "builtins.True", "builtins.False"})
 _OTHER_ACCESS = frozenset({"__getitems__", "__iter__", "__getattr__", "__getattribute__"})
 
 
-#: The decorator of the runtime for each meaning.
+#: The decorator of the runtime for each inferred semantics.
 _DECORATORS: dict[type, str] = {
     StandardizedSamples: "standardizes_samples",
     AugmentedSamples: "augments_samples",
@@ -53,34 +53,36 @@ DECORATORS = frozenset(_DECORATORS.values())
 
 
 class _NotAnAttribute(Exception):
-    """A part of the result is not an attribute of the object."""
+    """Raised if a part of the result is not an attribute of ``self``."""
 
 
 @dataclass(frozen=True)
-class Declared:
-    """The declaration that fits a class: a decorator of the runtime, and its arguments."""
+class DeclaringDecorator:
+    """The decorator of the runtime that declares a class, and its arguments."""
 
     decorator: str
     arguments: tuple[str, ...]
 
 
 def may_declare(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether a declaration may fit the class ``node``, possibly after a small change."""
-    return read_declared(module, project, node, lambdas=True) is not None
+    """Return whether a decorator of the runtime may declare the class ``node``, possibly after a small change."""
+    return find_declaring_decorator(module, project, node, lambdas=True) is not None
 
 
-def read_declared(
+def find_declaring_decorator(
     module: Module, project: Project, node: cst.ClassDef, *, lambdas: bool = False
-) -> Declared | str | None:
-    """Return the declaration that fits ``node``, or the reason why none fits; ``None`` for other classes.
+) -> DeclaringDecorator | str | None:
+    """Return the decorator that declares the class ``node``, or the reason why it does not fit.
 
-    ``chirp_migrate.rules.chp002_dataset_class`` describes the conditions.
+    The result is ``None`` for a class that is no dataset of a known kind. The conditions are described in
+    ``chirp_migrate.rules.chp002_dataset_class``.
 
     Args:
         module: the module that defines the class.
         project: the backend.
         node: the class.
-        lambdas: whether lambdas stored in attributes by ``__init__`` count as methods, as CHP007 makes them methods.
+        lambdas: whether a lambda that ``__init__`` stores in an attribute counts as a method. Rule CHP007 (lambdas that
+            workers need) turns such lambdas into methods.
     """
     if node.keywords or node.decorators:
         return None
@@ -110,7 +112,10 @@ def read_declared(
 
 
 def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
-    """Return whether a list contains paths, by its name or its source; such samples cannot be read at once."""
+    """Return whether a list contains file paths, according to its name or its source.
+
+    Samples behind paths cannot be read at once.
+    """
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):
         return True
@@ -120,18 +125,18 @@ def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], sa
 
 
 class _DeclaredReader:
-    """Evaluates a ``__getitem__`` and the methods that it calls."""
+    """Evaluate a ``__getitem__`` and the methods that it calls symbolically."""
 
     def __init__(self, module: Module, project: Project, methods: Mapping[str, cst.FunctionDef]) -> None:
         self._module, self._project = module, project
         self._methods = methods
         self._held = _held_methods(module, methods)
-        #: Evaluated methods, called by name or through an attribute.
+        #: Evaluated methods that are called by name, and attributes through which evaluated methods are called.
         self._calls: set[str] = set()
         self._called_held: set[str] = set()
 
     def control_flow_paths(self, getitem: cst.FunctionDef) -> list[Path]:
-        """Return the paths through ``getitem``."""
+        """Return each path of execution through the method ``getitem``, with its symbolic value."""
         self_name, index = _parameters(getitem, 2)
         evaluator = Evaluator(self._module.source, self._inline)
         return evaluator.paths(statements_of(getitem.body), {self_name: SELF, index: INDEX})
@@ -152,7 +157,10 @@ class _DeclaredReader:
         return method
 
     def unclear_name(self, more: frozenset[str] = frozenset()) -> str | None:
-        """Return why the value of a name in the evaluated methods is unknown: not local, and not provably PyTorch's."""
+        """Return a message about the first name in the evaluated methods whose value is unknown; None without one.
+
+        The value is known for a local variable, and for a name that provably refers to a known object of a library.
+        """
         read = {"__getitem__", *self._calls, *(self._held[name] for name in self._called_held)}
         unclear = (self._unclear_name(self._methods[method], _CLEAR | more) for method in sorted(read))
         name = next((one for one in unclear if one is not None), None)
@@ -168,8 +176,8 @@ class _DeclaredReader:
                 return found.value
         return None
 
-    def declared(self, meaning: Meaning | ImageAugmenting, none_tested: set[Value]) -> Declared | str:
-        """Return the decorator for ``meaning``, or why there is none."""
+    def declared(self, meaning: Meaning | ImageAugmenting, none_tested: set[Value]) -> DeclaringDecorator | str:
+        """Return the decorator for the semantics ``meaning``, or the reason why it does not fit."""
         stages = meaning.stages if isinstance(meaning, AugmentedSamples) else ()
         flags = {stage.gate for stage in stages if stage.gate != stage.function}
         flags |= {meaning.training} if isinstance(meaning, AugmentedSamples) else set()
@@ -181,11 +189,15 @@ class _DeclaredReader:
             return "its samples depend on more than its attributes, or on an attribute being None"
         arguments += [f"calls={tuple_source(sorted(self._calls))}"] if self._calls else []
         held = ", ".join(f'"{name}": "{self._held[name]}"' for name in sorted(self._called_held))
-        return Declared(_DECORATORS[type(meaning)], (*arguments, *([f"held={{{held}}}"] if held else [])))
+        return DeclaringDecorator(_DECORATORS[type(meaning)], (*arguments, *([f"held={{{held}}}"] if held else [])))
 
 
 def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
-    """Return the names of the ``count`` parameters of a plain method; raise NotStraightLine for other methods."""
+    """Return the parameter names of a method without decorators, defaults and stars.
+
+    Raises:
+        NotStraightLine: the method is of another kind, or does not have ``count`` parameters.
+    """
     names = [parameter.name.value for parameter in function.params.params]
     unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
     if unusual or len(names) != count:
@@ -194,7 +206,7 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
 
 
 def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
-    """Return the attributes to which ``__init__`` assigns a method of the object: ``self.scale = self._scale``."""
+    """Return, for each attribute to which ``__init__`` assigns a method, the method: ``self.scale = self._scale``."""
     assigns = find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []
     stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", plain_source(module, assign)) for assign in assigns)
     return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}
@@ -216,7 +228,11 @@ def _lambdas_as_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst
 
 
 def _decorator_arguments(meaning: Meaning | ImageAugmenting) -> Iterator[str]:
-    """Return the arguments of the decorator; raise _NotAnAttribute if a part is none of the object."""
+    """Yield the arguments of the decorator.
+
+    Raises:
+        _NotAnAttribute: a part of ``meaning`` is not an attribute of ``self``.
+    """
     for key, value in vars(meaning).items():
         if isinstance(meaning, SequenceSamples):
             yield _attribute_name(value)
@@ -230,7 +246,7 @@ def _decorator_arguments(meaning: Meaning | ImageAugmenting) -> Iterator[str]:
 
 
 def _attribute_name(value: Value) -> str:
-    """Return ``"x"`` for ``self.x``."""
+    """Return the quoted name of an attribute of ``self``: ``"x"`` for ``self.x``."""
     if isinstance(value, Attr) and value.base == SELF:
         return f'"{value.name}"'
     raise _NotAnAttribute

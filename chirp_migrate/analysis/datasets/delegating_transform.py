@@ -1,4 +1,4 @@
-"""Classes of transforms that only call one function, or several one after the other."""
+"""Recognise classes of transforms that only call one function, or several functions one after the other."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from chirp_migrate.syntax.queries import is_docstring, is_name, only_methods, pl
 
 @dataclass(frozen=True)
 class DelegatingTransform:
-    """A class whose instances only pass their argument on to other callables.
+    """A class whose objects only pass their argument on to other callables.
 
     Attributes:
-        composes: whether they call several callables in turn, instead of one.
-        attribute: name of the attribute with the callables, or the callable.
+        composes: whether an object calls several callables one after the other. False: it calls one.
+        attribute: name of the attribute that holds the callables, or the one callable.
     """
 
     composes: bool
@@ -25,7 +25,7 @@ class DelegatingTransform:
 
 
 def read_delegation(module: Module, definition: cst.ClassDef) -> DelegatingTransform | None:
-    """Return how the objects of a class pass their argument on; None if a call does anything else."""
+    """Return how the objects of a class pass on their argument; None if calling an object does anything else."""
     bases = [base for base in definition.bases if not is_name(base.value, "object")]
     if bases or definition.keywords or definition.decorators or definition.type_parameters:
         return None
@@ -45,7 +45,7 @@ def read_delegation(module: Module, definition: cst.ClassDef) -> DelegatingTrans
 
 
 def _two_parameters(method: cst.FunctionDef) -> tuple[str, str] | None:
-    """Return the names of ``self`` and of the only other parameter, if a method has no more and no default."""
+    """Return the names of a method's two parameters; None if it has more or fewer parameters, or a default value."""
     given = method.params
     more = given.kwonly_params or given.posonly_params or given.star_kwarg or isinstance(given.star_arg, cst.Param)
     unusual = method.decorators or method.asynchronous or not isinstance(method.body, cst.IndentedBlock)

@@ -1,8 +1,8 @@
-"""Semantics of a dataset's ``__getitem__`` that masks an 8-bit image of each sample.
+"""Infer the semantics of a ``__getitem__`` that turns each sample into an 8-bit image and masks the image.
 
-The value of the code is compared with one pattern, for samples (1, F, T): build an image, scaled to the range of the
-sample, apply one augmenter, and convert the image back. Other samples do not matter, because the class's own code reads
-them.
+The value of the code for a sample of shape (1, F, T) is compared with one pattern: scale the sample to 0..255 by its
+smallest and largest value, build an image, apply one augmentation, and convert the image back to a tensor. Samples of
+other shapes do not matter, because the class's own code reads them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     Attr,
     Call,
     Const,
-    Item,
     Name,
     Operation,
     Path,
+    Subscript,
     Tuple,
     Value,
-    item,
+    subscript,
 )
 from chirp_migrate.analysis.datasets.dataset_meaning import (
     INDEX,
@@ -33,7 +33,7 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     subvalues,
 )
 
-#: Objects that names from outside may refer to, in addition to those of any dataset.
+#: Objects that a non-local name may refer to, in addition to the objects for all datasets.
 CLEAR = frozenset({"numpy", "PIL.Image", "builtins.isinstance", "builtins.len"})
 _COMPARED = {
     ">": operator.gt,
@@ -43,7 +43,7 @@ _COMPARED = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-#: Steps, by their code with ``_`` as operand: from x to an array, from an array to an image, from an image to a tensor.
+#: Names of steps by their code, with ``_`` as operand: from x to an array, to bytes, to an image, and to a tensor.
 _TO_ARRAY = {
     **dict.fromkeys(("_[0]", "_.squeeze()", "_.squeeze(0)"), "squeeze"),
     **{"_.numpy()": "array", "_.cpu()": "", "_.detach()": ""},
@@ -60,20 +60,20 @@ _TO_TENSOR = {
     **dict.fromkeys(("_.astype(np.float32)", "_.astype(dtype=np.float32)"), "float"),
     "_.unsqueeze(0)": "axis",
 }
-#: Order of the steps from an image to a tensor (1, F, T) whose values may be divided as float32.
+#: Permitted orders of the steps from an image to a tensor (1, F, T) with float32 values.
 _BACK = re.compile(r"array( float)+ divide tensor( axis)*|array( float)* tensor( float| axis)*( divide)?( axis)*")
 
 
 @dataclass(frozen=True)
 class ImageAugmenting:
-    """``augmenter`` applied to an 8-bit image of each sample of ``dataset``, scaled to the range of the sample.
+    """The samples of ``dataset``, each turned into an 8-bit image to which ``augmenter`` is applied.
 
     Attributes:
         dataset: the dataset of the samples.
-        augmenter: the callable that gets the image; if it is None, samples are unchanged.
-        training: the flag that switches the augmenter on, if there is one.
-        eps: number that is added to the range.
-        divisor: number that divides the values of the image at the end.
+        augmenter: the callable that receives the image. If the attribute is None at run time, samples are unchanged.
+        training: the flag that switches the augmenter on; None if there is no flag.
+        eps: number that is added to the range of the sample's values. The sum is the divisor of the values.
+        divisor: number by which the values of the masked image are divided.
     """
 
     dataset: Value
@@ -84,7 +84,7 @@ class ImageAugmenting:
 
 
 def image_semantics(paths: Sequence[Path]) -> ImageAugmenting | None:
-    """Return the semantics of the paths through a ``__getitem__``, if they match the pattern and do nothing else."""
+    """Return the semantics of a ``__getitem__``, if its paths match the pattern and do nothing else; else None."""
     conditions = {condition for path in paths for condition in path.truths}
     known = {condition: holds for condition in conditions if (holds := _holds_for_tensor(condition)) is not None}
     taken = [path for path in paths if all(known.get(one, holds) == holds for one, holds in path.truths.items())]
@@ -105,7 +105,10 @@ def image_semantics(paths: Sequence[Path]) -> ImageAugmenting | None:
 
 
 def _does_nothing_besides(path: Path, tests: Sequence[Value]) -> bool:
-    """Return whether all values and calls of a path are part of its result or of a test, with one augmenter call."""
+    """Return whether all values and calls of a path are part of its result or of a test.
+
+    A path must not call the same attribute of ``self`` twice.
+    """
     own = [call for call in path.calls if _is_self_attribute(call.parts[0])]
     return len(own) == len(set(own)) and all(
         any(is_part(one, whole) for whole in (path.value, *tests)) for one in path.evaluated
@@ -117,20 +120,20 @@ def _is_self_attribute(value: Value) -> bool:
 
 
 def _is_plain(value: Value, dataset: Value) -> bool:
-    sample = item(dataset, INDEX)
-    return value in (sample, Tuple((item(sample, Const("0")), item(sample, Const("1")))))
+    sample = subscript(dataset, INDEX)
+    return value in (sample, Tuple((subscript(sample, Const("0")), subscript(sample, Const("1")))))
 
 
 def _is_x(value: Value) -> bool:
-    """Return whether ``value`` is the x of the sample at the index."""
+    """Return whether ``value`` is the x of the requested sample."""
     match value:
-        case Item(Item(_, index), Const("0")):
+        case Subscript(Subscript(_, index), Const("0")):
             return index == INDEX
     return False
 
 
 def _holds_for_tensor(test: Value) -> bool | None:
-    """Return whether a test of x holds for a tensor (1, F, T); ``None`` for other tests."""
+    """Return whether a test of x is true for a tensor of shape (1, F, T); ``None`` if the test is not about x."""
     x = next((str(one) for one in subvalues(test) if _is_x(one)), "")
     if x and str(test) == f"isinstance({x}, torch.Tensor)":
         return True
@@ -144,9 +147,11 @@ def _holds_for_tensor(test: Value) -> bool | None:
 
 
 def _read_imaging(value: Value) -> ImageAugmenting | None:
-    """Match the value with the pattern, from the outermost operation to the innermost."""
+    """Match a value with the pattern, from the outermost operation to the innermost; None if it does not match."""
     match value:
-        case Tuple((first, Item(Item(dataset) as sample, Const("1")))) if _is_x(x := item(sample, Const("0"))):
+        case Tuple((first, Subscript(Subscript(dataset) as sample, Const("1")))) if _is_x(
+            x := subscript(sample, Const("0"))
+        ):
             masked, back = _value_before_steps(first, _TO_TENSOR)
         case _:
             return None
@@ -165,7 +170,7 @@ def _read_imaging(value: Value) -> ImageAugmenting | None:
 
 
 def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | None = None) -> tuple[Value, list[str]]:
-    """Return the value before known steps, down to ``first`` at most, and the names of these steps in order."""
+    """Undo known steps, down to ``first`` at most; return the value before them, and their names in order."""
     taken: list[str] = []
     gap = Name("_")
     while value != first:
@@ -178,8 +183,8 @@ def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | N
                 step = Call(Attr(gap, method), args, keywords)
             case Operation(symbol, before, right):
                 step = Operation(symbol, gap, right)
-            case Item(before, index):
-                step = Item(gap, index)
+            case Subscript(before, index):
+                step = Subscript(gap, index)
             case _:
                 break
         if str(step) not in steps:
@@ -215,6 +220,6 @@ def _ends(which: str, array: Value) -> tuple[str, str]:
 
 
 def _is_array_of(value: Value, x: Value) -> bool:
-    """Return whether ``value`` is x without its first axis, as an array."""
+    """Return whether ``value`` is x as an array without the first axis."""
     before, steps = _value_before_steps(value, _TO_ARRAY, x)
     return before == x and sorted(steps) == ["array", "squeeze"]

@@ -1,4 +1,4 @@
-"""Comprehensions and loops that only use the labels of a dataset, and reasons against reading the labels at once."""
+"""Find comprehensions and loops that only use the labels of a dataset, and reasons against reading labels at once."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _AT_ONCE = re.compile(
 def label_comprehension(
     module: Module, project: Project, is_dataset: IsDataset, node: Comprehension
 ) -> LabelPass | None:
-    """Return the label scan of a comprehension that uses labels only."""
+    """Return the label scan of a comprehension, if it only uses the labels of a dataset; else None."""
     loops = [node.for_in]
     while loops[-1].inner_for_in is not None:
         loops.append(loops[-1].inner_for_in)
     if any(loop.asynchronous is not None for loop in loops) or isinstance(module.enclosing_scope(node), cst.ClassDef):
-        return None  # the body of a class is no scope to its comprehensions
+        return None  # comprehensions in the body of a class cannot see the names of the class
     results = (node.key, node.value) if isinstance(node, cst.DictComp) else (node.elt,)
     tests = [condition.test for loop in loops for condition in loop.ifs]
     for position, loop in enumerate(loops):
@@ -60,7 +60,7 @@ def label_comprehension(
 
 
 def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> LabelPass | None:
-    """Return the label scan of a ``for`` statement that uses labels only."""
+    """Return the label scan of a ``for`` statement, if it only uses the labels of a dataset; else None."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
     body, scope = statements_of(node.body), module.enclosing_scope(node)
@@ -91,7 +91,7 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
 
 
 def _conditional_read(module: Module, scan: LabelPass, node: cst.CSTNode) -> str | None:
-    """Return why an iteration might not read its sample; it reads the sample where it uses the label."""
+    """Return why an iteration of the loop may not read its sample; None if each iteration reads it."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
         for ancestor in module.ancestors(read):
@@ -111,12 +111,12 @@ def _conditional_read(module: Module, scan: LabelPass, node: cst.CSTNode) -> str
 
 
 def _evaluated_before_sample(module: Module, project: Project, scan: LabelPass, node: cst.CSTNode) -> str | None:
-    """Yield the expressions that are evaluated before the sample, whose values an earlier read could change."""
+    """Return why reading the sample earlier may change another expression, which is evaluated first; else None."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
         around = takewhile(lambda one: one is not node, module.ancestors(read))
         for ancestor in chain(around, [node] if isinstance(node, cst.DictComp) else []):
-            # A called function and the object of an attribute are only named before; targets are evaluated after.
+            # A plain name of a called function or of a subscripted object may come first. Targets are evaluated later.
             later: set[cst.CSTNode] = {ancestor.func} if isinstance(ancestor, cst.Call) else set()
             later |= {ancestor.value} if isinstance(ancestor, cst.Subscript) else set()
             later |= set(ancestor.targets) if isinstance(ancestor, cst.Assign) else set()
@@ -135,7 +135,7 @@ def _is_named(node: cst.CSTNode) -> bool:
 
 
 def _is_steady(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether code only reads names that are bound once, or counts, as `n += 1` does."""
+    """Return whether the value of code cannot change: it only contains literals, and names that are bound once."""
     if isinstance(node, cst.Arg):
         return _is_steady(module, project, node.value)
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString) or is_name(node, "None", "True", "False"):

@@ -1,8 +1,8 @@
-"""Recognition of code that iterates over a dataset for its labels: the dataset, the indices, the label's name.
+"""Recognise code that iterates over a dataset only for the labels: a label scan.
 
-The forms differ in spelling only: ``dataset[i][1]`` for every ``i``; ``_, y = dataset[i]``, or ``sample = dataset[i]``
-and ``sample[1]``; ``for _, y in dataset``; ``for sample in dataset`` and ``sample[1]``; each of these also with
-``enumerate``.
+A label scan has one of these forms, each also with ``enumerate``: ``dataset[i][1]`` for every ``i``;
+``_, y = dataset[i]``; ``sample = dataset[i]`` and ``sample[1]``; ``for _, y in dataset``; ``for sample in dataset`` and
+``sample[1]``.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ class LabelPass:
         dataset: the dataset expression.
         target: the target of the loop, which a label replaces.
         iterable: the iterable of the loop, without ``enumerate``.
-        index: the index of a sample, in terms of the loop's variable; None for iteration.
-        unpack: whether samples are unpacked, so that they must be pairs.
-        label: name of the label in the code; None if the expressions in ``reads`` are the label.
-        reads: expressions that are the label.
-        opening: statement that only unpacks the label from the sample; the rewrite removes it.
-        dropped: names that the rewritten loop no longer binds.
+        index: the index of a sample, as an expression of the loop's variable; None if the loop iterates over the
+            dataset itself.
+        unpack: whether the code unpacks samples, so that they must be pairs.
+        label: the variable that holds the label; None if the expressions in ``reads`` are the label.
+        reads: the expressions whose value is the label.
+        opening: the first statement, if it only unpacks the label from the sample. The rewrite removes the statement.
+        dropped: variables that the rewritten loop no longer binds.
         problem: why labels cannot be read before the first iteration of the loop; None if they can.
     """
 
@@ -52,7 +53,7 @@ class LabelPass:
     problem: str | None = None
 
     def arguments(self, module: Module) -> str:
-        """Return the source of the dataset, and of the indices of its samples if the dataset is not iterated over."""
+        """Return the source of the dataset; if the loop reads samples by index, also the source of the indices."""
         dataset, iterable = module.source(self.dataset).strip(), module.source(self.iterable).strip()
         if self.index is None:
             return dataset
@@ -97,7 +98,7 @@ def read_scan(
 
 
 def _unpacked_pair(target: cst.BaseExpression) -> tuple[str, str] | None:
-    """Return the two different names of an unpacked pair."""
+    """Return the names of a target such as ``x, y``, if it has two different names; else None."""
     if not isinstance(target, cst.Tuple | cst.List) or len(target.elements) != 2:
         return None
     names = [e.value.value for e in target.elements if isinstance(e, cst.Element) and isinstance(e.value, cst.Name)]
@@ -105,7 +106,7 @@ def _unpacked_pair(target: cst.BaseExpression) -> tuple[str, str] | None:
 
 
 def _subscript(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """Return ``(a, b)`` for ``a[b]``."""
+    """Return ``(a, b)`` for ``a[b]``; None for other nodes."""
     if isinstance(node, cst.Subscript) and len(node.slice) == 1 and isinstance(node.slice[0].slice, cst.Index):
         index = node.slice[0].slice
         return None if index.star else (node.value, index.value)
@@ -113,13 +114,13 @@ def _subscript(node: cst.CSTNode) -> tuple[cst.BaseExpression, cst.BaseExpressio
 
 
 def _base_of_second_item(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return ``a`` for ``a[1]``."""
+    """Return ``a`` for ``a[1]``; None for other nodes."""
     parts = _subscript(node)
     return parts[0] if parts is not None and is_integer(parts[1], "1") else None
 
 
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
-    """Return every ``sample[1]`` in ``code``, if ``code`` uses the sample in no other way."""
+    """Return every ``sample[1]`` that ``code`` reads; ``sample`` is a variable."""
     around = [(use, module.parents[use]) for use in variable_uses(module, code, sample)]
     return [
         parent
@@ -131,7 +132,7 @@ def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list
 def _indexed_sample(
     module: Module, is_dataset: IsDataset, node: cst.CSTNode, name: str
 ) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-    """Return dataset and index of ``dataset[… name …]``."""
+    """Return dataset and index if ``node`` is ``dataset[… name …]``; else None."""
     parts = _subscript(node)
     if parts is None or not variable_uses(module, [parts[1]], name) or variable_uses(module, [parts[0]], name):
         return None
@@ -158,7 +159,7 @@ def _indexed_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> LabelPass | None:
-    """Return the scan of a loop over ``i`` whose code reads ``dataset[i][1]``."""
+    """Return the label scan of a loop over indices ``i``, if its code reads ``dataset[i][1]``; else None."""
     samples = list(_indexed_samples(module, is_dataset, code, target.value))
     reads = [module.parents[sample] for sample, _, _ in samples]
     if not samples or any(
@@ -184,7 +185,7 @@ def _unpacking_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> LabelPass | None:
-    """Return the scan of a loop whose first statement unpacks the label from the sample."""
+    """Return the label scan of a loop, if its first statement unpacks the label from the sample; else None."""
     match code[0]:
         case (
             cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=left)], value=value)]) as first
@@ -224,9 +225,9 @@ def _unpacking_scan(
 
 
 def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> LabelPass | None:
-    """Return the samples whose x ``torch.stack([…])`` stacks.
+    """Return the dataset and the indices of a ``torch.stack([…])`` that stacks the x of a dataset's samples; else None.
 
-    The forms are ``dataset[i][0]`` for each ``i``, and x of ``for x, _ in dataset``.
+    The elements of the list are ``dataset[i][0]`` for each ``i``, or x of ``for x, _ in dataset``.
     """
     if module.qualified_names(call.func) != {"torch.stack"} or module.names_from_later_stars(call.func):
         return None
@@ -242,7 +243,7 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> La
         case _:
             return None
     if len(more) > 1 or any(axis.star or not is_integer(axis.value, "0") for axis in more):
-        return None  # stacked along another axis, or into memory of the caller's
+        return None  # it stacks along another axis, or into an existing tensor (`out=`)
     pair = _unpacked_pair(target)
     if pair is not None:
         is_scan = is_name(x, pair[0]) and is_dataset(loop.iter)
@@ -255,7 +256,10 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> La
 
 
 def why_too_early(module: Module, project: Project, scan: LabelPass) -> str | None:
-    """Return why the dataset cannot be evaluated before its indices, or the samples cannot be read before the loop."""
+    """Return why the dataset must not be evaluated before its indices, or the samples not be read before the loop.
+
+    The result is None if there is no reason.
+    """
     parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
     if any(suspends_or_binds(part) for part in parts):
         return "its indices contain `await` or bind names"
@@ -264,7 +268,7 @@ def why_too_early(module: Module, project: Project, scan: LabelPass) -> str | No
     problem = effect_message(module, [scan.index])
     if problem is not None or _is_local(module, scan.dataset):
         return problem
-    found = first_effect(module, scan.iterable, strangers=True)
+    found = first_effect(module, scan.iterable, allow_libraries=True)
     if found is not None:
         return f"`{found}` runs first and might replace the dataset"
     if may_be_replaced(module, project, scan.dataset):
@@ -273,7 +277,7 @@ def why_too_early(module: Module, project: Project, scan: LabelPass) -> str | No
 
 
 def may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Return whether code that runs before the loop reads the dataset may rebind a name or one of its attributes."""
+    """Return whether other code may rebind a name, or an attribute in a dotted name, while the loop runs."""
     path = dotted(node) or ""
     while isinstance(node, cst.Attribute):
         if is_assigned_later(project, node.attr.value):
@@ -287,7 +291,7 @@ def may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) 
 
 
 def _is_local(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether no call can rebind the name: it is a local variable that no inner function rebinds."""
+    """Return whether an expression is a local variable that no inner function rebinds, so no call can rebind it."""
     if not isinstance(node, cst.Name) or isinstance(binding_scope(module, node, node.value), cst.Module):
         return False
     return not any(item.name.value == node.value for item in module.find(cst.NameItem))

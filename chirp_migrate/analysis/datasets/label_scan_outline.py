@@ -1,6 +1,7 @@
-"""A quick test of whether a module may scan a dataset for its labels, on the syntax tree of ``ast``.
+"""Test quickly whether a module may contain a label scan: code that iterates over a dataset only for the labels.
 
-The test accepts everything that ``label_scan`` recognises: it checks the same shapes, and less about names.
+The test reads the syntax tree of ``ast``. It accepts all code that ``label_scan`` recognises, and more: it checks the
+same forms of code, but fewer conditions about names.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from chirp_migrate.analysis.known_names import may_name_dataset
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
-#: A text needs one of these words so that more than the name itself can identify a dataset.
+#: Only in a text with one of these words can anything but the name of a variable show that it is a dataset.
 _FACTS = re.compile(r"Dataset|Subset|random_split|DataLoader|create_\w*loader|torchvision")
 
 _Loop = ast.For | ast.comprehension
 
 
 def has_dataset_facts(text: str, project: Project) -> bool:
-    """Return whether a text may have evidence, besides a name, that the name refers to a dataset."""
+    """Return whether anything in a text, other than the name of a variable, may show that the variable is a dataset."""
     return _FACTS.search(text) is not None or may_name_dataset(text, project)
 
 
 def may_scan(outline: Outline, project: Project) -> bool:
-    """Return whether any loop or comprehension may only use the labels of a dataset."""
+    """Return whether a module may contain a loop or comprehension that only uses the labels of a dataset."""
     facts = has_dataset_facts(outline.text, project)
 
     def dataset(node: ast.expr) -> bool:
@@ -61,7 +62,7 @@ def _may_only_collect(statements: Sequence[ast.stmt]) -> bool:
 def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], bool]) -> bool:
     target, iterable = loop.target, loop.iter
     match target, iterable:
-        case ast.Tuple(elts=[_, inner]), ast.Call(args=[first, *_]):  # enumerate, under any name
+        case ast.Tuple(elts=[_, inner]), ast.Call(args=[first, *_]):  # `enumerate`, perhaps under another name
             target, iterable = inner, first
     match target:
         case ast.Tuple(elts=[ast.Name(id=x), ast.Name(id=y)]) | ast.List(elts=[ast.Name(id=x), ast.Name(id=y)]):
@@ -89,7 +90,7 @@ def _is_scan(loop: _Loop, code: list[ast.AST], dataset: Callable[[ast.expr], boo
 
 
 def _unpacked_samples(first: ast.AST, seconds: Sequence[ast.expr]) -> Iterator[ast.expr]:
-    """Yield the sample that the first statement of a loop unpacks, or assigns to a name whose second item is read."""
+    """Yield the sample that the first statement of a loop unpacks, or assigns to a variable whose item 1 is read."""
     match first:
         case ast.Assign(targets=[ast.Tuple(elts=[_, _]) | ast.List(elts=[_, _])], value=sample):
             yield sample

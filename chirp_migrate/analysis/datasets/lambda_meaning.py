@@ -1,4 +1,4 @@
-"""Lambdas that do the same as a function of the runtime for whole batches."""
+"""Find lambdas that do the same as an object of the runtime, which can process whole batches."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from chirp_migrate.analysis.dataflow.symbolic import (
 )
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     is_bound_once,
-    is_probed,
-    passed_by_name,
+    is_passed_as_keyword,
+    is_read_by_getattr,
 )
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
@@ -33,9 +33,9 @@ class Replacement:
     """The object of the runtime that replaces a lambda.
 
     Attributes:
-        source: source of the replacing expression.
+        source: source of the expression that replaces the lambda.
         name: name to import from the runtime.
-        does: description of its effect, as a clause.
+        does: what the object does, such as "stacks samples and labels".
     """
 
     source: str
@@ -44,7 +44,10 @@ class Replacement:
 
 
 def runtime_replacement(module: Module, project: Project, node: cst.Lambda) -> Replacement | None:
-    """Return the replacement of a lambda, if its names have the same meaning at its definition as at its calls."""
+    """Return the object of the runtime that replaces a lambda; None if there is none.
+
+    Each name in the lambda must refer to the same object when the lambda is defined and when it is called.
+    """
     shipped = _find_replacement(module, project, node)
     if shipped is None or not has_same_meaning_early(module, project, node):
         return None
@@ -53,17 +56,20 @@ def runtime_replacement(module: Module, project: Project, node: cst.Lambda) -> R
 
 
 def has_same_meaning_early(module: Module, project: Project, node: cst.Lambda) -> bool:
-    """Return whether every name in the lambda has the same meaning at its definition as at its calls."""
+    """Return whether each name in a lambda refers to the same object when the lambda is defined and when it is called.
+
+    Captured names do not count: callers check them.
+    """
     if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
         return False
-    if any(passed_by_name(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
+    if any(is_passed_as_keyword(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
         return False
     names = (one for one in find_in(node.body, cst.Name) if mention(module, one) is not Mention.LABEL)
     return all(_is_bound_once(module, project, node, name.value, name) for name in names)
 
 
 def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
-    """Return whether a name of the module is assigned exactly once, above the lambda; callers check other names."""
+    """Return whether a module-level name is assigned exactly once, above the lambda; True for local variables."""
     owner = module.scopes.lookup(name, use)
     if owner is None or not isinstance(owner[0].node, cst.Module):
         return owner is not None or module.scopes.is_builtin(name)
@@ -73,7 +79,7 @@ def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str
 
 
 def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> Replacement | None:
-    """Return the object of the runtime that does the same as this lambda; None if there is none."""
+    """Return the object of the runtime that does the same as a lambda; None if there is none."""
     if len(node.params.params) != 1 or not takes_plain_arguments(node):
         return None
     parameter = node.params.params[0].name.value
@@ -82,14 +88,21 @@ def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> Rep
     source = _standardizing(module, node.body, parameter)
     if source is None:
         return None
-    # Unlike a lambda it has attributes, so a program may mistake it for a transform of another library.
-    return None if is_probed(project, "mean", "std") else Replacement(source, "Standardize", "standardises a sample")
+    # Unlike a lambda, `Standardize` has attributes, so code that checks for them may treat it in another way.
+    return (
+        None
+        if is_read_by_getattr(project, "mean", "std")
+        else Replacement(source, "Standardize", "standardises a sample")
+    )
 
 
 def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> str | None:
-    """Return ``Standardize(mean, std, …)`` for ``(x - mean) / (std + eps)`` with names for mean and std."""
+    """Return the source ``Standardize(mean, std, …)`` if ``body`` is ``(x - mean) / (std + eps)``; else None.
+
+    In ``body``, mean and std must be names.
+    """
     if any(isinstance(node, cst.Attribute) and node.attr.value.endswith("_") for node in walk(body)):
-        return None  # in place, the dtype stays as it is
+        return None  # unlike `Standardize`, an operation in place keeps the dtype
     try:
         path, *others = Evaluator(module.source).paths((), {parameter: _SAMPLE}, body)
     except NotStraightLine:

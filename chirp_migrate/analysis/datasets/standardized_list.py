@@ -1,4 +1,4 @@
-"""Lists of standardised samples that a comprehension or a loop with ``append`` builds."""
+"""Recognise comprehensions, and loops with ``append``, that build a list of standardised samples."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
 from chirp_migrate.analysis.dataflow.symbolic import (
     Const,
     Evaluator,
-    Item,
     Name,
     NotStraightLine,
+    Subscript,
     Value,
-    item,
     names_in_code,
+    subscript,
 )
 from chirp_migrate.analysis.dataflow.with_blocks import lets_errors_pass
 from chirp_migrate.analysis.datasets.dataset_meaning import is_part, standardized_pair
@@ -32,18 +32,16 @@ _LEAVES = (cst.Return, cst.Raise, cst.Break, cst.Continue, cst.Yield, cst.Await)
 
 @dataclass(frozen=True)
 class StandardizedList:
-    """A list of the standardised samples of ``dataset`` at ``indices``; ``...``: all samples.
-
-    All attributes but ``eps`` are names.
+    """A list of the standardised samples of ``dataset`` at ``indices``.
 
     Attributes:
-        dataset: the dataset of the samples.
-        indices: indices of the samples, in order.
-        mean: the subtrahend.
-        std: the divisor, without ``eps``.
+        dataset: the variable with the dataset.
+        indices: the variable with the indices of the samples, in order; ``...`` for all samples.
+        mean: the variable that is subtracted from x.
+        std: the variable to which ``eps`` is added. The sum is the divisor of x.
         eps: number that is added to ``std``.
-        reads: how often each sample is read: once (unpacked), or twice (for x and for y).
-        collected: the list that a loop appends to.
+        reads: how often the code reads each sample: 1 if it unpacks the sample, 2 if it reads the sample for x and y.
+        collected: the variable with the list to which a loop appends; "" for a comprehension.
     """
 
     dataset: Value
@@ -56,12 +54,12 @@ class StandardizedList:
 
     @property
     def names(self) -> set[str]:
-        """Return the names that the list is computed from."""
+        """Return the names of the variables from which the list is computed."""
         return {str(one) for one in (self.dataset, self.indices, self.mean, self.std)} - {"..."}
 
 
 def list_built_by_comprehension(module: Module, node: cst.ListComp) -> StandardizedList | None:
-    """Return the list that a comprehension builds, if its elements are standardised samples."""
+    """Return the list that a comprehension builds, if its elements are standardised samples; else None."""
     loop = node.for_in
     if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
         return None
@@ -71,7 +69,7 @@ def list_built_by_comprehension(module: Module, node: cst.ListComp) -> Standardi
 
 
 def list_built_by_loop(module: Module, node: cst.For) -> StandardizedList | None:
-    """Return the list to which a loop appends, if its elements are standardised samples."""
+    """Return the list to which a loop appends, if its elements are standardised samples; else None."""
     *steps, last = node.body.body
     match last:
         case cst.SimpleStatementLine(
@@ -96,7 +94,7 @@ def _read_iteration(
     element: cst.BaseExpression,
     body: Sequence[cst.CSTNode],
 ) -> StandardizedList | None:
-    """Return the semantics of one iteration of the loop, if it standardises one sample."""
+    """Return the list that a loop builds, if each iteration standardises one sample; else None."""
     env: dict[str, Value]
     index = None
     match target:
@@ -104,7 +102,7 @@ def _read_iteration(
             index = Name(each)
             env = {each: index}
         case cst.Tuple(elements=[cst.Element(value=cst.Name(value=x)), cst.Element(value=cst.Name(value=y))]):
-            env = {x: item(_SAMPLE, Const("0")), y: item(_SAMPLE, Const("1"))}
+            env = {x: subscript(_SAMPLE, Const("0")), y: subscript(_SAMPLE, Const("1"))}
         case _:
             return None
     if not isinstance(source, cst.Name) or any(find_in(one, cst.Call) for one in (element, *body)):
@@ -117,10 +115,10 @@ def _read_iteration(
     if parts is None or others or not all(is_part(one, path.value) for one in path.evaluated):
         return None
     match parts:
-        case sample, mean, std, eps if sample == _SAMPLE:  # `for x, y in subset`: the samples of subset in order
+        case sample, mean, std, eps if sample == _SAMPLE:  # `for x, y in subset` reads all samples of subset in order
             found = StandardizedList(Name(source.value), Const("..."), mean, std, eps, 1)
-        case Item(dataset, at) as sample, mean, std, eps if at == index:
-            # Without steps, the code that builds the pair reads both parts of the sample: x first.
+        case Subscript(dataset, at) as sample, mean, std, eps if at == index:
+            # Without other statements, the expression of the pair reads the sample twice: first for x, then for y.
             is_read_twice = not body and path.items == [sample, sample]
             if not is_read_twice and not (path.items == [sample] and _is_unpacked(body)):
                 return None
@@ -134,7 +132,7 @@ def _read_iteration(
 
 
 def _is_unpacked(body: Sequence[cst.CSTNode]) -> bool:
-    """Return whether the first step is ``x, y = dataset[i]``, and no other step reads a sample."""
+    """Return whether the first statement of a loop is ``x, y = dataset[i]``."""
     match body:
         case [cst.SimpleStatementLine(body=[cst.Assign(targets=[one], value=cst.Subscript())]), *_]:
             return isinstance(one.target, cst.Tuple | cst.List) and len(one.target.elements) == 2
@@ -142,10 +140,10 @@ def _is_unpacked(body: Sequence[cst.CSTNode]) -> bool:
 
 
 def _keeps_a_value(module: Module, node: cst.CSTNode, name: str) -> bool:
-    """Return whether a name has a value at ``node``, and no code that runs while a sample is read rebinds it.
+    """Return whether a name has a value at ``node``, and no code that runs while a sample is read can rebind it.
 
-    Names of a class body have no such value, because comprehensions cannot see them. In functions, names that the
-    module binds on every path have one.
+    The result is False for a name of a class body, because comprehensions cannot see it. In a function, a name of the
+    module has a value if the module binds it on every path.
     """
     owner = module.scopes.lookup(name, node)
     if owner is None or isinstance(owner[0].node, cst.ClassDef):
@@ -157,7 +155,10 @@ def _keeps_a_value(module: Module, node: cst.CSTNode, name: str) -> bool:
 
 
 def empty_list_line(module: Module, loop: cst.For, name: str) -> cst.SimpleStatementLine | None:
-    """Return the line ``name = []`` in front of a loop, if no code between them uses the name or leaves the block."""
+    """Return the line ``name = []`` above a loop; None without such a line.
+
+    No statement between the line and the loop may use the name or leave the block.
+    """
     statements: Sequence[cst.CSTNode] = getattr(module.parents[loop], "body", ())
     before = list(takewhile(lambda one: one is not loop, statements))
     for one in reversed(before):
@@ -187,7 +188,7 @@ def may_be_seen_unfinished(module: Module, loop: cst.For, name: str) -> bool:
 
 
 def may_be_read_outside(module: Module, project: Project, loop: cst.For, name: str) -> bool:
-    """Return whether code outside of a loop may read the loop's variable ``name``."""
+    """Return whether code outside a loop may read the loop's variable ``name``."""
     owner, scope = module.scopes.lookup(name, loop), module.scopes.scope_of(loop)
     if owner is None or not any(holds(module, loop, one.node) for one in owner[1]):
         return False

@@ -1,4 +1,4 @@
-"""Semantics of a dataset whose class ``type(...)`` creates, from the lambdas that are its members."""
+"""Infer the semantics of a dataset whose class ``type(name, bases, members)`` creates, from the lambdas in it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from chirp_migrate.syntax.module import Module
 
 
 def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> AugmentedSamples | None:
-    """Return the semantics of the members; ``None`` if the runtime's class would behave differently.
+    """Return the semantics of a dataset class from its members; ``None`` if no class of the runtime does the same.
 
     Args:
-        module: the module of the call.
+        module: the module that contains the call.
         node: the call of ``type``.
-        entries: the third argument of the call.
+        entries: the third argument of the call: the members of the class.
     """
     members: dict[str, cst.Lambda] = {}
     for entry in entries.elements:
@@ -71,7 +71,7 @@ def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: 
 
 
 def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
-    """Return an evaluator that inlines functions which are defined in the same scope as ``node``."""
+    """Return an evaluator that inlines functions that are defined in the same scope as ``node``."""
     around = module.scopes.scope_of(node)
 
     def inline(function: Value) -> cst.FunctionDef | None:
@@ -82,7 +82,8 @@ def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
         if not isinstance(definition, cst.FunctionDef):
             return None
         own = module.scopes.names_bound(definition, nested=True) - {one.name.value for one in definition.params.params}
-        # Inside the function, such a name has no value at its first read; outside, it is another name.
+        # The function's own variable has no value before its first assignment. The evaluator would take the variable
+        # with the same name outside the function.
         return None if any(module.scopes.lookup(one, node) is not None for one in own) else definition
 
     return Evaluator(module.source, inline)

@@ -1,1 +1,1 @@
-"""Objects that code moves to a device, and the device."""
+"""Find the objects that code moves to a device, and the device."""

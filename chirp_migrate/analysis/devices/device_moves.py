@@ -1,4 +1,4 @@
-"""Calls that move an object to a device, or initialise CUDA in another way."""
+"""Find calls that move an object to a device, or initialise CUDA in another way."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _MOVE = re.compile(rf"\.{GAP}(to|cuda){CALL}|\bdevice\s*\)")
 
 @lru_cache(maxsize=8)
 def may_move(text: str) -> bool:
-    """Return whether a module may move an object to a device, judged by its words."""
+    """Return whether a module may move an object to a device, according to a search of its text."""
     return _MOVE.search(text) is not None
 
 
 def moved_to(module: Module, call: cst.Call) -> cst.BaseExpression | None:
     """Return the device of ``x.to(…)`` or ``x.cuda(…)``; ``None`` for any other call, and for the CPU.
 
-    A name is a device if a device is assigned to it, or if the name is typical for devices.
+    A variable is a device if code assigns a device to it, or if its name is typical of devices.
     """
     method = method_called(call)
     if method not in ("to", "cuda") or any(one.star for one in call.args):
@@ -55,7 +55,7 @@ def is_dtype(module: Module, node: cst.BaseExpression) -> bool:
 
 
 def names_device(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether a name or attribute refers to a device, and not provably to the CPU."""
+    """Return whether a name or attribute may refer to a device other than the CPU."""
     return dotted(node) is not None and device_value(module, node).may_be()
 
 
@@ -75,9 +75,9 @@ def moves_to_cuda(module: Module, call: cst.Call) -> bool:
 
 
 def cuda_uses(module: Module, scope: cst.CSTNode, *, nested: bool = False) -> Iterator[cst.Call]:
-    """Yield calls in ``scope`` that initialise CUDA: they move an object there or query CUDA.
+    """Yield calls in ``scope`` that initialise CUDA: they move an object to a CUDA device, or query CUDA.
 
-    ``nested``: include calls in functions and classes inside it.
+    ``nested``: include calls in functions and classes inside ``scope``.
     """
     for node in walk(scope) if nested else own_nodes(scope):
         if isinstance(node, cst.Call) and (

@@ -1,4 +1,4 @@
-"""Possible devices of an expression, from its literals or its name."""
+"""Infer the possible devices of an expression from literals, or from the name of a variable."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from chirp_migrate.analysis.dataflow.origins import origins, scope_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import dotted, parameters
 
-#: Kinds of devices that are not the CPU.
+#: Device types other than the CPU.
 ACCELERATOR = re.compile(r"(cuda|xpu|mps|hpu|npu|mtia|xla)\b")
-#: Names that are typical for devices.
+#: Names that are typical of devices.
 _NAME = re.compile(r"(\w*_)?(?<!cpu_)(?<!host_)(device|dev|gpu|cuda|rank)(_?ids?)?(_?\d+)?", re.IGNORECASE)
 _DEPTH = 4
 
 
 @dataclass(frozen=True)
 class DeviceValue:
-    """A device, as far as it is known.
+    """The possible values of an expression that may be a device.
 
     Attributes:
-        kinds: the device types in its possible values: ``cuda``, ``cpu``, …, without device numbers.
+        kinds: the device types of the possible values, such as ``cuda`` and ``cpu``, without device numbers.
         spelled: the device types of those possible values that are literals.
-        is_called: whether another possible value has a name that is typical for devices, or is a device number.
+        is_called: whether another possible value has a name that is typical of devices, or is a device number.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class DeviceValue:
         return DeviceValue(self.kinds | other.kinds, self.spelled | other.spelled, self.is_called or other.is_called)
 
     def may_be(self, kinds: re.Pattern[str] = ACCELERATOR) -> bool:
-        """Return whether the value is a device, and not provably of a type outside ``kinds``, such as the CPU."""
+        """Return whether the value may be a device of one of the types ``kinds``; False for an unknown value."""
         return self.is_called or any(kinds.match(one) for one in self.spelled)
 
 
@@ -47,7 +47,7 @@ _NUMBER = DeviceValue(is_called=True)
 
 
 def device_value(module: Module, node: cst.BaseExpression, depth: int = 0) -> DeviceValue:
-    """Return the device that an expression refers to."""
+    """Return the devices that an expression may refer to."""
     match node:
         case cst.SimpleString():
             return _device_of_text(str(node.evaluated_value))

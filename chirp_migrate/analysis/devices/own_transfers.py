@@ -1,4 +1,4 @@
-"""Reasons against a non-blocking copy in a project: objects with their own ``to``, and other devices."""
+"""Find reasons against non-blocking copies in a project: classes with their own ``to``, and Apple's device ``mps``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["place_of_mps", "place_of_observed_transfer", "why_own_transfer"]
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
 _GIVEN = "the project replaces the method `{}` of an object, and the replacement perhaps takes no `non_blocking`"
-#: Code that inspects the arguments of a ``to``, or replaces a method of tensors: mostly tests.
+#: Code, mostly in tests, that inspects the arguments of a call of ``to``, or replaces that method of tensors.
 _OBSERVED = re.compile(
     r"""\.(?:to|cuda)\.(?:assert_\w+|call_args\w*|mock_calls)|\bTensor(?:\s*,\s*["']|\.)(?:to|cuda)(?:["']|\s*=(?!=))"""
 )
@@ -26,7 +26,7 @@ _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfi
 
 
 def why_own_transfer(project: Project) -> str | None:
-    """Return why the project may have a ``to`` or ``cuda`` without ``non_blocking``; ``None`` if it has none."""
+    """Return why the project may have a method ``to`` or ``cuda`` that takes no ``non_blocking``; else ``None``."""
     wanted = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_GETTERS))})\b")
     for path, text in project.matching(wanted, *_MOVES, *_GETTERS):
         for line, reason, owner in _transfers(text):
@@ -36,7 +36,7 @@ def why_own_transfer(project: Project) -> str | None:
 
 
 def place_of_mps(project: Project) -> str | None:
-    """Return where a file names Apple's device ``mps``, as ``path:line``; numbers called ``mps`` do not count."""
+    """Return a place (``path:line``) that names Apple's device ``mps``; a metric with the name "mps" does not count."""
     for path, text in project.matching(re.compile(r"\bmps\b"), "mps"):
         line = _line_of_mps(text)
         if line is not None:
@@ -45,7 +45,7 @@ def place_of_mps(project: Project) -> str | None:
 
 
 def place_of_observed_transfer(project: Project) -> str | None:
-    """Return where a file reads the arguments of a ``to`` or ``cuda``, as ``path:line``."""
+    """Return a place (``path:line``) that inspects the arguments of calls of ``to`` or ``cuda``; None without one."""
     for path, text in project.matching(_OBSERVED, *_MOVES):
         found = _OBSERVED.search(text)
         assert found is not None
@@ -54,7 +54,7 @@ def place_of_observed_transfer(project: Project) -> str | None:
 
 
 def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
-    """Return whether a class of a file is a model, whose objects are no batches."""
+    """Return whether the class ``owner`` of a file is a model. Objects of a model are not batches."""
     outline = Outline(path, text)
     classes = (node for node in outline.find(ast.ClassDef) if node.name == owner)
     bases = (name for node in classes for base in node.bases for name in project.possible_names(outline, base))
@@ -63,7 +63,7 @@ def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _transfers(text: str) -> tuple[tuple[int, str, str | None], ...]:
-    """Yield line and reason of each method ``to`` that a text defines, and its class."""
+    """Return line, reason and class for each method in a text that may be a ``to`` without ``non_blocking``."""
     try:
         return tuple(_transfers_in(syntax_tree(text)))
     except UnparsableModule:
@@ -83,7 +83,7 @@ def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
             ) if name in _MOVES + _GETTERS:
                 yield node.lineno, _GIVEN.format(name), None
             case ast.FunctionDef(name=name, args=arguments) if name in _GETTERS and len(arguments.args) > 1:
-                # A method of a class in this file that defines it, or of a class elsewhere that gets the function.
+                # Methods of classes in this file are checked with their class. Another class may get this function.
                 if node not in methods:
                     yield (
                         node.lineno,
@@ -114,7 +114,7 @@ def _transfers_of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int,
 
 
 def _under_conditions(statement: ast.stmt) -> Iterator[ast.stmt]:
-    """Yield the statements below a statement that is no definition."""
+    """Yield the statements inside an ``if``, ``try`` or ``with`` statement."""
     if isinstance(statement, ast.If | ast.Try | ast.With):
         for node in ast.walk(statement):
             if isinstance(node, ast.stmt) and node is not statement:
@@ -138,7 +138,7 @@ def _line_of_mps(text: str) -> int | None:
 
 
 def _names_of_numbers(node: ast.AST) -> Iterator[ast.AST]:
-    """Return the strings that name numbers: keys, and first arguments of calls that print or store values."""
+    """Yield the strings that may name a metric: keys, and first arguments of calls that print or store values."""
     match node:
         case ast.Dict(keys=keys):
             yield from (key for key in keys if key is not None)

@@ -1,1 +1,1 @@
-"""Gains of migrating a loader: batched reading, picklable workers, pinned transfers, or nothing."""
+"""Find what the migration of a loader improves: batched reading, picklable objects, pinned transfers, or nothing."""

@@ -1,8 +1,9 @@
-"""Gains of migrating each loader and the objects in loaders; no other module decides about them.
+"""Find the gain of migrating each loader, and of rewriting each object in a loader.
 
-The program runs on abstract values (``analysis/objects``), so that a dataset is known wherever it is created: in a
-called function, in an attribute, in a list. The gain is *nothing* only if every possible dataset of a loader is known,
-and none of them can be read a batch at a time. For all other loaders, the program decides at run time.
+The analysis runs the program on abstract values (``analysis/objects``). So the analysis finds a dataset wherever the
+program creates it: in a called function, in an attribute, in a list. The gain is *nothing* only if every possible
+dataset of a loader is known, and none of these datasets can be read a batch at a time. If a dataset is unknown, the
+runtime decides when the program runs.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from chirp_migrate.syntax.project import Project, is_test_file
 
 __all__ = ["LoaderGains", "loader_gains"]
 
-#: Definitions that can move to where workers find them.
+#: Kinds of objects whose definition a rewrite can move to the top level of a module, where workers find it.
 _HOISTED = frozenset({ObjectSort.LAMBDA, ObjectSort.FUNCTION, ObjectSort.CLASS})
-#: Collation with the same result as the runtime's.
+#: Functions that collate a batch with the same result as the runtime.
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
-#: Functions of libraries that may be PyTorch's, under another name, or none.
+#: Names of library functions that may refer to a collate function of PyTorch.
 _MAY_STACK = re.compile(r"(builtins|torch)\..*|(.*\.)?(default_)?(collate|convert)(_fn)?")
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -66,11 +67,11 @@ def loader_gains(project: Project) -> LoaderGains:
 
 @dataclass(frozen=True)
 class _Collation:
-    """Code other than PyTorch's that builds batches.
+    """A ``collate_fn`` that is not PyTorch's.
 
     Attributes:
         name: the name of the function or class, or of the attribute that holds it.
-        place: the definition; None if a library has it.
+        place: its definition; None if a library defines it.
         is_declared: whether an annotation declares the class of the attribute.
     """
 
@@ -80,11 +81,11 @@ class _Collation:
 
 
 class LoaderGains:
-    """The gains of the loaders of a project, and of the objects in them.
+    """The gains of the loaders of a project, and of the objects in the loaders.
 
     Args:
         project: the backend before any rewrite.
-        objects: the objects in its loaders.
+        objects: the objects in the loaders, from a run of the program on abstract values.
     """
 
     def __init__(self, project: Project, objects: Unpicklable) -> None:
@@ -108,7 +109,7 @@ class LoaderGains:
         Args:
             module: the module of the call.
             call: the call.
-            moves: whether the objects in the loader are rewritten such that they can be pickled.
+            moves: whether the migration also rewrites the objects in the loader, so that they can be pickled.
         """
         unused = _function_without_calls(module, self._project, call)
         if unused is not None:
@@ -116,7 +117,7 @@ class LoaderGains:
             return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
         nodes = module.once(self._calls).get(module.span(call)[0], ())
         gains = [self._gain_of_place(Place(module.path, node), moves=moves) for node in nodes]
-        # Some calls that look alike are rewritten already; the remaining calls gain nothing.
+        # Several original calls may match this call. Calls with a gain are rewritten first, so *nothing* has priority.
         gain = next((one for one in gains if one.kind is GainKind.NOTHING), gains[0] if gains else _AT_RUN_TIME)
         if gain == _AT_RUN_TIME and self._project.is_distributed and self._reads_one_by_one:
             return _NO_BATCHES
@@ -124,10 +125,10 @@ class LoaderGains:
 
     @cached_property
     def _reads_one_by_one(self) -> bool:
-        """Return whether the project has datasets, and none of them is, or may become, readable a batch at a time.
+        """Return whether the project has datasets, but none that the runtime can, or may later, read a batch at a time.
 
-        A class without a base from PyTorch is a dataset if a loader gets an object of it. Datasets and loaders of tests
-        do not count.
+        A class without a base from PyTorch is a dataset if code passes an object of it to a loader. Datasets and
+        loaders of tests do not count.
         """
         readings = [
             own_reading(self._project, Instance(cls.place, cls), cls)
@@ -152,17 +153,17 @@ class LoaderGains:
         )
 
     def held_by(self, module: Module, call: cst.Call) -> list[Place]:
-        """Return the objects of a call's loaders that cannot be sent to worker processes."""
+        """Return the objects that cannot be sent to worker processes, in the loaders that ``call`` builds."""
         loaders = [loader for loader in self._loaders_at(module, module.span(call)[0]) if loader.sends_to_workers]
         return [one.place for loader in loaders for one in self._objects.held.get(loader, ())]
 
     def gain_of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
-        """Return the gain of making an object of loaders picklable.
+        """Return the gain of rewriting an object in a loader such that it can be pickled.
 
         Args:
-            module: the module that creates it.
-            offset: offset of the code that creates it; for a definition, of its name.
-            reads_batches: whether loaders that contain the object then read whole batches.
+            module: the module that creates the object.
+            offset: offset of the code that creates the object; for a definition, of the defined name.
+            reads_batches: whether, after the rewrite, loaders with the object read whole batches.
         """
         nodes = module.once(self._code_of_objects).get(offset, ())
         holders = _evidence(module.path, (one for node in nodes for one in self._holders[module.path][node]))
@@ -181,28 +182,31 @@ class LoaderGains:
         return _gain_at(GainKind.NOTHING, "no loader that holds it has workers", holders[0].place)
 
     def gain_of_class(self, path: str, name: str) -> Gain | None:
-        """Return the gain *nothing* of a decorated dataset class if no loader reads it in batches, else None.
+        """Return the gain *nothing* for a dataset class that a decorator declares, if no loader reads it in batches.
+
+        The result is None if a loader may read it in batches.
 
         Args:
-            path: the module of the class.
+            path: path of the module that defines the class.
             name: the name of the class.
         """
-        # Any loader may get objects of a class that none is known to get.
+        # If no loader is known to get objects of the class, any loader may get them.
         loaders = _evidence(path, self._readers.get((path, name), ())) or _evidence(path, self._run.loaders)
         if not loaders or not all(map(self._builds_no_batches, loaders)):
             return None
         return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", loaders[0].place)
 
     def _builds_no_batches(self, loader: LoaderThing) -> bool:
-        """Return whether a loader gains nothing, or other code than PyTorch's collates its samples."""
+        """Return whether a loader gains nothing from its migration, or has a ``collate_fn`` that is not PyTorch's."""
         collations = loader.arguments.get("collate_fn", ())
         is_own = bool(collations) and all(map(self._own_collation, collations))
         return is_own or self._gain_of_place(loader.place, moves=False).kind is GainKind.NOTHING
 
     def gain_of_value(self, path: str) -> Gain:
-        """Return the gain of rewriting mentions of ``DataLoader`` in a file that do not call it.
+        """Return the gain of rewriting the mentions of ``DataLoader`` in a file that do not call the class.
 
-        The gain is that of a loader that the file builds through such a mention, if its samples can be read in batches.
+        A file that stores ``DataLoader`` in a variable may build a loader with that variable. The result is the gain of
+        such a loader, if its samples can be read in batches.
         """
         direct = {"DataLoader", *self._project.aliases("DataLoader")}
         places = (Place(path, node) for node in self._loaders.get(path, ()) if _called_name(node) not in direct)
@@ -220,14 +224,14 @@ class LoaderGains:
         )
 
     def pinned_in(self, module: Module, loop: cst.For) -> tuple[Place, ...]:
-        """Return the calls that build the loaders of a loop, if these loaders provably pin their batches."""
+        """Return the calls that build the loaders of a loop; only loaders that provably pin their batches count."""
         now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
         value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
         loaders = _evidence(module.path, _loaders_in(value))
         return tuple(dict.fromkeys(one.place for one in loaders if self._provably_pins(one)))
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
-        """Yield original file and line of the loops over a call's loaders, if these provably pin batches."""
+        """Return original path and line of each loop over a loader of ``call``, if the loader provably pins batches."""
         own = self._loaders_at(module, module.span(call)[0])
         return [
             (place.path, getattr(place.node, "lineno", 1))
@@ -237,24 +241,24 @@ class LoaderGains:
         ]
 
     def _provably_pins(self, loader: LoaderThing) -> bool:
-        """Return whether a loader provably pins its batches if there is a device to copy them to."""
+        """Return whether a loader provably pins its batches when a device is available."""
         given = loader.arguments.get("pin_memory", NONE)
-        if given == NONE:  # then the factory pins the batches that it allocates itself
+        if given == NONE:  # without the argument, the factory pins only batches that it allocates itself
             collation = loader.arguments.get("collate_fn", ())
             return all(map(_stacks_samples, collation)) and all(one.in_memory for one in self._readings(loader))
         return all(_is_pinning(one) for one in given) or _checks_for_cuda(loader.place.node)
 
     def _loaders_at(self, module: Module, offset: int) -> list[LoaderThing]:
-        """Return the loaders that a call at an offset of a module builds."""
+        """Return the loaders that the call at ``offset`` of a module builds."""
         nodes = module.once(self._calls).get(offset, ())
         return [loader for node in nodes for loader in self._loaders[module.path][node]]
 
     def _calls(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the calls that build loaders, by their current places in a module."""
+        """Return the calls in a module that build loaders, by their present offsets."""
         return self._index_by_offset(module, self._loaders)
 
     def _code_of_objects(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the code that creates objects of loaders, by its current place in a module."""
+        """Return the code in a module that creates objects in loaders, by its present offset."""
         return self._index_by_offset(module, self._holders)
 
     def _index_by_offset(
@@ -273,7 +277,7 @@ class LoaderGains:
         return self._known[key]
 
     def _gain_of_loaders(self, loaders: list[LoaderThing], *, moves: bool) -> Gain:
-        """Return the gain of a call that builds these loaders."""
+        """Return the gain of a call that builds ``loaders``."""
         if _has_no_samples(loaders[0].place.node):
             return _gain_at(GainKind.NOTHING, "the dataset is empty", loaders[0].place)
         readings = [one for loader in loaders for one in self._readings(loader)]
@@ -318,7 +322,7 @@ class LoaderGains:
         return (bool(lists) and all(lists)) or all(one.in_memory for one in self._readings(loader))
 
     def _replaced_by(self, loaders: list[LoaderThing]) -> Place | None:
-        """Return the call that builds other loaders from these loaders, if no other code uses them."""
+        """Return the call that builds new loaders from ``loaders``; None if a loop also uses one of ``loaders``."""
         if not all(one.replaced_by for one in loaders) or any(
             held is one for value in self._run.loops.values() for held in _loaders_in(value) for one in loaders
         ):
@@ -326,7 +330,10 @@ class LoaderGains:
         return loaders[0].replaced_by
 
     def _sets_collation(self, loaders: list[LoaderThing]) -> bool:
-        """Return whether the function around a call always sets ``collate_fn`` to functions of the project."""
+        """Return whether the function that builds ``loaders`` always assigns a function to its ``collate_fn``.
+
+        The assigned function must not be PyTorch's.
+        """
         place = loaders[0].place
         given = [one.value for one in getattr(place.node, "keywords", ()) if one.arg == "collate_fn"]
         values = [one for loader in loaders for one in loader.arguments.get("collate_fn", ())]
@@ -339,7 +346,10 @@ class LoaderGains:
         return given[0].id in {one.id for one in names} - _parameters(function)
 
     def _own_collation(self, collation: Thing) -> _Collation | None:
-        """Return the code behind a `collate_fn` that is not PyTorch's. A lambda may become one of the runtime's."""
+        """Return the function or class of a `collate_fn` that is not PyTorch's, else None.
+
+        The result is None for a lambda, because a rewrite may replace it by a function of the runtime.
+        """
         match collation:
             case FunctionThing(place=Place(node=ast.FunctionDef(name=name)) as place):
                 return _Collation(name, place)
@@ -357,7 +367,7 @@ class LoaderGains:
         return None
 
     def _declared_class(self, cls: ClassThing, name: str) -> ClassThing | None:
-        """Return the class of the project that an annotation without a value declares for an attribute."""
+        """Return the class of the project in the annotation of an attribute that has no value there; else None."""
         for base in bases_of(cls):
             for node in ast.walk(base.place.node) if isinstance(base, ClassThing) else ():
                 match node:
@@ -383,7 +393,10 @@ class LoaderGains:
         yield from reversed(holding)
 
     def _readings(self, loader: LoaderThing) -> list[Reading]:
-        """Return how the datasets of a loader are read, without those in memory that tests pass to other code."""
+        """Return how the datasets of a loader are read.
+
+        For a loader outside tests, in-memory datasets that tests create do not count.
+        """
         found = readings_of(self._project, loader.arguments.get("dataset", ()))
         if is_test_file(loader.place.path):
             return found
@@ -391,9 +404,9 @@ class LoaderGains:
         return kept or [Reading(ReadingMode.UNKNOWN)]
 
     def _has_all_callers(self, place: Place, readings: list[Reading]) -> bool:
-        """Return whether a loader can only get the datasets that the abstract run found.
+        """Return whether a loader can only get the datasets that this analysis found.
 
-        It can get others if the enclosing function or class may have calls that the run has not reached.
+        The loader may get other datasets if the function or class around it may have calls that the analysis missed.
         """
         around = [node for node in self._nodes_around(place) if isinstance(node, _Definition)]
         if not around or _is_inside(place.path, around[0], readings):
@@ -411,17 +424,19 @@ class LoaderGains:
         return True
 
     def _is_known_for_any_caller(self, place: Place, around: list[_Definition]) -> bool:
-        """Return whether the datasets of a loader are known for all arguments of its function.
+        """Return whether the datasets of a loader are known for all arguments of the function that builds it.
+
+        The analysis calls the function with unknown arguments; if the function is a method, on a new object.
 
         Args:
             place: the call that builds the loader.
-            around: the definitions around it, innermost first. A method is called on a new object.
+            around: the definitions that contain the call, innermost first.
         """
         first, outermost = len(self._run.loaders), around[-1]
         method = around[-2] if isinstance(outermost, ast.ClassDef) and len(around) > 1 else None
         for thing in self._run.module(place.path).cells.get(outermost.name, ()):
             if isinstance(thing, FunctionThing | ClassThing) and thing.place.node is outermost:
-                made = self._run.call_alone(thing)  # of a class: its constructor
+                made = self._run.call_alone(thing)  # for a class, this calls its constructor
                 bound = [one for each in made if method for one in self._run.attribute_of(each, method.name)]
                 for one in bound if method and method.name != "__init__" else ():
                     self._run.call_alone(one)
@@ -433,17 +448,17 @@ class LoaderGains:
 
 
 def _evidence(path: str, loaders: Iterable[LoaderThing]) -> list[LoaderThing]:
-    """Return the loaders that count for the code of a file: for code outside tests, no loaders of tests."""
+    """Return the loaders that count for the code of a file: loaders of tests count only for code of tests."""
     return [one for one in loaders if is_test_file(path) or not is_test_file(one.place.path)]
 
 
 def _is_of_tests(reading: Reading) -> bool:
-    """Return whether tests create a dataset, or a dataset inside it."""
+    """Return whether tests create the dataset of a reading, or a dataset inside it."""
     return any(is_test_file(place.path) for place in reading.made)
 
 
 def _called_name(call: ast.AST) -> str:
-    """Return the last name of the function that a call names."""
+    """Return the last part of the name of the function that a call calls."""
     called = call.func if isinstance(call, ast.Call) else call
     return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
@@ -453,7 +468,7 @@ def _gain_at(kind: GainKind, why: str, place: Place | None) -> Gain:
 
 
 def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderThing]:
-    """Yield the loaders whose batches a loop over a value gets."""
+    """Yield the loaders that a loop over ``value`` iterates over."""
     for thing in value:
         match thing:
             case LoaderThing() as loader:
@@ -467,7 +482,7 @@ def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderThing]:
 
 
 def _is_pinning(given: Thing) -> bool:
-    """Return whether a `pin_memory` argument is true, or checks for CUDA."""
+    """Return whether the value of a `pin_memory` argument is true, or true if CUDA is available."""
     match given:
         case Constant(value=value, is_whole=True):
             return bool(value)
@@ -477,7 +492,7 @@ def _is_pinning(given: Thing) -> bool:
 
 
 def _checks_for_cuda(call: ast.AST) -> bool:
-    """Return whether `pin_memory` is true for a device of CUDA: ``device.type == "cuda"``, ``True if … else False``."""
+    """Return whether `pin_memory` tests for CUDA, as in ``device.type == "cuda"``; ``True if … else False`` counts."""
     given = [one.value for one in call.keywords if one.arg == "pin_memory"] if isinstance(call, ast.Call) else []
     for value in given:
         match value:
@@ -492,7 +507,7 @@ def _checks_for_cuda(call: ast.AST) -> bool:
 
 
 def _only_inherits(cls: ClassThing) -> bool:
-    """Return whether another class of the project reads the samples of a class."""
+    """Return whether a class inherits its methods that read samples from another dataset class of the project."""
     others = [one for one in bases_of(cls)[1:] if isinstance(one, ClassThing)]
     return cls.body.cells.keys().isdisjoint(("__getitem__", "__getitems__", "__iter__")) and any(
         map(is_dataset, others)
@@ -516,7 +531,7 @@ def _has_batches_of_one(call: ast.AST) -> bool:
 
 
 def _gives_single_samples(loader: LoaderThing) -> bool:
-    """Return whether a loader provably collates no samples: ``batch_size=None``."""
+    """Return whether a loader provably yields single samples, because of ``batch_size=None``."""
     return loader.arguments.get("batch_size") == NONE and loader.arguments.get("batch_sampler", NONE) == NONE
 
 
@@ -531,7 +546,7 @@ def _stacks_samples(collation: Thing) -> bool:
 
 
 def _names_collation(call: ast.AST, own: list[_Collation]) -> bool:
-    """Return whether a call always passes code of the project as ``collate_fn``."""
+    """Return whether a call always passes a function or class of the project as ``collate_fn``."""
     given = next((one.value for one in getattr(call, "keywords", ()) if one.arg == "collate_fn"), None)
     match given:
         case ast.Call(func=ast.Name(id="partial") | ast.Attribute(attr="partial"), args=[function, *_]):
@@ -543,7 +558,7 @@ def _names_collation(call: ast.AST, own: list[_Collation]) -> bool:
 
 
 def _is_inside(path: str, node: ast.AST, readings: list[Reading]) -> bool:
-    """Return whether all datasets are created in the code of a definition."""
+    """Return whether the code of a definition creates all datasets of ``readings``."""
     first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     made = [place for one in readings for place in one.made]
     return bool(made) and all(
@@ -562,13 +577,16 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 
 def _count_mentions(project: Project, name: str) -> int:
-    """Return how often files of a project mention a definition, besides its definition and imports."""
+    """Return how often files of a project mention a name; its definitions and imports do not count."""
     word = re.compile(rf"^(?![ \t]*(?:from|import)\b).*?\b(?<!def )(?<!class ){re.escape(name)}\b", re.MULTILINE)
     return sum(len(word.findall(project.text(path))) for path in project.paths_containing(name))
 
 
 def _function_without_calls(module: Module, project: Project, call: cst.Call) -> cst.FunctionDef | None:
-    """Return the enclosing function if provably no code calls it: a private one, or one of an unimported script."""
+    """Return the function that contains a call if provably no code calls the function; else None.
+
+    The function must be private, or in a script that no file imports.
+    """
     outermost = next((one for one in reversed(list(module.ancestors(call))) if isinstance(one, cst.FunctionDef)), None)
     if outermost is None or outermost.decorators or module.parents[outermost] is not module.tree:
         return None
@@ -581,6 +599,6 @@ def _function_without_calls(module: Module, project: Project, call: cst.Call) ->
 
 
 def _is_script(module: Module, project: Project) -> bool:
-    """Return whether a module is only run, and calls no functions by computed names."""
+    """Return whether a module is a script that no file imports, and that calls no functions by computed names."""
     is_run = _GUARD.search(module.text) is not None and _CALLS_BY_NAME.search(module.text) is None
     return is_run and files_with_importers(project, [module.path], 1) == [module.path]

@@ -1,6 +1,6 @@
-"""How the runtime reads a dataset: whole batches, single samples, or not known before the program runs.
+"""Infer how the runtime reads a dataset: as whole batches, as single samples, or unknown before the program runs.
 
-This is the static counterpart of ``chirpid_patch.datasets.gather.gather_node``.
+At run time, ``chirpid_patch.datasets.gather.gather_node`` makes the same decision.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import captures
 from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
-from chirp_migrate.analysis.datasets.declared_class import DECORATORS, Declared, may_declare, read_declared
+from chirp_migrate.analysis.datasets.declared_class import (
+    DECORATORS,
+    DeclaringDecorator,
+    find_declaring_decorator,
+    may_declare,
+)
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET, ITERABLE_DATASET
 from chirp_migrate.analysis.objects.things import ClassThing, Container, External, FunctionThing, Instance, Place, Thing
 from chirp_migrate.analysis.objects.values import bases_of
@@ -26,7 +31,7 @@ __all__ = ["Reading", "ReadingMode", "own_reading", "readings_of"]
 _DEPTH = 8
 _TORCH = "torch.utils.data."
 _SHIPPED = "chirpid_patch."
-#: Libraries whose datasets read a sample with their own code.
+#: Libraries whose datasets read each sample with the library's own code.
 _LIBRARIES = ("torchvision.", "torchaudio.")
 
 
@@ -43,7 +48,8 @@ class Reading:
     """How the samples of one dataset are read.
 
     Attributes:
-        why: the reason, as the end of a sentence.
+        way: whether they are read at once, one by one, or in an unknown way.
+        why: the reason, for messages.
         place: the code that is the reason.
         made: the calls that create the dataset and the datasets inside it.
         in_memory: whether batches are provably gathered from tensors.
@@ -60,7 +66,7 @@ _UNKNOWN = Reading(ReadingMode.UNKNOWN)
 
 
 def readings_of(project: Project, value: Iterable[Thing], depth: int = 0) -> list[Reading]:
-    """Return how each possible dataset of a value is read; ``None`` stands for a value that is no dataset."""
+    """Return how each possible dataset of a value is read; a possible value of None does not count."""
     things = [one for one in value if getattr(one, "value", one) is not None]
     return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
 
@@ -75,7 +81,7 @@ def _reading(project: Project, thing: Thing, depth: int) -> Reading:
 
 
 def _reading_of_library_object(project: Project, made: Instance, name: str, depth: int) -> Reading:
-    """Return how an object is read if its class takes the methods of reading from a library."""
+    """Return how an object is read if a library defines the methods that read its samples."""
     short = name.rpartition(".")[2]
     if name.startswith(_SHIPPED):
         return Reading(ReadingMode.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
@@ -104,7 +110,7 @@ def _reading_of_library_object(project: Project, made: Instance, name: str, dept
 
 
 def _combine_readings(parts: list[Reading], made: Instance) -> Reading:
-    """Return how a dataset over other datasets is read: at once only if each inner dataset is read at once."""
+    """Return how a dataset that contains other datasets is read: at once only if each inner dataset is read at once."""
     ways = {one.way for one in parts}
     way = next(one for one in (ReadingMode.UNKNOWN, ReadingMode.ONE_BY_ONE, ReadingMode.AT_ONCE) if one in ways)
     first = next(one for one in parts if one.way is way)
@@ -113,7 +119,10 @@ def _combine_readings(parts: list[Reading], made: Instance) -> Reading:
 
 
 def _reading_of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> Reading:
-    """Return how objects of a class of the project are read: by its first class with a method of reading."""
+    """Return how an object of a class of the project is read.
+
+    The result depends on the first class, in the method resolution order, that defines a method for reading samples.
+    """
     order = bases_of(cls)
     libraries = [one.name for one in order if isinstance(one, External)]
     if any(map(ITERABLE_DATASET.fullmatch, libraries)):
@@ -133,10 +142,10 @@ def _reading_of_class(project: Project, made: Instance, cls: ClassThing, depth: 
 
 
 def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
-    """Return how the ``__getitem__`` of a class is read: at once if the class declares its samples."""
+    """Return how samples are read from a class with a ``__getitem__``: at once for a declared dataset."""
     node = cls.place.node
     if not isinstance(node, ast.ClassDef):
-        return _UNKNOWN  # CHP005 may turn it into a class that declares its samples
+        return _UNKNOWN  # rule CHP005 (`type()` with lambdas) may turn the class into a declared dataset
     for one in node.decorator_list:
         if isinstance(one, ast.Call) and _last_name(one) in DECORATORS:
             return _declared_reading(made, cls, _last_name(one), [ast.unparse(argument) for argument in one.args])
@@ -144,11 +153,11 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
     definition = _definition(module, node)
     if definition is None or cls.may_be_replaced or (cls.scope.is_local and _may_change(module, project, definition)):
         return _UNKNOWN
-    found = read_declared(module, project, definition)
-    if isinstance(found, Declared):
+    found = find_declaring_decorator(module, project, definition)
+    if isinstance(found, DeclaringDecorator):
         return _declared_reading(made, cls, found.decorator, found.arguments)
     if may_declare(module, project, definition):
-        return _UNKNOWN  # another rewrite, or its author, may declare them later
+        return _UNKNOWN  # another rewrite, or the author, may declare the class later
     cells = cls.body.cells
     reader = next((one for name in ("__getitem__", "__getitems__") for one in cells.get(name, ())), None)
     place = reader.place if isinstance(reader, FunctionThing) else cls.place
@@ -156,17 +165,17 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
 
 
 def _may_change(module: Module, project: Project, definition: cst.ClassDef) -> bool:
-    """Return whether CHP006 may make a class of a function one that declares its samples."""
+    """Return whether rule CHP006 (local dataset classes) may change a local class into a declared dataset."""
     bases = [base.value for base in definition.bases]
     captured = captures(module, definition.body).values()
     return not is_torch_dataset(module, project, bases) or not all(one.is_import for one in captured)
 
 
 def _declared_reading(made: Instance, cls: ClassThing, decorator: str, arguments: Sequence[str]) -> Reading:
-    """Return how an object of a declared class is read; subclasses may be read in other ways."""
+    """Return how an object of a declared class is read; unknown for an object of a subclass."""
     if made.cls is not cls:
         return _UNKNOWN
-    if decorator == "lists_samples":  # the indexed object may be an array: only lists are stacked at once
+    if decorator == "lists_samples":  # the attribute may hold an array, but only a list is stacked at once
         held = made.cells.get(arguments[0].strip("\"'") if arguments else "", ())
         if not any(isinstance(one, Container) and one.kind in ("list", "tuple") for one in held):
             return _UNKNOWN
@@ -179,7 +188,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _definition(module: Module, node: ast.ClassDef) -> cst.ClassDef | None:
-    """Return LibCST's node of the same definition, unless the module was rewritten since."""
+    """Return LibCST's node of the class definition ``node``; None if a rewrite changed the module too much."""
     named = [one for one in module.find(cst.ClassDef) if one.name.value == node.name]
     at = [one for one in named if module.position(module.span(one)[0])[0] in _lines(node)]
     return at[0] if at else (named[0] if len(named) == 1 else None)

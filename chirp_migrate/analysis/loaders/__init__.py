@@ -1,1 +1,1 @@
-"""Calls that build loaders, their roles, and hand-written loading."""
+"""Find calls that build loaders, the roles of loaders, and code that loads batches without a loader."""

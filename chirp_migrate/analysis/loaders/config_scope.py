@@ -1,4 +1,4 @@
-"""Training configurations that an expression can read."""
+"""Find a training configuration that the code at a given place can read."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_name, method_called, methods_of, parameters, target_of
 
 _CONFIG_NAMES = ("config", "cfg")
-#: Code that may be skipped, or run later.
+#: Code that is not always evaluated together with the code around it.
 _PERHAPS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.FunctionDef, cst.Lambda, cst.BaseComp)
-#: Classes with a `get` that may call the `__getitem__` of a subclass.
+#: Mapping classes. The `get` of these classes may call the `__getitem__` of a subclass.
 _MAPPINGS = frozenset(
     ["ChainMap", "DefaultDict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "UserDict", "defaultdict", "dict"]
 )
-#: A class up to one of its bases: names, with nested indices, but not their contents.
+#: The header of a class, up to one of its bases. Names inside square brackets are not bases.
 _CLASS = r"class\s+\w+\s*(\[(?:(?!class\b)[^\]])*\]\s*)?\(((?!class\b)[^)\[\]]|\[([^\[\]]|\[[^\[\]]*\])*\])*?\b"
 _GETS = ("get", "__getattr__", "__getattribute__")
-#: A `get` that is defined, or assigned to a class or object; the `__getattr__` of a class, but not of a module.
+#: Code that defines a `get`, or assigns it to a class or object; and the `__getattr__` of a class, but not of a module.
 # Each alternative begins with a different character, so that `re` skips most of a text quickly.
 _OWN_GET = (
     r"def\s+(get\b|__getattr(ibute)?__\s*\(\s*\w(?:(?!def\b)[^,)])*,)|get(?<!\wget)['\"]?[ \t]*(:[ \t]*\w|=(?!=))"
@@ -29,12 +29,13 @@ _OWN_GET = (
 
 
 def config_expression(module: Module, project: Project, node: cst.CSTNode) -> str | None:
-    """Return the source of the configuration mapping that ``node`` can read (``self.config`` or ``config``), if any.
+    """Return the source of a configuration that code at ``node`` can read: ``self.config`` or ``config``; else None.
 
-    A mapping counts only if the same function, or ``__init__``, has provably called ``.get('key')`` or ``.get('key',
-    number)`` on it before (with a number, None, True or False). Otherwise it may be None or assigned later. A namespace
-    of parsed arguments has no ``get``, that of a ConfigParser takes two names, and an object of the backend may define
-    its own.
+    The configuration must provably be a mapping that exists at ``node``: before, the same function or ``__init__`` has
+    always called ``.get('key')`` on it. A default value in that call may be a number, None, True or False.
+
+    The condition excludes a namespace of parsed arguments, which has no ``get``, and a ConfigParser, whose ``get``
+    takes two names. The result is also None if a class of the backend may define its own ``get``.
     """
     function = module.enclosing_function(node)
     if function is None or _has_own_get(project):
@@ -53,9 +54,9 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
 
 
 def _has_own_get(project: Project) -> bool:
-    """Return whether the backend may have a ``get`` of its own that refuses a key.
+    """Return whether the backend may have its own method ``get``, which may refuse a key.
 
-    Such a ``get`` may be defined, inherited from a mapping, assigned to a class or object, or returned by a
+    Code may define the method, assign it to a class or object, inherit it from a mapping class, or return it from
     ``__getattr__``.
     """
     mappings = sorted(_MAPPINGS.union(*map(project.aliases, _MAPPINGS)))
@@ -63,7 +64,7 @@ def _has_own_get(project: Project) -> bool:
 
 
 def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:
-    """Return whether ``__init__`` has provably read an attribute, and no other code assigns it."""
+    """Return whether ``__init__`` always calls ``get`` on an attribute, and no other method assigns the attribute."""
     init = methods_of(owner).get("__init__")
     if init is None or init is function:
         return False
@@ -73,7 +74,10 @@ def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, att
 
 
 def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
-    """Return whether ``function`` has provably read ``mapping`` before ``end`` when it reaches ``node``."""
+    """Return whether ``function`` has always called ``get`` on ``mapping`` when it reaches ``node``.
+
+    The call must be above the offset ``end``, and no code between the call and ``end`` may rebind the mapping.
+    """
     reads = [one for one in module.once(_get_calls, function) if _is_get_call(one, mapping)]
     if not reads:
         return False
@@ -89,7 +93,7 @@ def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.
 
 
 def _get_calls(module: Module, function: cst.FunctionDef) -> list[cst.Call]:
-    """Return the calls of a ``get`` in a function."""
+    """Return the calls in a function whose method is named ``get``."""
     return [node for node in find_in(function.body, cst.Call) if method_called(node) == "get"]
 
 
@@ -106,7 +110,7 @@ def _is_get_call(call: cst.Call, mapping: str) -> bool:
 
 
 def _is_evaluated(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
-    """Return whether an expression is always evaluated together with its statement, up to the code ``around``."""
+    """Return whether an expression is always evaluated when the innermost node of ``around`` that contains it runs."""
     for ancestor in module.ancestors(node):
         if ancestor in around:
             return True

@@ -1,4 +1,4 @@
-"""Checks of whether code only reads single keys of a configuration, so that a further key has no visible effect."""
+"""Check whether code only reads single keys of a configuration, so that another key in it has no visible effect."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
 
 _NAME = re.compile(r"\w*config", re.IGNORECASE)
-#: Methods of a dict that return more than one requested value.
+#: Methods of a dictionary that return or change more than the value of one requested key.
 _WHOLE = frozenset({"items", "keys", "values", "pop", "popitem", "clear", "fromkeys"})
-#: Code that reads all attributes of an object, except of command-line arguments, which are no configuration.
+#: Code that reads all attributes of an object. Objects with command-line arguments do not count.
 _ALL_ATTRIBUTES = (
     r"\b__dict__\b|\bvars\s*\((?!\s*\w*(?:args|opts?|options)\s*\))|\b(?:asdict|astuple|getmembers)\s*\("
     r"|\bdir\s*\(|\.\s*__(?:getstate|reduce|reduce_ex)__\s*\("
@@ -23,16 +23,16 @@ _ALL_ATTRIBUTES = (
 _WORDS_OF_ATTRIBUTES = (
     *("__dict__", "vars", "asdict", "astuple", "getmembers", "dir", "__getstate__", "__reduce__", "__reduce_ex__"),
 )
-#: What gives all names of a module.
+#: Code that lists all names of a module.
 _ALL_NAMES = r"\b(?:dir|getmembers)\s*\(\s*\w|\bvars\s*\(\s*sys\.modules"
-#: What gives all variables of a function that calls it.
+#: Functions and attributes that give access to all variables of the calling function.
 _FRAMES = r"\b(?:f_locals|f_back|currentframe|_getframe|save_hyperparameters)\b"
 _WORDS_OF_FRAMES = ("f_locals", "f_back", "currentframe", "_getframe", "save_hyperparameters")
 #: Functions that read variables of the calling function or module.
 _READING_VARIABLES = frozenset({"locals", "globals", "eval", "exec"})
-#: Arguments of a command line, which programs print.
+#: Names of objects with command-line arguments, which programs print.
 _COMMAND_LINE = re.compile(r"\w*(?:args|opts?|options|namespace)")
-#: Decorators that pass arguments on and show them to no one.
+#: Decorators that pass on the arguments of a function, and neither print nor store them.
 _PLAIN_DECORATORS = frozenset(
     {"staticmethod", "classmethod", "property", "abstractmethod", "contextmanager", "override", "overload", "wraps"}
     | {"no_grad", "enable_grad", "inference_mode"}
@@ -42,13 +42,15 @@ _SAVING = frozenset({"save", "dump", "dumps"})
 
 
 def first_whole_use(project: Project) -> str | None:
-    """Return the first use of a name ``…config`` in the backend that is no look-up, copy, test or merge.
+    """Return the first code in the backend that uses a configuration as a whole; None without such code.
 
-    Passing a configuration on under such a name, also to functions of the backend, is permitted.
+    A configuration is a variable or attribute whose name ends in ``config``. Code may read one key of a configuration,
+    copy it, test it, and merge it with another dictionary. Code may also assign a configuration to another name that
+    ends in ``config``, or pass it to a parameter with such a name.
     """
     outlines = []
     for text in (*project.texts("config"), *project.texts("CONFIG")):
-        with contextlib.suppress(UnparsableModule):  # reported by the code that reads it
+        with contextlib.suppress(UnparsableModule):  # the code that reads the file reports this
             outlines.append(Outline("", text))
     known: dict[str, list[list[str]]] = defaultdict(list)
     for outline in outlines:
@@ -92,7 +94,7 @@ def _libraries(outline: Outline, project: Project) -> frozenset[str]:
 
 
 def _is_global(node: ast.AST, outline: Outline) -> bool:
-    """Return whether a statement of the module itself assigns a configuration."""
+    """Return whether a node assigns a configuration to a module-level name."""
     return (
         isinstance(node, ast.Name)
         and isinstance(node.ctx, ast.Store)
@@ -102,7 +104,10 @@ def _is_global(node: ast.AST, outline: Outline) -> bool:
 
 
 def _shows_stored(node: ast.AST, outline: Outline, stored: Collection[str]) -> bool:
-    """Return whether code may read a stored configuration by its name, or saves an object that may hold it."""
+    """Return whether code may read a configuration in an attribute by a string, or saves an object that may hold it.
+
+    ``stored`` are the names of attributes that hold a configuration.
+    """
     parent = outline.parents.get(node)
     match node:
         case ast.Constant(value=str(name)) if name in stored:
@@ -116,7 +121,7 @@ def _shows_stored(node: ast.AST, outline: Outline, stored: Collection[str]) -> b
 
 
 def _is_dictionary(name: str, outline: Outline) -> bool:
-    """Return whether all values of a variable are dictionaries, lists, states of models and the like."""
+    """Return whether all values of a variable are dictionaries, lists, tuples or results of ``state_dict()``."""
     assigned = (one for one in outline.find(ast.Assign) if name in [getattr(to, "id", "") for to in one.targets])
     values = [one.value for one in assigned]
     plain, calls = (ast.Dict, ast.DictComp, ast.List, ast.ListComp, ast.Tuple), ("dict", "list", "state_dict")
@@ -124,7 +129,7 @@ def _is_dictionary(name: str, outline: Outline) -> bool:
 
 
 def _shows_all(node: ast.AST, outline: Outline) -> bool:
-    """Return whether code reads all variables, or a class prints a field that is a configuration."""
+    """Return whether code reads all variables at once, or defines a class with a configuration as annotated field."""
     match node:
         case ast.Call(func=ast.Name(id=name)):
             return name in _READING_VARIABLES
@@ -134,11 +139,11 @@ def _shows_all(node: ast.AST, outline: Outline) -> bool:
 
 
 def _definitions(outline: Outline) -> Iterator[tuple[str, list[str]]]:
-    """Return the functions, methods and classes with the names of their parameters after ``self``."""
+    """Yield the name of each function, method and class, with the names of its parameters after ``self``."""
     for function in outline.functions:
         called = (one.func if isinstance(one, ast.Call) else one for one in function.decorator_list)
         if any(last_name(one) not in _PLAIN_DECORATORS for one in called):
-            yield function.name, []  # the decorator may show what it passes on
+            yield function.name, []  # the decorator may print the arguments
             continue
         names = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
         names = names[1:] if names[:1] in (["self"], ["cls"]) else names
@@ -158,7 +163,7 @@ def _is_stored(node: ast.Attribute) -> bool:
 
 
 def _is_renamed(imported: ast.alias) -> bool:
-    """Return whether a configuration is imported under a name that does not show that it is one."""
+    """Return whether an import gives a configuration a name that does not end in ``config``."""
     return _NAME.fullmatch(imported.name) is not None and _NAME.fullmatch(imported.asname or imported.name) is None
 
 
@@ -168,7 +173,7 @@ def _whole_use(
     known: Mapping[str, list[list[str]]],
     libraries: Collection[str],
 ) -> ast.AST | None:
-    """Return where code uses the value of ``node`` as a whole; ``None`` if it does not."""
+    """Return the code that uses the configuration ``node`` as a whole; ``None`` if the code around only reads keys."""
     parent = parents[node]
     match parent:
         case ast.BoolOp() | ast.IfExp():  # config or {}
@@ -207,7 +212,7 @@ def _whole_use(
 
 
 def _callees(call: ast.AST, known: Mapping[str, list[list[str]]], libraries: Collection[str]) -> list[list[str]]:
-    """Return the parameters of the functions of the project that a call may call."""
+    """Return the parameter names of each function of the project that a call may call."""
     root = call.func if isinstance(call, ast.Call) else call
     while isinstance(root, ast.Attribute):
         root = root.value

@@ -1,8 +1,8 @@
-"""Classes and functions that load batches by hand: worker pools, prefetch threads and CUDA streams around the data.
+"""Find hand-written loading: classes and functions that load batches with worker pools, threads or CUDA streams.
 
-Each is recognised by its operations: a pool gets a function that reads samples of a dataset, a thread puts data from a
-dataset or loader into a queue, or a stream is current while an iterator moves data from a dataset or loader to the
-device. Pools, threads and streams for other purposes do not count, nor does code that trains.
+A pool counts if one of its functions reads samples of a dataset. A thread counts if it puts data from a dataset or
+loader into a queue. A stream counts if an iterator moves data of a dataset or loader to a device while the stream is
+current. Pools, threads and streams for other purposes do not count, and neither does code that trains.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _DEPTH = 4
 
 @dataclass(frozen=True)
 class CustomLoading:
-    """A class, a function, or a script that loads by hand.
+    """A class, a function, or a script that contains hand-written loading.
 
     Attributes:
-        node: the class or function; the module itself for code at the top level.
-        machinery: the first place of each kind of pool, thread or stream, in order of the text: a call that creates it,
-            or a base class.
-        around_loader: whether it reads from a loader instead of a dataset.
+        node: the class or function; the module for code at the top level.
+        machinery: for pools, threads and streams, the first place in the text that creates one: a call, or a base class
+            in the header of a class.
+        around_loader: whether the code reads from a loader instead of a dataset.
     """
 
     node: Unit
@@ -82,7 +82,7 @@ def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
 
 
 def _refers_to(module: Module, project: Project, node: cst.CSTNode, pattern: re.Pattern[str]) -> bool:
-    """Return whether a name or attribute refers to a name that ``pattern`` matches."""
+    """Return whether a name or attribute refers to an object whose qualified name matches ``pattern``."""
     if not isinstance(node, cst.Name | cst.Attribute):
         return False
     if resolves_to(module, node, pattern, project):
@@ -95,7 +95,7 @@ def _refers_to(module: Module, project: Project, node: cst.CSTNode, pattern: re.
 
 
 def _possible_modules_of(module: Module, project: Project, node: cst.BaseExpression) -> set[str]:
-    """Return the possible modules of an expression, which may be a variable or a multiprocessing context."""
+    """Return the modules that an expression may refer to; a multiprocessing context counts as ``multiprocessing``."""
     values = [origin.value for origin in values_of(module, node)]
     modules: set[str] = set()
     for value in (part for whole in (node, *values) for part in contained_expressions(module, module.tree, whole)):
@@ -107,14 +107,14 @@ def _possible_modules_of(module: Module, project: Project, node: cst.BaseExpress
 
 
 def _enclosing_unit(module: Module, node: cst.CSTNode) -> Unit:
-    """Return the class around a node, else the outermost function, else the module."""
+    """Return the innermost class that contains a node; without one, the outermost function; else the module."""
     definitions = [around for around in module.ancestors(node) if isinstance(around, cst.ClassDef | cst.FunctionDef)]
     classes = (definition for definition in definitions if isinstance(definition, cst.ClassDef))
     return next(classes, definitions[-1] if definitions else module.tree)
 
 
 class _LoadingUnit(DataReading):
-    """The test of which pools, threads and streams of one unit load data."""
+    """Test which pools, threads and streams of one unit (class, function or module) load data."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         super().__init__(module, project, unit)
@@ -132,19 +132,19 @@ class _LoadingUnit(DataReading):
     # Pools
 
     def _gives_work_to_pool(self, call: cst.Call) -> bool:
-        """Return whether a call lets a pool read samples that are then used, or iterate over an iterator's dataset."""
+        """Return whether a call makes a pool read samples that other code uses, or iterate over a dataset or loader."""
         if not isinstance(call.func, cst.Attribute) or not call.args or not self._is_pool(call.func.value):
             return False
         method = call.func.attr.value
         function, *data = (argument.value for argument in call.args)
-        # Code that only stores data elsewhere, or computes a value of a whole dataset once, is not loading.
+        # Code that only stores samples elsewhere, or computes one value of a whole dataset, does not load batches.
         if self._is_iterator and method in _MAPS and any(map(self.iterates_over, data)):
             return True
         is_used = self._is_iterator or not self._ignores_result(call)
         return is_used and method in _MAPS | _SUBMITS and self._reads_samples(function, data)
 
     def _ignores_result(self, call: cst.Call) -> bool:
-        """Return whether code ignores the result of a call, or only iterates over it."""
+        """Return whether code ignores the result of a call, or only passes it to a function such as ``list``."""
         node: cst.CSTNode = call
         while isinstance(parent := self._module.parents[node], cst.Arg | cst.Call):
             if isinstance(parent, cst.Call) and not isinstance(parent.func, cst.Name):
@@ -163,7 +163,7 @@ class _LoadingUnit(DataReading):
         calls = (call for value in values for call in find_in(value.value, cst.Call))
         if any(_refers_to(self._module, self._project, call.func, pattern) for call in calls):
             return True
-        # A property or a parameter.
+        # It may be a property or a parameter, whose name decides.
         return not values and re.search(r"pool|executor", name.rpartition(".")[2], re.IGNORECASE) is not None
 
     def _reads_samples(self, function: cst.BaseExpression, data: list[cst.BaseExpression]) -> bool:
@@ -177,7 +177,7 @@ class _LoadingUnit(DataReading):
     # Threads
 
     def _fills_queue(self, started: cst.Call | cst.Arg) -> bool:
-        """Return whether a thread stores data that it reads in a queue or similar object."""
+        """Return whether a thread reads data from a dataset or loader, and puts the data into a queue."""
         arguments = started.args if isinstance(started, cst.Call) else ()
         target = keywords(started).get("target") if isinstance(started, cst.Call) else None
         run = self.methods("run") if not arguments else [] if target is None else self.functions_in(target)
@@ -209,11 +209,11 @@ class _LoadingUnit(DataReading):
 
     @cached_property
     def _used_on_data(self) -> bool:
-        """Return whether the module passes a loader or dataset, or an iterator of one, to the unit."""
+        """Return whether the module passes a loader, a dataset or an iterator of these to the unit."""
         return not isinstance(self._enclosing_unit, cst.Module) and self._is_given_data(self._enclosing_unit, 0)
 
     def _is_given_data(self, called: cst.ClassDef | cst.FunctionDef, depth: int) -> bool:
-        """Return whether the module calls the unit with a loader or dataset, also through another function or class."""
+        """Return whether the module calls ``called`` with a loader or dataset, perhaps through another function."""
         own = f"{self._module.name}.{called.name.value}"
         for call in self._module.find(cst.Call):
             if not call.args or own not in self._module.qualified_names(call.func):
@@ -227,7 +227,7 @@ class _LoadingUnit(DataReading):
         return False
 
     def _definitions_that_pass_on(self, call: cst.Call) -> Iterator[cst.ClassDef | cst.FunctionDef]:
-        """Yield the enclosing function whose parameter a call gets, and the class whose attribute it gets."""
+        """Yield the function that passes its parameter to a call, and the class that passes an attribute to it."""
         function, owner = self._module.enclosing_function(call), self._module.enclosing_class(call)
         given = {dotted(argument.value) or "" for argument in call.args}
         if function is not None and given & parameters(function).keys():
@@ -248,7 +248,7 @@ class _LoadingUnit(DataReading):
     # Streams
 
     def _moves_on_stream(self, block: cst.With) -> bool:
-        """Return whether a ``with`` makes a stream current and moves something to a device."""
+        """Return whether a ``with`` block makes a stream current and moves an object to a device."""
         if not any(self._is_stream(item.item, 0) for item in block.items):
             return False
         calls = find_in(block.body, cst.Call)
@@ -257,7 +257,7 @@ class _LoadingUnit(DataReading):
         return any(method_called(node) in ("to", "cuda") for node in (*calls, *followed))
 
     def _is_stream(self, context: cst.BaseExpression, depth: int) -> bool:
-        """Return whether a context makes a stream current, also through a variable or ``partial``."""
+        """Return whether a context manager makes a stream current, perhaps through a variable or ``partial``."""
         for part in walk(context):
             if _refers_to(self._module, self._project, part, _CURRENT):
                 return True

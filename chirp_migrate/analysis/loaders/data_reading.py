@@ -1,4 +1,4 @@
-"""Recognition of code in a class, function or script that reads samples from a dataset or batches from a loader."""
+"""Recognise code in a class, function or script that reads samples from a dataset, or batches from a loader."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _DEPTH = 4
 
 
 class DataReading:
-    """The code that reads data in one unit of a module."""
+    """Find code that reads data in one unit (class, function or module)."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         self._module, self._project, self._enclosing_unit = module, project, unit
         self._loaders = module.once(LoaderNames, project)
-        #: Whether any data so far was a loader.
+        #: Whether any data that was found so far is a loader.
         self.from_loader = False
 
     def is_data(self, node: cst.CSTNode) -> bool:
-        """Return whether an expression refers to a loader or dataset, or the iterator of one."""
+        """Return whether an expression is a loader, a dataset, or an iterator of these."""
         return self._stands_for(self._is_loader, node) or self._stands_for(self._is_dataset, node)
 
     def _stands_for(self, is_kind: Callable[[cst.CSTNode], bool], node: cst.CSTNode, depth: int = 0) -> bool:
-        """Return whether ``is_kind`` holds for a value, or for a value that it comes from."""
+        """Return whether ``is_kind`` is true for an expression, or for an expression from which its value comes."""
         if is_kind(node):
             return True
         return depth < _DEPTH and any(self._stands_for(is_kind, source, depth + 1) for source in self._sources(node))
@@ -53,14 +53,14 @@ class DataReading:
         return isinstance(node, cst.Name | cst.Attribute) and is_dataset(self._module, self._project, node)
 
     def _sources(self, node: cst.CSTNode) -> list[cst.BaseExpression]:
-        """Return the assigned values of a variable, and the sources of an iterator."""
+        """Return the values that code assigns to a variable; for ``iter(x)`` and ``enumerate(x)``, return x."""
         match node:
             case cst.Call(func=function, args=[first, *_]):
                 return [first.value] if self._module.qualified_names(function) & _ITERATORS else []
         return [origin.value for origin in values_of(self._module, node) if origin.part is None]
 
     def iterates_over(self, node: cst.BaseExpression) -> bool:
-        """Return whether an iterable is data, or positions of a dataset: ``range(len(dataset))``."""
+        """Return whether an iterable is data, or the indices of a dataset (``range(len(dataset))``)."""
         if self.is_data(node):
             return True
         match node:
@@ -75,7 +75,7 @@ class DataReading:
         return any(map(self.methods, _ITEMS)) if is_on_self(node) else self.is_data(node.value)
 
     def takes_samples(self, nodes: Iterable[cst.CSTNode]) -> bool:
-        """Return whether code takes single samples from a dataset: ``dataset[i]``, ``next(samples)``."""
+        """Return whether code reads single samples from a dataset: ``dataset[i]``, ``next(samples)``."""
         return any(map(self._takes_sample, nodes))
 
     def _takes_sample(self, node: cst.CSTNode) -> bool:
@@ -89,7 +89,7 @@ class DataReading:
         return self._builtin_reads_data(node, {"builtins.next"})
 
     def reads(self, nodes: Iterable[cst.CSTNode]) -> bool:
-        """Return whether code takes samples from a dataset or batches from a loader, in any way."""
+        """Return whether code reads samples from a dataset or batches from a loader, in any way."""
         nodes = list(nodes)
         return any(map(self._iterates_over_data, nodes)) or self.takes_samples(nodes)
 
@@ -104,16 +104,17 @@ class DataReading:
         return known
 
     def _builtin_reads_data(self, node: cst.CSTNode, functions: Set[str]) -> bool:
-        """Return whether one of these built-in functions is called with data."""
+        """Return whether ``node`` calls one of ``functions`` with data as its first argument."""
         match node:
             case cst.Call(func=function, args=[first, *_]):
                 return bool(self._module.qualified_names(function) & functions) and self.is_data(first.value)
         return False
 
     def names_of_read_data(self, functions: Sequence[Function], *, every_loop: bool) -> set[str]:
-        """Return the names to which these functions, which call each other, assign data that they read.
+        """Return the variables to which ``functions`` assign samples or batches that they read.
 
-        ``every_loop``: the iterable of any loop counts as data.
+        Samples in an argument of a call from one of the functions to another also count. ``every_loop``: any loop is
+        assumed to iterate over data.
         """
         nodes = [node for function in functions for node in walk(function)]
         known = {id(function): function for function in functions}
@@ -136,14 +137,14 @@ class DataReading:
                 return found
 
     def has_samples(self, node: cst.CSTNode, names_of_read_data: Set[str]) -> bool:
-        """Return whether an expression reads samples or batches from data, or contains one of these names."""
+        """Return whether an expression reads samples or batches, or contains one of ``names_of_read_data``."""
         parts = list(walk(node))
         return any(
             isinstance(part, cst.Name) and part.value in names_of_read_data for part in parts
         ) or self.takes_samples(parts)
 
     def functions_in(self, node: cst.BaseExpression) -> list[Function]:
-        """Return the functions of the module that an expression names or defines, with the functions that they call."""
+        """Return the functions of the module that an expression names or defines, and the functions that these call."""
         found: list[Function] = []
         for part in walk(node):
             if isinstance(part, cst.Lambda):
@@ -153,7 +154,7 @@ class DataReading:
         return found
 
     def with_called_functions(self, function: Function) -> list[Function]:
-        """Return a function and the functions of the module, and of the same class, that it calls."""
+        """Return a function, and the functions and own methods that it calls, also indirectly, in the module."""
         found = [function]
         for one in found:
             for call in find_in(one, cst.Call):
@@ -173,7 +174,7 @@ class DataReading:
 
 
 def _bound(target: cst.CSTNode) -> set[str]:
-    """Return the names and attribute names that an assignment or loop binds."""
+    """Return the names of the variables and attributes in the target of an assignment or loop."""
     if isinstance(target, cst.Tuple | cst.List):
         return set[str]().union(*(_bound(element.value) for element in target.elements))
     name = dotted(target)

@@ -1,4 +1,4 @@
-"""The distributed sampler that shuffles the samples of a loader, and the check that the code sets its epoch."""
+"""Find the distributed sampler that shuffles the samples of a loader, and check whether code sets its epoch."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _POSITION = 3
 
 @dataclass(frozen=True)
 class DistributedSampler:
-    """A distributed sampler that shuffles, with an expression for it at a place in the code.
+    """A distributed sampler that shuffles.
 
     Attributes:
-        name: the expression for the sampler.
-        made: the variable or attribute that it is assigned to.
-        guard: name of its class in the module, if the expression may be of another class.
-        is_known: whether it provably is a distributed sampler, or an ``isinstance`` check is possible.
+        name: an expression that refers to the sampler in the loop.
+        made: the values that code assigns to the variable that holds the sampler, or its loader.
+        guard: name of the sampler's class in the module, if the expression may also refer to an object of another
+            class; else "".
+        is_known: whether the object provably is a distributed sampler, or the module can check it with ``isinstance``.
     """
 
     name: str
@@ -41,7 +42,7 @@ class DistributedSampler:
 def sampler_of(
     module: Module, project: Project, node: cst.BaseExpression, loader: Loader, place: cst.CSTNode
 ) -> DistributedSampler | None:
-    """Return the sampler of the loader ``node`` at ``place``, if it is or may be a distributed sampler."""
+    """Return the sampler of the loader ``node`` at ``place``, if it may be a distributed sampler; else None."""
     given = ((owner, argument(call, _POSITION, "sampler")) for owner, call in loader.calls)
     made = [(owner, value, *_sampler_calls(owner, project, value)) for owner, value in given if value is not None]
     known = [one for one in made if one[2]]
@@ -61,7 +62,7 @@ def sampler_of(
 
 
 def _sampler_calls(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
-    """Return the calls that create a shuffling distributed sampler for a value, and whether it has no other origin."""
+    """Return the calls that may create a value as a shuffling distributed sampler, and whether no other code may."""
     found = values_of(module, value)
     if any(one.part is not None for one in found) or (not found and dotted(value) is not None):
         return [], False
@@ -78,7 +79,7 @@ def _sampler_calls(module: Module, project: Project, value: cst.BaseExpression) 
 
 
 def _is_imported(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether the name that an expression starts with is imported at the top of the module."""
+    """Return whether the first name of an expression is imported at the top level of the module."""
     bindings = module.scopes.module.bindings.get((dotted(node) or "").partition(".")[0], ())
     lines = (module.parents[binding.node] for binding in bindings if binding.kind is Kind.IMPORT)
     return any(isinstance(module.parents.get(line), cst.Module) for line in lines)
@@ -87,7 +88,11 @@ def _is_imported(module: Module, node: cst.BaseExpression) -> bool:
 def has_set_epoch_call(
     module: Module, project: Project, loop: cst.For, sampler: DistributedSampler, loader: cst.BaseExpression
 ) -> bool:
-    """Return whether code calls ``set_epoch`` around the loop, elsewhere on this sampler, or in a called function."""
+    """Return whether code may call ``set_epoch`` for ``sampler``.
+
+    The call may be in the function that contains the loop, in other code that names the sampler or its loader, or in a
+    function that the loop calls.
+    """
     if re.search(_SET, module.text) is None and not project.holds(_SET, "set_epoch"):
         return False
     telling = [one for one in module.find(cst.Call) if method_called(one) == "set_epoch"]

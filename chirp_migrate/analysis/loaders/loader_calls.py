@@ -1,4 +1,4 @@
-"""Calls that build a loader, and their arguments by name: PyTorch's ``DataLoader`` and the factory's methods."""
+"""Find calls that build a loader, with PyTorch's ``DataLoader`` or the factory, and read their arguments by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name, keywords
 
-#: Parameters of ``torch.utils.data.DataLoader`` that may be given by position.
+#: Parameters of ``torch.utils.data.DataLoader``, in their order.
 TORCH_POSITIONAL = (
     "dataset",
     "batch_size",
@@ -39,8 +39,8 @@ class LoaderCall:
 
     Attributes:
         role: ``DataLoader``, or the factory's ``training``, ``validation`` or ``test``; empty for ``create_loader``.
-        arguments: its arguments by the name of the parameter.
-        open: whether ``*`` or ``**`` passes on arguments that are only known at run time.
+        arguments: the arguments of the call, by the name of the parameter.
+        open: whether the call also has ``*`` or ``**`` arguments, whose values are known only at run time.
     """
 
     call: cst.Call
@@ -54,7 +54,7 @@ class LoaderCall:
 
 
 def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator[LoaderCall]:
-    """Yield the calls that build loaders; with ``mentioning``, only those with one of these keyword arguments."""
+    """Yield the calls that build loaders; with ``mentioning``, only calls with one of these keyword arguments."""
     for call in module.find(cst.Call):
         if mentioning and keywords(call).keys().isdisjoint(mentioning):
             continue
@@ -70,7 +70,7 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
 
 
 def may_pass_by_position(module: Module, parameter: str) -> bool:
-    """Return whether any call may pass a parameter of ``DataLoader`` by position; the factory takes it by name."""
+    """Return whether any call in a module may pass a parameter of ``DataLoader`` by position."""
     place = TORCH_POSITIONAL.index(parameter)
     return any(len(call.args) > place and call.args[place].keyword is None for call in module.find(cst.Call))
 
@@ -81,7 +81,7 @@ def may_build_loader(outline: Outline, project: Project, call: ast.Call) -> bool
 
 
 def _role_of_callee(qualified: str) -> str | None:
-    """Return the role of the loader that a call of a qualified name builds (see :class:`LoaderCall`), if any."""
+    """Return the role of the loader that a call of ``qualified`` builds (see :class:`LoaderCall`); else None."""
     if TORCH_LOADER.fullmatch(qualified):
         return "DataLoader"
     method = FACTORY_METHOD.fullmatch(qualified)
@@ -89,7 +89,10 @@ def _role_of_callee(qualified: str) -> str | None:
 
 
 def argument_positions(call: cst.Call) -> dict[str, int]:
-    """Return the position of each parameter in a call of ``DataLoader`` without stars."""
+    """Return, for each parameter that a ``DataLoader`` call passes, the position of its argument in the call.
+
+    The call must have no ``*`` or ``**`` arguments.
+    """
     named = ((one.keyword.value if one.keyword else None, place) for place, one in enumerate(call.args))
     positional = dict(enumerate(TORCH_POSITIONAL))
     found = ((keyword or positional.get(place), place) for keyword, place in named)

@@ -1,4 +1,4 @@
-"""Loops that iterate over loaders, and the part of a loop's target that gets the batches of each."""
+"""Find loops over loaders, and the part of a loop's target that receives the batches of each loader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEPTH_LIMIT = 8
 
 
 def loader_loops(module: Module, project: Project) -> Iterator[tuple[cst.For, list[tuple[cst.BaseExpression, Loader]]]]:
-    """Yield the loops over loaders, each with the loaders and the targets that get their batches."""
+    """Yield each loop over loaders, with pairs of a target and the loader whose batches the target receives."""
     for loop in module.find(cst.For):
         loaders = iterated_loaders(module, project, loop.target, loop.iter) if loop.asynchronous is None else []
         if loaders:
@@ -28,9 +28,10 @@ def loader_loops(module: Module, project: Project) -> Iterator[tuple[cst.For, li
 def iterated_loaders(
     module: Module, project: Project, target: cst.BaseExpression, iterable: cst.BaseExpression, depth: int = 0
 ) -> list[tuple[cst.BaseExpression, Loader]]:
-    """Yield the loaders that a loop iterates over, each with the part of the target that gets its batches.
+    """Return the loaders that a loop iterates over, each with the part of the target that receives its batches.
 
-    ``enumerate``, ``zip``, ``tqdm`` and variables with their results are traced.
+    The loop may iterate over the loader itself, over ``enumerate(loader)``, ``zip(loader, …)`` or ``tqdm(loader)``, or
+    over a variable with such a value.
     """
     value = iterable
     values = values_of(module, iterable)

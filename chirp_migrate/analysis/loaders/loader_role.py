@@ -1,4 +1,4 @@
-"""The role of a loader, from the call that builds it: training, validation or test."""
+"""Infer the role of a loader from the call that builds it: training, validation or test."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ _ROLES = {
     "validation": re.compile(r"(?<![a-z])(?:val(?!u)|eval|dev(?![a-z])|holdout)"),
     "test": re.compile(r"(?<![a-z])test"),
 }
-#: Roles other than training.
+#: Any role other than training.
 _OTHER = "other"
-#: Keywords of datasets that take a part of the data: by a truth value, or by its name.
+#: Keyword arguments of datasets that select a part of the data, with True or False, or with the name of the part.
 _PARTS = frozenset({"train", "is_train", "training", "split", "subset", "mode", "phase", "partition"})
-#: Files whose functions are called tests, although they do other things.
+#: Test files. The word "test" in the name of a function of such a file does not mean the role.
 _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 
 
 def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> str:
     """Return the role of the loader that ``call`` builds with ``arguments`` (by name of the parameter).
 
-    The names of the loader and its dataset decide, or those of the enclosing functions.
+    The role comes from the names of the loader and its dataset. If these names show no role, it comes from the names of
+    the enclosing functions.
 
     Returns:
-        ``training``, ``validation`` or ``test``, as in the names of the factory's methods; "" if that is not clear, or
-        if the method would behave differently from the call.
+        ``training``, ``validation`` or ``test``, as in the names of the factory's methods. "" if the role is not clear,
+        or if the factory's method would behave differently from the call.
     """
     named = {_role_in_name(_assigned_name(module, call)), *_roles_of_dataset(module, arguments["dataset"])} - {""}
     by_names = _only_role(named - {_OTHER})
@@ -42,21 +43,21 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
     samplers = [arguments[name] for name in ("sampler", "batch_sampler") if name in given]
     shuffle = arguments.get("shuffle")
     if role == "training":
-        # The method shuffles by default, and a sampler may be None when the call runs.
+        # The factory's method shuffles by default. An expression for a sampler may be None at run time.
         shuffles = shuffle is not None and not is_name(shuffle, "False")
         return role if _OTHER not in named and (shuffles or any(map(_calls_class, samplers))) else ""
     if "drop_last" in given or (around and is_name(shuffle, "True")):
-        return ""  # the methods for these keep every sample
+        return ""  # the factory's methods for validation and test drop no samples and do not shuffle
     return role or ""
 
 
 def _only_role(said: set[str | None]) -> str | None:
-    """Return the only role among ``said``; "" without a role, ``None`` for several."""
+    """Return the role if ``said`` contains exactly one; "" if it contains no role, ``None`` for several roles."""
     return next(iter(said)) if len(said) == 1 else None if said else ""
 
 
 def _role_by_functions(module: Module, call: cst.Call) -> str | None:
-    """Return the role by the name of the innermost enclosing function that shows one."""
+    """Return the role in the name of the innermost enclosing function whose name shows a role; else ""."""
     if _TESTS.search(module.path) is not None:
         return ""
     functions = (one.name.value for one in module.ancestors(call) if isinstance(one, cst.FunctionDef))
@@ -64,7 +65,7 @@ def _role_by_functions(module: Module, call: cst.Call) -> str | None:
 
 
 def _role_in_name(name: str) -> str | None:
-    """Return the role in a name; "" for none, ``None`` for several."""
+    """Return the role that a name contains; "" if it contains no role, ``None`` if it contains several."""
     words = _CAMEL.sub("_", name).lower()
     found = [role for role, pattern in _ROLES.items() if pattern.search(words)]
     return None if len(found) > 1 else found[0] if found else ""
@@ -80,7 +81,10 @@ def _roles_of_dataset(module: Module, dataset: cst.BaseExpression) -> set[str | 
 
 
 def _role_of_argument(module: Module, argument: cst.Arg) -> str | None:
-    """Return the role of ``split="val"`` or ``train=True``; ``train=False`` only means that it is not training."""
+    """Return the role that an argument such as ``split="val"`` or ``train=True`` shows.
+
+    ``train=False`` only shows that the role is not training.
+    """
     if is_name(argument.value, "False"):
         return _OTHER
     name = argument.keyword.value if argument.keyword is not None else ""
@@ -88,7 +92,7 @@ def _role_of_argument(module: Module, argument: cst.Arg) -> str | None:
 
 
 def _assigned_name(module: Module, call: cst.Call) -> str:
-    """Return the name that a loader gets at its call: of a variable, a parameter or a key."""
+    """Return the name of the variable, parameter or key that receives the loader from ``call``; "" without one."""
     for ancestor in module.ancestors(call):
         if isinstance(ancestor, cst.Assign | cst.AnnAssign):
             target = ancestor.targets[0].target if isinstance(ancestor, cst.Assign) else ancestor.target
@@ -105,7 +109,7 @@ def _assigned_name(module: Module, call: cst.Call) -> str:
 
 
 def _last_name(module: Module, node: cst.BaseExpression) -> str:
-    """Return ``val_set`` for ``self.val_set``, ``'val'`` for ``sets['val']``, "" for nameless expressions."""
+    """Return ``val_set`` for ``self.val_set``, ``'val'`` for ``sets['val']``, "" for an expression without a name."""
     match node:
         case cst.Attribute(attr=cst.Name(value=name)) | cst.Name(value=name):
             return name
@@ -116,7 +120,7 @@ def _last_name(module: Module, node: cst.BaseExpression) -> str:
 
 
 def _calls_class(node: cst.BaseExpression) -> bool:
-    """Return whether an expression calls a class, judged by the spelling of its name."""
+    """Return whether an expression calls a class: the name of the callee begins with a capital letter."""
     called = node.func if isinstance(node, cst.Call) else None
     last = called.attr if isinstance(called, cst.Attribute) else called
     return isinstance(last, cst.Name) and last.value.lstrip("_")[:1].isupper()

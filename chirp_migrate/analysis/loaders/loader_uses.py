@@ -1,4 +1,4 @@
-"""The purpose of a mention of PyTorch's ``DataLoader``: a call, a name only, or the class passed on as a value."""
+"""Classify the mentions of PyTorch's ``DataLoader``: code calls the class, only names it, or uses it as a value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_mentions
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_probed
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_read_by_getattr
 from chirp_migrate.analysis.dataflow.value_flow import (
     BaseClass,
     CallArgument,
@@ -34,12 +34,12 @@ _LOOKS = re.compile(
     r"|unittest\.mock\.(create_autospec|patch\.object)|functools\.(wraps|update_wrapper)"
 )
 _PARTIAL = re.compile(r"functools\.partial")
-#: A read of the function of a `partial`: not a call of it, an assignment, or an attribute of `self`.
+#: Code that reads the attribute `func` of a `partial`. Calls, assignments and attributes of `self` do not match.
 _FUNC = r"(?<!\bself)\.\s*func\b(?!\s*(?:\(|=(?!=)))"
 
 
 def may_build(outline: Outline, spellings: Set[str]) -> bool:
-    """Return whether code uses the class or factory, under these names, for more than imports and annotations."""
+    """Return whether code uses one of the names ``spellings`` for more than imports and annotations."""
     if any(alias.asname and alias.name in spellings for alias in outline.find(ast.alias)):
         return True
     named = (node for node in outline.find(ast.Name, ast.Attribute) if last_name(node) in spellings)
@@ -57,12 +57,14 @@ def _is_annotation(outline: Outline, node: ast.AST) -> bool:
 
 @dataclass(frozen=True)
 class Use:
-    """The purpose of a mention of the class.
+    """The use of one mention of ``DataLoader``.
 
     Attributes:
-        why: ``called``, ``named`` (no other use), ``called-later`` (no other use), ``subclass`` or ``used-as-value``.
-        what: the subclass, or a description of where the class goes as a value.
-        call: the call that builds a loader from it.
+        why: ``called``: the code calls the class. ``named``: it only names the class, such as in an annotation.
+            ``called-later``: it stores the class, and all uses of the stored class are calls. ``subclass``: a class
+            inherits from it. ``used-as-value``: any other use.
+        what: the name of the subclass, or a description of the code that receives the class as a value.
+        call: the call of the class, which builds a loader.
     """
 
     why: str
@@ -74,7 +76,7 @@ _NAMED, _CALLED_LATER = Use("named"), Use("called-later")
 
 
 def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> Use:
-    """Return how the mention ``node`` of the class is used."""
+    """Return how code uses the mention ``node`` of ``DataLoader``."""
     top: cst.CSTNode = node
     if isinstance(generic := module.parents[node], cst.Subscript) and generic.value is node:
         top = generic  # DataLoader[Batch](…)
@@ -84,20 +86,20 @@ def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> 
     if isinstance(step, CalledValue) and step.call.func is top:
         return Use("called", call=step.call)
     use = _use_after(module, project, node, step)
-    if use is _CALLED_LATER and top is not node:  # the factory's method, unlike the class, has no index
+    if use is _CALLED_LATER and top is not node:  # `DataLoader[Batch]` is valid, but a method has no subscripts
         return Use("used-as-value", f"stored as {module.source(top).strip()}")
     return use
 
 
 def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> Use:
-    """Return the purpose of a class that is not called directly, from the flow of its value."""
+    """Return the use of a mention that is not called directly; ``step`` is the code to which its value flows."""
     match step:
         case BaseClass(definition):
             return Use("subclass", definition.name.value)
         case CallArgument(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(
             module, call, _PARTIAL
         ):
-            is_read = project.holds(_FUNC, "func") or is_probed(project, "func")
+            is_read = project.holds(_FUNC, "func") or is_read_by_getattr(project, "func")
             return Use("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
         case ValueAssignment((cst.Name() as name,), cst.Assign()) | ParameterDefault(cst.Param(name=name)):
             return _use_of_variable(module, project, name)
@@ -109,9 +111,9 @@ def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute,
 
 
 def _use_of_variable(module: Module, project: Project, name: cst.Name) -> Use:
-    """Return the purpose of a class that is the value of a variable or parameter."""
+    """Return the use of ``DataLoader`` as the value of a variable or parameter."""
     scope = module.scopes.scope_of(name)
-    if isinstance(scope.node, cst.ClassDef):  # a class stays one there, and a function becomes a method
+    if isinstance(scope.node, cst.ClassDef):  # in the body of a class, a function would become a method
         return Use("used-as-value", f"stored in the class attribute {name.value}")
     mentions = variable_mentions(module, name.value, scope)
     reads = [one for one in mentions if mention(module, one) not in (Mention.BOUND, Mention.DECLARED)]
@@ -127,20 +129,23 @@ def _use_of_attribute(module: Module, project: Project, attribute: str) -> Use:
 
 
 def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> Use:
-    """Return the purpose of a class that a variable or attribute stores; ``shared``: other files may use it, too."""
+    """Return the use of ``DataLoader`` as the value of a variable or attribute.
+
+    ``reads`` are the places that read the variable. ``shared``: other files may read it, too.
+    """
     is_called = bool(reads) and all(isinstance(module.parents[read], cst.Call) for read in reads)
     return _CALLED_LATER if is_called and not shared else Use("used-as-value", where)
 
 
 def _in_expression(module: Module, node: cst.CSTNode) -> Use:
-    """Return the purpose of a class that is only named, as in an import, annotation or comparison, or passed on."""
+    """Return the use of a mention inside an expression or statement: code only names the class, or passes it on."""
     child, where = node, ""
     for ancestor in module.ancestors(node):
         match ancestor:
             case cst.ImportFrom() | cst.Import() | cst.Annotation() | cst.Comparison() | cst.Del():
                 return _NAMED
             case cst.SubscriptElement() | cst.Attribute() | cst.BinaryOperation(operator=cst.BitOr()):
-                return _NAMED  # inside a generic type, or a read of one of its attributes
+                return _NAMED  # it is part of a generic type, or code reads one of its attributes
             case cst.Dict() | cst.List() | cst.Tuple() | cst.Set():
                 where = where or "stored in a collection"
             case cst.Call():

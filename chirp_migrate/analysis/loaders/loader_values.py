@@ -1,8 +1,8 @@
-"""Expressions that are a DataLoader, and how certain that is.
+"""Find expressions whose value is a ``DataLoader``, and the calls that may have built the loader.
 
-A loader is recognised by the call that created it, also in a helper function of the project or on ``self``; by its
-annotation; or only by a name that is typical for loaders. A value that is clearly of another class, such as a
-class of the project that is not a subclass of PyTorch's, is not a loader, even if its name suggests it.
+An expression is a loader if its value comes from a call that builds a loader, also in a helper function of the project
+or through an attribute of ``self``. A variable is also a loader if its annotation names a loader, or if its name is
+typical of loaders. A value that is clearly of another class is no loader, even if the name of the variable is typical.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, find_own, is_on_self, method_called, parameters
 
-#: Words for a first check of a text.
+#: Patterns for a quick check of a text before the analysis.
 _SHORT = re.compile(r"(?:\b|_)dl\b")
 _BATCHES = re.compile(rf"{LINE}for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch")
 
-#: Suffixes after the last "loader" in names of loaders.
+#: Permitted ends of a loader's name after the last "loader" in it.
 _SUFFIX = re.compile(r"(_?(\d+|[a-rt-z][a-z]*))?")
 #: Endings of names of collections of loaders.
 _PLURAL = re.compile(r"loaders?(_\w|\Z)|(^|_)dls?\Z", re.IGNORECASE)
 _QUOTED = re.compile(r"\bDataLoader\b")
 _SAME = re.compile(r"(typing\.)?(Optional|Union|Annotated|Final)|types\.UnionType")
-#: Calls that yield what their first argument yields.
+#: Calls that yield the items of their first argument.
 WRAPPER = any_of_patterns(PROGRESS, r"builtins\.iter|itertools\.islice")
 _LITERALS = (cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.Lambda)
 _CONTAINERS = (cst.List, cst.Tuple, cst.Dict, cst.Set, cst.ListComp, cst.DictComp, cst.SetComp)
@@ -48,7 +48,7 @@ _DEPTH_LIMIT = 8
 
 @lru_cache(maxsize=8)
 def may_use_loader(text: str) -> bool:
-    """Return whether a module may iterate over a loader, judged by its words."""
+    """Return whether a module may iterate over a loader, according to a search of its text."""
     if "oader" in text or ("dl" in text and _SHORT.search(text) is not None):
         return True
     return "atch" in text and _BATCHES.search(text) is not None
@@ -56,11 +56,11 @@ def may_use_loader(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Loader:
-    """A loader, as far as it is known.
+    """The value of an expression that is a loader.
 
     Attributes:
-        calls: the calls that may have built it, each with its module.
-        complete: whether no other code can have built it.
+        calls: the calls that may have built the loader, each with its module.
+        complete: whether no other code can have built the loader.
     """
 
     calls: tuple[tuple[Module, cst.Call], ...] = ()
@@ -68,11 +68,11 @@ class Loader:
 
 
 class LoaderNames:
-    """The names of loaders in one module.
+    """Find the expressions in one module that are loaders.
 
     Args:
-        module: the module of the names.
-        project: the project with helper functions and subclasses.
+        module: the module.
+        project: the project that defines helper functions and subclasses.
     """
 
     def __init__(self, module: Module, project: Project) -> None:
@@ -81,14 +81,15 @@ class LoaderNames:
         self._known: dict[tuple[Module, cst.CSTNode, str, bool], Loader | None] = {}
 
     def loader(self, node: cst.BaseExpression) -> Loader | None:
-        """Return the loader of an expression, if it is one."""
+        """Return the loader that an expression refers to; None if it is no loader."""
         return self._value(self._module, node, 0)
 
     def functions(self, call: cst.Call, module: Module | None = None) -> list[tuple[Module, cst.FunctionDef]]:
-        """Return the project's definitions of a callee, with their modules: a function, or a method of the same class.
+        """Return the functions of the project, or methods of the same class, that ``call`` may call, and their modules.
 
         Args:
-            call: a call in ``module``, by default in the module of this object.
+            call: a call in ``module``.
+            module: the module that contains the call; by default the module of this object.
         """
         module = module or self._module
         if is_on_self(call.func):
@@ -106,9 +107,9 @@ class LoaderNames:
     def _value(
         self, module: Module, node: cst.BaseExpression, depth: int, part: int | None = None, inside: bool = False
     ) -> Loader | None:
-        """Return the loader of a value.
+        """Return the loader that is the value of ``node``; None if the value is no loader.
 
-        With ``part``, return the loader of its element there; with ``inside``, the loader of any element.
+        With ``part``, return the loader at that position of the value; with ``inside``, the loader at any position.
         """
         if depth > _DEPTH_LIMIT:
             return None
@@ -154,7 +155,7 @@ class LoaderNames:
         scope = scope_of(module, node, name)
         key = (module, scope, name, inside)
         if key not in self._known:
-            self._known[key] = None  # a name whose value refers to itself
+            self._known[key] = None  # ends the recursion if the value of the name refers to the name
             self._known[key] = self._bound(module, scope, name, depth, inside)
         return self._known[key]
 
@@ -200,9 +201,9 @@ class LoaderNames:
 
 
 def _is_called_loader(name: str) -> bool:
-    """Return whether a name is typical for loaders.
+    """Return whether a name is typical of loaders.
 
-    A name may have any length, so the pattern must not backtrack over it.
+    Names may be very long, so the check uses no regular expression that backtracks over the whole name.
     """
     name = name.lower()
     _, found, suffix = name.rpartition("loader")
@@ -210,7 +211,7 @@ def _is_called_loader(name: str) -> bool:
 
 
 def _one_of_loaders(found: Iterable[Loader | None]) -> Loader | None:
-    """Return the certainty of a value that is one of several."""
+    """Return the loader of an expression that has one of several values; None if none of the values is a loader."""
     every = list(found)
     known = [one for one in every if one is not None]
     if not known:
@@ -221,5 +222,5 @@ def _one_of_loaders(found: Iterable[Loader | None]) -> Loader | None:
 
 
 def _named(body: Sequence[cst.CSTNode], name: str) -> list[cst.FunctionDef]:
-    """Yield the functions called ``name`` among statements."""
+    """Return the functions called ``name`` among the statements ``body``."""
     return [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]

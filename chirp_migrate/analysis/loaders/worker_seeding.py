@@ -1,4 +1,4 @@
-"""Effects of a ``worker_init_fn`` on the generators that PyTorch has seeded for the worker."""
+"""Find the seeds that a ``worker_init_fn`` sets in the generators that PyTorch has seeded for each worker."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.queries import is_name, own_nodes, parameters, target_of
 
 _SEEDING = frozenset({"random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed"})
-#: The state of NumPy's generator. PyTorch seeds it with an array, so the first word is the same in every worker.
+#: The function that returns the state of NumPy's generator. PyTorch seeds this generator with an array, so the first
+#: word of the state is the same in every worker.
 _STATE = "numpy.random.get_state"
-#: Calls that leave NumPy's generator as PyTorch has seeded it.
+#: Calls that do not change the state of NumPy's generator.
 _LEAVES_STATE = re.compile(r"(random|torch|builtins|os|time|logging|warnings)\.|numpy\.random\.get_state$")
 _ARITHMETIC = frozenset({"builtins.int", "builtins.abs", "builtins.hash", "builtins.str"})
 _DEPTH = 4
@@ -28,8 +29,8 @@ class RepeatedSeed:
     Attributes:
         call: the call.
         by_worker: whether the seed differs between workers.
-        state: an expression of the function that looks random and has the same value in every worker; None if there is
-            none.
+        state: an expression in the function that reads the state of NumPy's generator. The value of the expression
+            looks random, but is the same in every worker. None without such an expression.
     """
 
     call: cst.Call
@@ -61,7 +62,7 @@ def repeated_seeds(module: Module, value: cst.BaseExpression | cst.FunctionDef) 
 def _repeated_seeds_in(
     module: Module, function: cst.FunctionDef | cst.Lambda, given: set[str], depth: int
 ) -> Iterator[RepeatedSeed]:
-    """Yield :func:`repeated_seeds` of a function whose parameters ``given`` depend on the worker's number only."""
+    """Yield the :func:`repeated_seeds` of a function; only its parameters ``given`` depend on the worker's number."""
     nodes = [*walk(function)]
     asks = any(isinstance(node, cst.Name) and "worker_info" in node.value for node in nodes)
     if asks or any(isinstance(node, cst.Global | cst.Nonlocal) for node in nodes):
@@ -79,10 +80,10 @@ def _repeated_seeds_in(
 
 
 def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> bool:
-    """Return whether an expression is the first word of the state that PyTorch has given NumPy's generator.
+    """Return whether an expression reads the first word of the state in which PyTorch leaves NumPy's generator.
 
-    The expression is ``numpy.random.get_state()[1][0]``, also through local names, before any other use of the
-    generator.
+    The expression is ``numpy.random.get_state()[1][0]``, perhaps in several steps with local variables. No earlier code
+    may use the generator.
     """
     words = _object_of_item(module, function, node, "0")
     state = _object_of_item(module, function, words, "1") if words is not None else None
@@ -96,7 +97,7 @@ def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> 
 def _object_of_item(
     module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: str
 ) -> cst.BaseExpression | None:
-    """Return the object from which an expression reads the item ``key``; a local name is replaced by its only value."""
+    """Return ``x`` for the expression ``x[key]``, else None; a local variable is replaced by its only value."""
     match node:
         case cst.Subscript(value=owner, slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer(value=index)))]):
             return _value_of(module, function, owner) if index == key else None
@@ -104,7 +105,7 @@ def _object_of_item(
 
 
 def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return an expression; for a local name, the only value that the function assigns to it."""
+    """Return the only value that a function assigns to a local variable; any other expression unchanged."""
     if not isinstance(node, cst.Name):
         return node
     match [one for one in own_nodes(function) if is_name(target_of(one), node.value)]:
@@ -116,9 +117,9 @@ def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -
 def _called_helper(
     module: Module, function: cst.CSTNode, call: cst.Call, given: set[str]
 ) -> tuple[cst.FunctionDef, set[str]] | None:
-    """Return the called function of the module, and the parameters that get the worker's number.
+    """Return the function of the module that a call calls, and its parameters that depend on the worker's number.
 
-    ``None`` if there is no such function, or if an argument may differ in the next epoch.
+    The result is ``None`` if the module has no such function, or if an argument may differ in the next epoch.
     """
     called = _only_function(module, call.func)
     if called is None or any(argument.star for argument in call.args):
@@ -135,13 +136,13 @@ def _called_helper(
 
 
 def _only_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef | None:
-    """Return the function of a name, if no other function of the module has the same name."""
+    """Return the function called ``name``, if exactly one function of the module has that name; else None."""
     named = [function for function in module.find(cst.FunctionDef) if is_name(name, function.name.value)]
     return named[0] if len(named) == 1 else None
 
 
 def _names_in_seed(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth: int = 0) -> set[str] | None:
-    """Return the names that a seed is computed from; ``None`` if the seed may differ in the next epoch."""
+    """Return the names from which a seed is computed; ``None`` if the seed may differ in the next epoch."""
     if depth > _DEPTH or isinstance(seed, cst.Tuple) or (isinstance(seed, cst.Name) and seed.value == "None"):
         return None
     names: set[str] = set()
@@ -165,7 +166,10 @@ def _names_in_seed(module: Module, function: cst.CSTNode, seed: cst.BaseExpressi
 
 
 def _resolve_name(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -> set[str] | None:
-    """Return the names that a name depends on: itself, or the names in its only local value."""
+    """Return the names from which the value of ``name`` is computed; for a name without local value, the name itself.
+
+    The result is ``None`` if the value may differ in the next epoch.
+    """
     if re.search(r"epoch|step|time", name.value, re.IGNORECASE):
         return None
     parent = module.parents.get(name)

@@ -1,1 +1,1 @@
-"""Loops over loaders: the source of their batches, and expressions that wait for a device."""
+"""Analyse loops over loaders: the variables that hold parts of a batch, and the expressions that wait for a device."""

@@ -1,4 +1,4 @@
-"""Expressions in the body of a loop that are the batch of the loop, or an unchanged part of the batch."""
+"""Find expressions in the body of a loop that are the loop's batch, or an unchanged part of the batch."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from chirp_migrate.analysis.loops.loop_names import LoopNames, statement_of
 from chirp_migrate.syntax.module import Module, walk
 from chirp_migrate.syntax.queries import is_read, owner_name
 
-#: Code that reads a tensor or its container without storing a view of it.
+#: Methods and attributes that read a tensor, or its container, and return no view of the tensor.
 _READS = re.compile(
     r"to|cuda|size|shape|dim|ndim|numel|nelement|device|dtype|items|keys|values|item|tolist|sum|mean|max|min|any|all"
     r"|argmax|type|clone|is_cuda|is_pinned|eq|ne"
 )
 _READING = re.compile(r"builtins\.(len|isinstance|print|str|int|float|bool|type|id|range)|torch\.is_tensor")
 
-#: Place of a value in a batch: keys and positions as written, ``*`` for any position.
+#: The place of a value in a batch, as a path of keys and positions; ``*`` means any position.
 Path = tuple[str, ...]
 
 
 class Batch(LoopNames[Path | None]):
-    """The batch in the body of one loop.
+    """Find the expressions in the body of one loop that are parts of the loop's batch.
 
     Args:
         module: the module of the loop.
         loop: the loop.
-        targets: the parts of its target that batches are assigned to, one for each loader that it iterates over.
+        targets: the parts of the loop's target that receive batches, one for each loader of the loop.
     """
 
     def __init__(self, module: Module, loop: cst.For, targets: list[cst.BaseExpression]) -> None:
@@ -50,7 +50,7 @@ class Batch(LoopNames[Path | None]):
         self._read_body()
 
     def value(self, node: cst.CSTNode) -> Path | None:
-        """Return the place in the batch from which an expression comes unchanged; ``None`` if there is none."""
+        """Return the place in the batch of an expression that is an unchanged part of the batch; else ``None``."""
         match node:
             case cst.Name():
                 return self._named(node)
@@ -61,7 +61,10 @@ class Batch(LoopNames[Path | None]):
         return None
 
     def why_written_after(self, call: cst.Call, path: Path) -> str | None:
-        """Return why code might write to the copied memory before the copy is done; None if it cannot."""
+        """Return why code may write to a tensor before the non-blocking copy ``call`` has read it; None if it cannot.
+
+        ``path`` is the place of the tensor in the batch.
+        """
         start, end = self._module.span(call)
         inner = [a for a in self._module.ancestors(call) if isinstance(a, cst.For | cst.While)]
         inner = inner[: inner.index(self._loop)]
@@ -89,7 +92,7 @@ class Batch(LoopNames[Path | None]):
         return None
 
     def _paths(self, node: cst.CSTNode, moving: cst.CSTNode) -> Iterator[Path]:
-        """Yield the places in the batch where a value may be after the statement ``moving``."""
+        """Yield the places in the batch that ``node`` may refer to after the statement ``moving``."""
         if isinstance(node, cst.Subscript):
             yield from ((*one, _key(node)) for one in self._paths(node.value, moving))
             return
@@ -104,7 +107,10 @@ class Batch(LoopNames[Path | None]):
     def _values_of_name(
         self, name: str, around: set[cst.CSTNode], moving: cst.CSTNode, place: int = sys.maxsize
     ) -> Iterator[Path]:
-        """Yield the values of ``name`` at ``place``, in the blocks ``around`` it."""
+        """Yield the places in the batch that ``name`` may refer to at the offset ``place``.
+
+        ``around`` are the blocks that contain the offset. A binding in one of these blocks hides earlier bindings.
+        """
         for bound in reversed(self._bound.get(name, ())):
             if bound.offset <= place:
                 if bound.value is not None:
@@ -113,9 +119,10 @@ class Batch(LoopNames[Path | None]):
                     return
 
     def _earlier_paths(self, node: cst.CSTNode) -> Iterator[Path]:
-        """Yield the places in an earlier iteration's batch where a value may be.
+        """Yield the places in the batch of an earlier iteration that ``node`` may refer to.
 
-        A value may be there if this iteration has not set it yet, or if inner functions read it.
+        An expression may refer to an earlier batch if this iteration has not assigned the variable yet, or if an inner
+        function reads the variable.
         """
         functions = (cst.FunctionDef, cst.Lambda)
         name = owner_name(node)
@@ -144,7 +151,10 @@ class Batch(LoopNames[Path | None]):
             self._bind(self._names(node.name, None), self._module.span(node)[0], node)
 
     def _updated_containers(self, call: cst.Call, path: Path) -> set[str]:
-        """Return containers in which the copy replaces the original (``batch[k] = batch[k].to(device)``)."""
+        """Return the variables with containers in which the copy replaces the original.
+
+        An example is ``batch`` in ``batch[k] = batch[k].to(device)``.
+        """
         statement = statement_of(self._module, call)
         if not isinstance(statement, cst.Assign):
             return set()
@@ -152,7 +162,7 @@ class Batch(LoopNames[Path | None]):
         return {owner_name(item) for item in items if not isinstance(item, cst.Name) and self.value(item) == path}
 
     def _only_read(self, node: cst.CSTNode) -> bool:
-        """Return whether no use of a value can write to its memory."""
+        """Return whether the code around an expression cannot write to the memory of the expression's value."""
         step = step_of(self._module, node)
         match step:
             case AttributeRead(cst.Attribute(attr=cst.Name(value=name))):
@@ -164,7 +174,7 @@ class Batch(LoopNames[Path | None]):
         match step:
             case IteratedValue():
                 return True
-            case ValueAssignment(targets, cst.Assign()):  # to other names, which are checked as well
+            case ValueAssignment(targets, cst.Assign()):  # the uses of the assigned names are checked as well
                 kinds = (cst.Tuple, cst.List) if isinstance(node, cst.Tuple) else (cst.Name, cst.Tuple, cst.List)
                 return all(isinstance(target, kinds) for target in targets)
         reading = cst.Index | cst.Comparison | cst.ComparisonTarget | cst.BinaryOperation | cst.Del
@@ -172,7 +182,7 @@ class Batch(LoopNames[Path | None]):
 
 
 def _parts(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """Yield the targets of an unpacking."""
+    """Yield the single targets in an assignment target, which may be a nested tuple or list."""
     if not isinstance(target, cst.Tuple | cst.List):
         yield target
         return

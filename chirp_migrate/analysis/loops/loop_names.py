@@ -1,4 +1,4 @@
-"""Values of the names in the body of a loop, as its statements bind them one after the other."""
+"""Track the values of names in the body of a loop, in the order in which its statements bind them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 
 def statement_of(module: Module, node: cst.CSTNode) -> cst.CSTNode:
-    """Return the statement that contains an expression."""
+    """Return the innermost statement that contains an expression."""
     return next(ancestor for ancestor in module.ancestors(node) if isinstance(ancestor, _Statement))
 
 
 @dataclass(frozen=True)
 class Bound(Generic[T]):
-    """A binding: from ``offset`` on, a name has the value ``value``, set by a statement of a block."""
+    """A binding of a name: after ``offset``, it has ``value``. ``statement`` in ``block`` assigns the value."""
 
     offset: int
     value: T
@@ -34,12 +34,14 @@ class Bound(Generic[T]):
 
 
 class LoopNames(ABC, Generic[T]):
-    """Names in the body of one loop, and known facts about the value of each.
+    """The names in the body of one loop, and facts about the value of each name.
+
+    A subclass decides what a fact is, such as the place of a value in the batch.
 
     Args:
         module: the module of the loop.
         loop: the loop.
-        nothing: the facts for all other values.
+        nothing: the fact for a value about which nothing is known.
     """
 
     def __init__(self, module: Module, loop: cst.For, nothing: T) -> None:
@@ -48,15 +50,15 @@ class LoopNames(ABC, Generic[T]):
 
     @abstractmethod
     def value(self, node: cst.CSTNode) -> T:
-        """Return the known facts about the value of an expression in the body."""
+        """Return the fact about the value of an expression in the body."""
 
     @abstractmethod
     def _part(self, value: T, position: str) -> T:
-        """Return the known facts about one part of a value; ``*`` is any position."""
+        """Return the fact about one part of a value, from the fact about the value; ``*`` is any position."""
 
     @abstractmethod
     def _each(self, iterable: cst.BaseExpression) -> T:
-        """Return the known facts about the items of a loop over ``iterable``."""
+        """Return the fact about each item of ``iterable``."""
 
     def _read_body(self) -> None:
         """Record all bindings of names in the body."""
@@ -78,7 +80,7 @@ class LoopNames(ABC, Generic[T]):
             self._give(one, self.value(given), node)
 
     def _give(self, target: cst.BaseExpression, value: T, node: cst.CSTNode) -> None:
-        """Record that ``target`` has ``value`` after ``node``."""
+        """Record ``value`` as the fact about ``target`` after the code ``node``."""
         self._bind(self._names(target, value), self._module.span(node)[1], node)
 
     def _bind(self, names: Iterable[tuple[str, T]], offset: int, node: cst.CSTNode) -> None:
@@ -90,7 +92,7 @@ class LoopNames(ABC, Generic[T]):
             self._bound.setdefault(name, []).append(Bound(offset, value, statement, block))
 
     def _names(self, target: cst.CSTNode, value: T) -> Iterator[tuple[str, T]]:
-        """Yield the names in a target, each with its value if ``target`` gets ``value``."""
+        """Yield the names in ``target``, each with the fact about it; ``value`` is the fact about what is assigned."""
         if isinstance(target, cst.Name):
             yield target.value, value
         elif isinstance(target, cst.Tuple | cst.List):
@@ -100,7 +102,7 @@ class LoopNames(ABC, Generic[T]):
                 yield from self._names(element.value, self._part(value, "*" if starred else str(position)))
 
     def _elements(self, target: cst.BaseExpression, iterable: cst.BaseExpression) -> Iterator[tuple[str, T]]:
-        """Yield the names that a loop over ``iterable`` binds, each with its value."""
+        """Yield the names that a loop over ``iterable`` binds, each with the fact about its value."""
         parts = [element.value for element in target.elements] if isinstance(target, cst.Tuple | cst.List) else []
         called = self._module.qualified_names(iterable.func) if isinstance(iterable, cst.Call) else set()
         match iterable:
@@ -117,7 +119,7 @@ class LoopNames(ABC, Generic[T]):
                 yield from self._names(target, self._each(iterable))
 
     def _named(self, name: cst.Name) -> T:
-        """Return the known facts about the value of a name at its place."""
+        """Return the fact about the value that a variable has where the code names it."""
         for ancestor in self._module.ancestors(name):
             if ancestor is self._loop:
                 break

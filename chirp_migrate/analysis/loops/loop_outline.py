@@ -1,4 +1,4 @@
-"""Calls in the bodies of loops that may iterate over a loader, from Python's ``ast`` alone."""
+"""Find calls in the bodies of loops that may iterate over a loader, with Python's ``ast`` only."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ def may_be_loader(outline: Outline, node: ast.expr) -> bool:
 
 
 def calls_in_loops(outline: Outline) -> Iterator[list[ast.Call]]:
-    """Return the calls in each loop that may iterate over a loader."""
+    """Yield, for each loop that may iterate over a loader, the calls in it."""
     for loop in outline.find(ast.For):
         if may_be_loader(outline, loop.iter):
             yield [one for one in outline.inside(loop) if isinstance(one, ast.Call)]
 
 
 def called_in_loops(outline: Outline, *, moving: bool = False) -> Iterator[set[str]]:
-    """Return the names of callees in each loop that may iterate over a loader.
+    """Yield, for each loop that may iterate over a loader, the names of the functions that it calls.
 
     Args:
-        outline: the module of the loops.
-        moving: only loops that may move an object to a device: by ``x.to(…)``, ``x.cuda(…)``, or a called function.
+        outline: the module that contains the loops.
+        moving: whether only loops count that may move an object to a device, with ``x.to(…)``, ``x.cuda(…)`` or a
+            function that they call.
     """
     for calls in calls_in_loops(outline):
         names = {last_name(call.func) for call in calls}

@@ -1,7 +1,7 @@
-"""Expressions that wait for the device in every step of a loop: ``.item()``, ``.cpu()``, ``.tolist()``, ``float(…)``.
+"""Find expressions that wait for the device in every step of a loop, such as ``.item()``, ``.cpu()`` and ``float(…)``.
 
-Values on the device are the parts of the batch that the loop itself moves there, and values that are computed from
-them. Loops without such a move are not reported, because on a CPU no code waits.
+A value is on the device if the loop itself moves a part of the batch there, or if it is computed from such a value.
+Loops without such a move are not reported, because no code waits on a CPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, find_own, mention, method_called, owner_name
 
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy"})
-#: Methods that may follow a wait and belong to it: ``.cpu().numpy().tolist()``.
+#: Methods that may follow a wait and count as a part of it, as in ``.cpu().numpy().tolist()``.
 _CHAINED = _WAITS | {"detach", "clone", "flatten", "ravel", "astype", "squeeze", "copy", "data"}
 _NUMBERS = frozenset({"builtins.float", "builtins.int"})
 #: Methods and attributes whose value is not on the device.
@@ -30,9 +30,9 @@ _HERE = _WAITS | {"size", "dim", "numel", "nelement", "get_device", "shape", "dt
 _HERE_TOO = frozenset(
     f"builtins.{one}" for one in ("len", "isinstance", "type", "str", "bool", "print", "range", "float", "int")
 )
-#: Comparisons that read no values.
+#: Comparisons that do not read the values of a tensor.
 _IDENTITIES = (cst.In, cst.NotIn, cst.Is, cst.IsNot)
-#: Words in conditions that are not true in every step.
+#: Words in a condition that show that it is not true in every step.
 _SOMETIMES = re.compile(
     r"%|debug|verbose|\b_?log(s|ger|ging|_\w+)?\b|print|plot|visuali|save|step|iter\b|_?idx|index|interval|freq|\b(i|n)\b\s*[<=>]",
     re.IGNORECASE,
@@ -71,7 +71,7 @@ def is_each_step(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
 
 
 def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
-    """Yield the loops over loaders that move their batches to a device."""
+    """Yield the loops over loaders in which code moves the batches to a device."""
     for loop, loaders in loader_loops(module, project):
         there = DeviceLoop(module, loop, loaders)
         if there.moves:
@@ -79,13 +79,13 @@ def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
 
 
 def waits_at_once(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
-    """Return whether a loop waits for its copy in the same or the next statement."""
+    """Return whether a loop waits for the copies ``transfers`` in the same statement or the next one."""
     copies = list(transfers)
     return any(loop.waits_for(wait, copies) for wait in loop.waits())
 
 
 def group_by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> dict[str, list[Wait]]:
-    """Group waits by their ``advice``; omit waits without advice."""
+    """Group ``waits`` by the text that ``advice`` returns for each; waits without advice are omitted."""
     groups: dict[str, list[Wait]] = {}
     for wait in waits:
         if (instead := advice(wait)) is not None:
@@ -94,15 +94,15 @@ def group_by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None])
 
 
 class DeviceLoop(LoopNames[bool]):
-    """A loop that moves its batches to a device, with the values on the device.
+    """A loop that moves its batches to a device, and the expressions in it whose values are on the device.
 
     Args:
         loop: a loop over loaders.
-        loaders: the loaders of the loop, each with the target of its batches.
+        loaders: the loaders of the loop, each with the target that receives its batches.
 
     Attributes:
-        loaders: the loaders.
-        moves: calls that move a part of a batch, each with the device.
+        loaders: the loaders of the loop.
+        moves: the calls that move a part of a batch, each with the device.
     """
 
     def __init__(self, module: Module, loop: cst.For, loaders: list[tuple[cst.BaseExpression, Loader]]) -> None:
@@ -114,7 +114,7 @@ class DeviceLoop(LoopNames[bool]):
             self._read_body()
 
     def _device_moves(self, batch: Batch) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
-        """Return the calls that move a part of the batch to a device, each with that device."""
+        """Yield the calls that move a part of the batch to a device, each with that device."""
         for call in find_own(self.loop.body, cst.Call):
             device = moved_to(self._module, call)
             parts: list[cst.CSTNode] = [call.func]
@@ -128,7 +128,10 @@ class DeviceLoop(LoopNames[bool]):
                 yield call, device
 
     def waits_for(self, wait: Wait, copies: list[cst.Call]) -> bool:
-        """Return whether a wait directly follows the copies, and waits for them only through methods of tensors."""
+        """Return whether ``wait`` waits for one of the copies, in the same statement or directly after it.
+
+        Only calls of tensor methods may be between the copy and the wait.
+        """
         module = self._module
         statement, waiting = statement_of(module, copies[0]), statement_of(module, wait.node)
         calls = [wait.node, *find_in(wait.value, cst.Call)]
@@ -155,7 +158,7 @@ class DeviceLoop(LoopNames[bool]):
         return sorted(found.values(), key=lambda one: self._module.span(one.node)[0])
 
     def _waited_for(self, call: cst.Call) -> cst.BaseExpression | None:
-        """Return the tensor on the device that a call waits for."""
+        """Return the tensor on the device that a call waits for; None if the call does not wait."""
         match call:
             case cst.Call(func=cst.Attribute(value=tensor, attr=cst.Name(value=name))) if name in _WAITS:
                 return tensor if self.value(tensor) else None
@@ -164,7 +167,7 @@ class DeviceLoop(LoopNames[bool]):
         return None
 
     def _chain_of_waits(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
-        """Return the longest chain of waiting calls that starts with ``call``, and the names of its methods."""
+        """Return the longest chain of method calls that begins with the wait ``call``, and the names of its methods."""
         methods = [method_called(call)]
         while methods[0] and isinstance(parent := self._module.parents[call], cst.Attribute):
             around = self._module.parents[parent]
@@ -175,7 +178,7 @@ class DeviceLoop(LoopNames[bool]):
         return call, methods
 
     def value(self, node: cst.CSTNode) -> bool:
-        """Return whether an expression in the loop is on the device, or computed from such values."""
+        """Return whether the value of an expression in the loop is on the device."""
         if node in self.moves:
             return True
         match node:
@@ -219,7 +222,7 @@ class DeviceLoop(LoopNames[bool]):
         if not isinstance(target, cst.Subscript | cst.Attribute):
             super()._give(target, value, node)
             return
-        # A container that now contains a value on the device; it may contain other values.
+        # The container now contains a value on the device, perhaps with other values.
         name = owner_name(target)
         if value and name not in ("", "self"):
             self._bind([(name, True)], self._module.span(node)[1], node)
