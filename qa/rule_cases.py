@@ -41,7 +41,7 @@ def cases(code: str, rules: Path = RULES) -> dict[str, dict[str, str]]:
     Raises:
         ValueError: the file is not as described above; the message has the file and the case.
     """
-    found = _from_folder(rules / code / "requires")
+    found: dict[str, dict[str, str]] = {}
     for file, program in _programs(code, rules):
         for name, change in program["cases"].items():
             if name in found:
@@ -59,16 +59,6 @@ def rewritten_programs(code: str, rules: Path = RULES) -> Iterator[str]:
     for file, program in _programs(code, rules):
         if "text" in program and {} not in program["cases"].values():
             yield _changed(str(file), program, {})[PROGRAM]
-
-
-def _from_folder(folder: Path) -> dict[str, dict[str, str]]:
-    """Return the programs of a rule whose cases are files still: ``NAME.py``, or a folder of modules."""
-    found = {}
-    for path in sorted(folder.glob("*")):
-        files = sorted(path.glob("*.py")) if path.is_dir() else [path]
-        texts = {f"rule/{file.name}": file.read_text(encoding="utf-8") for file in files}
-        found[path.name.removesuffix(".py")] = texts
-    return found
 
 
 def _programs(code: str, rules: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
