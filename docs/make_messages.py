@@ -55,7 +55,7 @@ def said(rule: Rule) -> Iterator[tuple[Status, str]]:
     """Status and message of all findings in the rule's programs, in the order of their names."""
     files = sorted((PROGRAMS / rule.code).glob("*.py"))
     alone = [{f"rule/{file.name}": file.read_text(encoding="utf-8")} for file in files]
-    for texts in (*alone, *(texts for _, texts in sorted(cases(rule.code).items()))):
+    for texts in (*alone, *cases(rule.code).values()):
         for path, text in texts.items():
             _, findings = rewrite(path, text, Project(texts), unsafe=True, rules=[rule])
             yield from ((one.status, one.message) for one in findings if one.status in _SHOWN_AS)

@@ -47,7 +47,7 @@ def cases(code: str, rules: Path = RULES) -> dict[str, dict[str, str]]:
             if name in found:
                 raise ValueError(f"{file}: {name}: two programs have a case of this name")
             found[name] = _changed(f"{file}: {name}", program, change)
-    return found
+    return dict(sorted(found.items()))
 
 
 def rewritten_programs(code: str, rules: Path = RULES) -> Iterator[str]:
