@@ -44,6 +44,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 FIXTURE = ROOT / "fixtures" / "backend"
 TOOL = [sys.executable, "-m", "chirp_migrate"]
+# Scripts of this folder find `qa` there only.
+sys.path.append(str(ROOT))
 
 output_option = click.option(
     "--output",

@@ -25,6 +25,7 @@ from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.project import Project
+from qa.rule_cases import cases
 
 _PAIRS = ROOT / "fixtures" / "rules"
 
@@ -51,17 +52,6 @@ def rewriting_rules(codes: Iterable[str]) -> list[Rule]:
     """The rules that rewrite without being asked for, or those of ``codes``."""
     chosen = set(codes)
     return [one for one in all_rules() if (one.code in chosen if chosen else one.safety is Safety.SAFE)]
-
-
-def left_alone(rule: Rule) -> dict[str, dict[str, str]]:
-    """The programs that ``rule`` leaves alone, by the requirement each of them does not meet: their modules."""
-    found = {}
-    for path in sorted((_PAIRS / rule.code / "requires").glob("*")):
-        files = sorted(path.glob("*.py")) if path.is_dir() else [path] if path.suffix == ".py" else []
-        texts = {f"rule/{one.name}": one.read_text(encoding="utf-8") for one in files}
-        if texts:
-            found[path.name.removesuffix(".py")] = texts
-    return found
 
 
 @click.command(context_settings={"max_content_width": 100})
@@ -101,7 +91,7 @@ def _see(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Seen:
     name, place = which
     mutant = _mutants(name)[place]
     for rule in rewriting_rules(codes):  # as it is, before anything is switched off
-        for title in left_alone(rule):
+        for title in cases(rule.code):
             _called(rule.code, title)
     with mutant():
         rules = [rule for rule in rewriting_rules(codes) if name in judging_modules_of(rule.code)]
@@ -109,7 +99,7 @@ def _see(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Seen:
         results = {
             f"{rule.code} {title}": _is_rewritten(rule, texts)
             for rule in rules
-            for title, texts in left_alone(rule).items()
+            for title, texts in cases(rule.code).items()
             if mutant.place in _called(rule.code, title)
         }
         # An error tells that nothing else refuses the program, unless it comes for every program.
@@ -159,7 +149,7 @@ def _called(code: str, title: str) -> frozenset[tuple[str, int]]:
     forget()
     sys.setprofile(profile)
     try:
-        _is_rewritten(rule, left_alone(rule)[title])
+        _is_rewritten(rule, cases(rule.code)[title])
     finally:
         sys.setprofile(None)
     return frozenset(found)
@@ -210,7 +200,7 @@ def _requirements(rules: list[Rule], seen: list[Seen]) -> list[str]:
     lines = ["| rule | requirement | programs | conditions whose absence one of them shows |", "|---|---|--:|---|"]
     for rule in rules:
         programs: dict[str, list[str]] = {}
-        for title in left_alone(rule):  # ``known-members.default`` is another program of ``known-members``
+        for title in cases(rule.code):  # ``known-members.default`` is another program of ``known-members``
             programs.setdefault(title.partition(".")[0], []).append(f"{rule.code} {title}")
         for requirement, titles in programs.items():
             shown = [f"{one.mutant}:{one.line}" for one in seen if not set(titles).isdisjoint(one.rewritten)]

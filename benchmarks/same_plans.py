@@ -21,6 +21,8 @@ from codemod_bench.packages import PACKAGES, default_cache, fetch, unpack
 from harness import ROOT, TOOL, Progress
 from soundness_bench.programs import make_program
 
+from qa.rule_cases import RULES, cases
+
 _FIXTURES = ROOT / "fixtures"
 _PLAN = [*TOOL, "plan", "--tests", "--unsafe", "--no-scaffold", "--json", "-"]
 
@@ -29,6 +31,13 @@ def _trees(names: list[str], programs: int, folder: Path) -> Iterator[tuple[str,
     for fixture in sorted([*_FIXTURES.iterdir(), *(_FIXTURES / "rules").iterdir()]):
         if fixture.is_dir() and fixture.name != "rules":
             yield fixture.name, fixture
+    for rule in sorted(RULES.iterdir()):
+        for name, texts in cases(rule.name).items():
+            for path, text in texts.items():
+                file = folder / "cases" / rule.name / name / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+    yield "cases of the rules", folder / "cases"
     made = folder / "programs"
     made.mkdir()
     for number in range(programs):

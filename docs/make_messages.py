@@ -6,6 +6,7 @@ python docs/make_messages.py
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.plans.plan import Status
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.project import Project
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from qa.rule_cases import cases
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "messages.md"
@@ -49,11 +53,9 @@ def section(rule: Rule) -> str:
 
 def said(rule: Rule) -> Iterator[tuple[Status, str]]:
     """Status and message of all findings in the rule's programs, in the order of their names."""
-    folder = PROGRAMS / rule.code
-    groups = {path if path.parent.name in ("requires", rule.code) else path.parent for path in folder.rglob("*.py")}
-    for group in sorted(groups):
-        files = [group] if group.is_file() else sorted(group.rglob("*.py"))
-        texts = {f"rule/{path.name}": path.read_text(encoding="utf-8") for path in files}
+    files = sorted((PROGRAMS / rule.code).glob("*.py"))
+    alone = [{f"rule/{file.name}": file.read_text(encoding="utf-8")} for file in files]
+    for texts in (*alone, *cases(rule.code).values()):
         for path, text in texts.items():
             _, findings = rewrite(path, text, Project(texts), unsafe=True, rules=[rule])
             yield from ((one.status, one.message) for one in findings if one.status in _SHOWN_AS)

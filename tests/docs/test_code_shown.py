@@ -23,7 +23,7 @@ else:
 EXAMPLES = {
     "backend/", "chirp_verify.py", "chirp-migrate-plan.json", "train.py", "vendor/", "old/", "report.html", "plan.json",
     "conftest.py", "before.py", "after.py", "left_alone.py", "loader-profile.json", "doctor.json", "verify.json",
-    ".libcst.codemod.yaml",
+    ".libcst.codemod.yaml", "requires.toml",
 }  # fmt: skip
 #: Parts of names that stand for any rule, or for the rule of an example.
 _ANY_RULE = re.compile("NNN|[Cc][Hh][Pp]900")

@@ -12,6 +12,7 @@ from chirp_migrate.plans.plan import Status
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
+from qa.rule_cases import cases
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 BACKENDS = ["grown_backend", "custom_loader_backend"]
@@ -204,11 +205,17 @@ def test_what_ends_lines_decides_nothing(rule: Rule) -> None:
     [
         pytest.param("rules/*/before.py", marks=pytest.mark.slow),
         pytest.param("*backend/**/*.py", marks=[pytest.mark.slow, pytest.mark.exhaustive]),
-        pytest.param("rules/**/*.py", marks=[pytest.mark.slow, pytest.mark.exhaustive]),
+        pytest.param("rules/*/*.py", marks=[pytest.mark.slow, pytest.mark.exhaustive]),
+        pytest.param("cases", marks=[pytest.mark.slow, pytest.mark.exhaustive]),
     ],
 )
 def test_rules_that_are_not_asked_again_have_nothing_to_say(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {file.as_posix(): file.read_text(encoding="utf-8") for file in sorted(FIXTURES.glob(pattern))}
+    if pattern == "cases":
+        for rule in all_rules():
+            for name, modules in cases(rule.code).items():
+                texts |= {f"{rule.code}/{name}/{path}": text for path, text in modules.items()}
+    assert texts
 
     def rewritten() -> list[object]:
         return [rewrite(path, text, Project({path: text}), unsafe=True) for path, text in texts.items()]

@@ -1,8 +1,8 @@
 """Every rule turns its ``before.py`` into its ``after.py``, and leaves ``left_alone.py`` alone, saying why.
 
 An advice rule rewrites nothing: its ``before.py`` shows the hazard, its ``after.py`` how a person mends it.
-What a rule requires is a list of names in the docstring of its class. A program ``requires/NAME.py`` (or
-``NAME.variant.py``, or a folder of several modules) fails that requirement only, and is left alone.
+What a rule requires is a list of names in the docstring of its class. For each name, ``requires.toml`` has programs
+that fail that requirement only, and are not rewritten. Without the change that fails it, the rule rewrites the program.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.plans.plan import Finding, Safety, Status
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.project import Project
+from qa.rule_cases import PROGRAM, cases, rewritten_programs
 
 PAIRS = Path(__file__).parents[2] / "fixtures" / "rules"
 REWRITING = [rule for rule in all_rules() if rule.safety is not Safety.ADVICE]
@@ -90,20 +91,28 @@ def required(rule: Rule) -> list[str]:
 def test_each_requirement_has_a_program_that_does_not_meet_it(rule: Rule) -> None:
     assert required(rule) == sorted(set(required(rule)), key=required(rule).index) != []
     assert rule.requires.count("\n- ") == len(required(rule))
-    programs = {path.name.partition(".")[0] for path in (PAIRS / rule.code / "requires").iterdir()}
-    assert programs == set(required(rule))
+    assert {name.partition(".")[0] for name in cases(rule.code)} == set(required(rule))
+
+
+def beside(rule: Rule) -> dict[str, str]:
+    """Sources beside the pair, without the pair."""
+    return {path: text for path, text in folder(rule).items() if path not in ("rule/before.py", "rule/after.py")}
 
 
 @pytest.mark.parametrize("rule", [rule for rule in REWRITING if rule.requires], ids=lambda rule: rule.code)
 def test_programs_that_do_not_meet_a_requirement_are_left_alone(rule: Rule) -> None:
-    beside = {path: text for path, text in folder(rule).items() if path not in ("rule/before.py", "rule/after.py")}
-    for path in sorted((PAIRS / rule.code / "requires").iterdir()):
-        files = sorted(path.glob("*.py")) if path.is_dir() else [path]
-        texts = beside | {f"rule/{file.name}": file.read_text(encoding="utf-8") for file in files}
-        project = Project(texts)
-        for one in (f"rule/{file.name}" for file in files):
-            compile(texts[one], one, "exec")
-            assert rewrite(one, texts[one], project, unsafe=True, rules=[rule])[0] == texts[one], path
+    for name, texts in cases(rule.code).items():
+        project = Project(beside(rule) | texts)
+        for path, text in texts.items():
+            compile(text, f"{rule.code}/requires.toml, case {name}, {path}", "exec")
+            assert rewrite(path, text, project, unsafe=True, rules=[rule])[0] == text, name
+
+
+@pytest.mark.parametrize("rule", [rule for rule in REWRITING if rule.requires], ids=lambda rule: rule.code)
+def test_programs_are_rewritten_without_the_change_that_fails_a_requirement(rule: Rule) -> None:
+    for text in rewritten_programs(rule.code):
+        project = Project(beside(rule) | {PROGRAM: text})
+        assert rewrite(PROGRAM, text, project, unsafe=True, rules=[rule])[0] != text, text
 
 
 def test_every_rule_has_a_pair_and_every_pair_a_rule() -> None:
