@@ -16,7 +16,9 @@ __all__ = ["CODE", "DETAILS", "place_of_inspection"]
 CODE = frozenset(f"__{name}__" for name in ("name", "qualname", "code", "defaults", "closure"))
 #: Attributes that the object that replaces a function lacks.
 DETAILS = frozenset(f"__{name}__" for name in ("doc", "annotations", "kwdefaults", "globals", "module"))
-_TELLING = ("isfunction", "isroutine", "FunctionType", "LambdaType")
+_TELLING = ("isfunction", "ismethod", "isroutine", "FunctionType", "LambdaType")
+#: A check that distinguishes a function from the method that replaces it.
+_METHOD_CHECK = r"\bisinstance\([^\n]{0,200}\bMethodType\b"
 #: Names that are typical of classes.
 _CLASS = re.compile(r"_*[A-Z]+[a-z0-9]\w*|(\w+_)?(cls|class|klass|type|kind)_?")
 #: A string with one of these names. Keys of a literal dictionary do not match: a colon follows the string, and the
@@ -31,7 +33,7 @@ def place_of_inspection(project: Project, attributes: frozenset[str]) -> str | N
         project: the project whose files are searched.
         attributes: ``CODE`` or ``DETAILS``. Attributes of classes do not count.
     """
-    words = (*sorted(attributes), *(_TELLING if attributes == CODE else ()))
+    words = (*sorted(attributes), *((*_TELLING, "MethodType") if attributes == CODE else ()))
     for path, text in project.matching(re.compile("|".join(words)), *words):
         line = _line_of_inspection(text, attributes)
         if line is not None:
@@ -43,7 +45,7 @@ def place_of_inspection(project: Project, attributes: frozenset[str]) -> str | N
 def _line_of_inspection(text: str, attributes: frozenset[str]) -> int | None:
     pattern = _STRING.format("|".join(sorted(attributes)))
     if attributes == CODE:
-        pattern += rf"|\b(?:{'|'.join(_TELLING)})\b"
+        pattern += rf"|\b(?:{'|'.join(_TELLING)})\b|{_METHOD_CHECK}"
     found = re.search(pattern, text)
     lines = [] if found is None else [text.count("\n", 0, found.start() + 1) + 1]
     try:

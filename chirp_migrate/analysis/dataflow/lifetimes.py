@@ -58,7 +58,10 @@ _SETTERS = frozenset({"set_epoch", "set_description", "set_description_str", "se
 _COPYING = frozenset({"deepcopy", "asdict", "astuple", "AveragedModel", "__deepcopy__"})
 #: Modules whose function ``dumps`` copies an object together with all objects in it.
 _PICKLING = frozenset({"pickle", "cloudpickle", "dill"})
-_COPIES = re.compile("|".join((*sorted(_COPYING), "dumps")))
+#: Words of projects with estimators of scikit-learn or skorch: a clone of an estimator has deep copies of its parameters.
+_CLONED = ("BaseEstimator", "skorch")
+_COPY_WORDS = (*sorted(_COPYING), "dumps", *_CLONED)
+_COPIES = re.compile("|".join(_COPY_WORDS))
 #: Methods of a model whose result cannot refer to a loader.
 _TENSORS_ONLY = frozenset({"state_dict", "parameters", "named_parameters"})
 _LAZY = cst.GeneratorExp
@@ -94,7 +97,7 @@ def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
     The result is False if no code makes deep copies. If code makes deep copies, the result is True if a function
     returns the object, or if code uses the object in a way that cannot be traced (see :func:`last_use`).
     """
-    if not any(_copies_deeply(text) for _, text in project.matching(_COPIES, *_COPYING, "dumps")):
+    if not any(_copies_deeply(text) for _, text in project.matching(_COPIES, *_COPY_WORDS)):
         return False
     try:
         _UseAnalysis(module, project, may_return=False, in_order=False).last_use_of_made(made)
@@ -119,8 +122,10 @@ def _copies_deeply(text: str) -> bool:
                 return True
             case ast.Attribute(value=ast.Name(id=module), attr="dumps") if module in _PICKLING:
                 return True
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name) if name.split(".")[0] in _CLONED:
+                return True
             case ast.ImportFrom(module=module, names=names):
-                if any(
+                if (module or "").startswith("skorch") or any(
                     (one.name in _COPYING and one.asname) or (module in _PICKLING and one.name == "dumps")
                     for one in names
                 ):
