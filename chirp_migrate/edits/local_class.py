@@ -9,7 +9,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.class_inspection import place_of_class_change, place_of_class_value
 from chirp_migrate.analysis.dataflow.closures import Capture, captures, variable_reads
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
-from chirp_migrate.analysis.dataflow.uses_elsewhere import may_list_attributes, set_from_outside
+from chirp_migrate.analysis.dataflow.uses_elsewhere import may_list_attributes, objects_are_listed, set_from_outside
 from chirp_migrate.analysis.known_names import DATASET, base_names
 from chirp_migrate.edits.movability import check_body, check_class, check_values, has_plain_decorators
 from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
@@ -103,6 +103,8 @@ class LocalClass:
             self._check_constructor()
             if may_list_attributes(module):
                 raise NotMovable("its objects would have more attributes, and the module lists attributes or names")
+            if objects_are_listed(self.project):
+                raise NotMovable("its objects would have more attributes, and the project lists attributes of objects")
             if may_be_copied(module, self.project, node):
                 raise NotMovable(
                     "a deep copy of an object that holds one of its objects would also copy the captured values"

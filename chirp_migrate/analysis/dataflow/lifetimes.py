@@ -58,7 +58,7 @@ _SETTERS = frozenset({"set_epoch", "set_description", "set_description_str", "se
 _COPYING = frozenset({"deepcopy", "asdict", "astuple", "AveragedModel", "__deepcopy__"})
 #: Modules whose function ``dumps`` copies an object together with all objects in it.
 _PICKLING = frozenset({"pickle", "cloudpickle", "dill"})
-#: Words of projects with estimators of scikit-learn or skorch: a clone of an estimator has deep copies of its parameters.
+#: Words of code with estimators of scikit-learn: a clone of an estimator has deep copies of its parameters.
 _CLONED = ("BaseEstimator", "skorch")
 _COPY_WORDS = (*sorted(_COPYING), "dumps", *_CLONED)
 _COPIES = re.compile("|".join(_COPY_WORDS))

@@ -390,6 +390,18 @@ def may_list_attributes(module: Module) -> bool:
     return _LISTING.search(module.text) is not None
 
 
+#: Code that lists the attributes of an object, unless that object is ``self``, a class or parsed arguments.
+_LISTING_OBJECT = (
+    r"\b(?:vars|getmembers)\s*\(\s*(?!self\b|cls\b|\w*(?:args|opts?|options)\s*\))\w"
+    r"|(?<!\bself)(?<!\bcls)\.\s*__dict__\b"
+)
+
+
+def objects_are_listed(project: Project) -> bool:
+    """Return whether code of the project may list the attributes of an object that it gets from elsewhere."""
+    return project.holds(_LISTING_OBJECT, "vars", "getmembers", "__dict__")
+
+
 def may_clash_elsewhere(module: Module, project: Project, name: str) -> bool:
     """Return whether other code may set or look up ``name`` in ``module``, if a rewrite adds it as a top-level name.
 
