@@ -1,6 +1,6 @@
-"""Building blocks of rules: a rule imports this module, and its own analysis and edits.
+"""The classes and functions that most rules need, so that a rule imports them from one module.
 
-These are the tree and names of a module, its project, edits of calls, and proposals.
+They read the syntax tree and the names of a module, query its project, and build edits and findings.
 """
 
 from __future__ import annotations

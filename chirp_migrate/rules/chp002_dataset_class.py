@@ -32,7 +32,7 @@ _DOES = {
 
 
 class WorkerSafeDatasetClass(Rule):
-    """Declares a class at the top of a module only if all of this holds:
+    """Decorates a class at the top level of a module only if all of this holds:
 
     - `plain-base`: its only base is PyTorch's ``Dataset``, without class keywords.
     - `no-decorator`: it has no decorator.
@@ -42,19 +42,19 @@ class WorkerSafeDatasetClass(Rule):
     - `plain-parameters`: ``__getitem__(self, index)`` and the methods that it calls have no decorator, are not
       ``async``, and take positional arguments without defaults.
     - `straight-line`: these methods consist of assignments to names, ``if`` and ``return``.
-    - `known-samples`: samples have one of three forms: ``((x - mean) / (std + number), y)`` of ``x, y =
-      dataset[indices[index]]``, with or without the number; ``(transform(x), y)`` of ``x, y = dataset[index]``, with
+    - `known-samples`: samples have one of three forms: ``((x - mean) / (std + number), y)`` for ``x, y =
+      dataset[indices[index]]``, with or without the number; ``(transform(x), y)`` for ``x, y = dataset[index]``, with
       one transform or more; or ``samples[index]`` unchanged.
-    - `samples-not-paths`: the source of ``samples[index]`` is not called ``paths``, ``files``, ``names``, ``urls`` or
-      similar, and is not the listing of a folder.
-    - `own-state-only`: dataset, indices, mean, std, transforms, their switches and samples are attributes of the
-      object.
-    - `plain-switches`: the code tests a switch for being true; it may test a transform for not being None instead.
+    - `samples-not-paths`: in ``samples[index]``, the list is not called ``paths``, ``files``, ``names``, ``urls`` or
+      similar, and does not list a folder.
+    - `own-state-only`: dataset, indices, mean, std, transforms, samples and the flags that switch transforms on are
+      attributes of the object.
+    - `plain-switches`: the code tests whether a flag is true, or whether a transform is not None.
     - `nothing-else`: every evaluated expression becomes part of the sample or decides about it, and no call occurs
       twice.
     - `clear-names`: names from outside of these methods are provably ``torch``, None, True or False.
 
-    By default the rule declares no class whose samples no loader of the project reads in batches.
+    By default the rule does not decorate a class if no loader of the project reads its samples in batches.
     """
 
     code = "CHP002"
@@ -70,11 +70,11 @@ class WorkerSafeDatasetClass(Rule):
     beside = ("__getitem__",)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the class in other modules."""
+        """Return the other names under which modules of the project import ``Dataset``."""
         return project.aliases("Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a top-level class may inherit from PyTorch's ``Dataset`` alone, and contains only methods."""
+        """Return whether a top-level class defines ``__getitem__``, and may have PyTorch's ``Dataset`` as only base."""
         return any(
             isinstance(statement, ast.ClassDef)
             and len(statement.bases) == 1
@@ -85,7 +85,7 @@ class WorkerSafeDatasetClass(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Decorate top-level dataset classes whose samples are recognised."""
+        """Decorate the top-level dataset classes whose samples have one of the known forms."""
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef):
                 declared = read_declared(module, project, statement)

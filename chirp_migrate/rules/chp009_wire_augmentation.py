@@ -1,4 +1,4 @@
-"""CHP009: connect augmentation flags that no code reads. Changes training: opt-in."""
+"""CHP009: connect augmentation flags that no code reads. Changes training, so it is opt-in."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class WireAugmentation(Rule):
     - `runtime-factory`: it is a method of the runtime's `OptimalDataLoaderFactory`.
     - `wrapper-unused`: the module imports `create_augmented_dataset_wrapper` at its top level and does not mention it
       again.
-    - `wrapper-visible`: nothing else in the module has that name, neither at the call nor at the top level.
-    - `known-flags`: the wrapper is a function of the project. It has `use_spec_augment` and `use_gaussian_noise` as
-      parameters, or else `training`; none of them is the first parameter. All its other parameters but the first have
+    - `wrapper-visible`: no other object in the module has that name, neither at the call nor at the top level.
+    - `known-flags`: the wrapper is a function of the project. It has the parameters `use_spec_augment` and
+      `use_gaussian_noise`, or else the parameter `training`, after its first parameter. All further parameters have
       defaults.
     - `dataset-first`: the first argument is positional, without a star.
-    - `config-available`: the code there reads a configuration, called `config` or `cfg`, with `get`.
+    - `config-available`: the enclosing code reads a configuration, called `config` or `cfg`, with `get`.
     """
 
     code = "CHP009"

@@ -16,8 +16,9 @@ class DeviceResident(Rule):
     name = "device-resident"
     reason = (
         "A loop that moves each batch to the device copies the same samples in every epoch. With `device=`, the "
-        "factory's loader uploads a dataset that fits once, and gathers, standardises and augments its batches on "
-        "the device. Batches of any other dataset reach the device through pinned memory, ahead of the computation. "
+        "factory's loader uploads a dataset once if it fits into the memory of the device, and gathers, standardises "
+        "and augments its batches there. It copies batches of any other dataset from pinned memory, ahead of the "
+        "computation. "
         "The `.to(device)` of the loop then has nothing to move. The rule does not rewrite the code: other loops "
         "over the same loader may need its batches on the CPU, the samples take memory of the device, and noise on "
         "the device has the same distribution, but may have other values."
@@ -48,5 +49,5 @@ class DeviceResident(Rule):
 
 
 def _has_device(loader: Loader) -> bool:
-    """Return whether every call that may have built a loader has the argument ``device``."""
+    """Return whether every call that may build a loader has the argument ``device``."""
     return bool(loader.calls) and all("device" in keywords(call) for _, call in loader.calls)

@@ -46,8 +46,8 @@ class CopiesInLoop(Rule):
     reason = (
         "`.cpu()`, `.numpy()` and `.tolist()` of a result wait for the device in every step, although nothing needs "
         "the values before the loop ends. Collected tensors can be copied at once after the loop. The rule does not "
-        "rewrite the code: collected tensors take memory of the device, the code does not show how much, and a model "
-        "that runs as a CUDA graph writes its next output over the last one."
+        "rewrite the code: collected tensors take memory of the device, the code does not show how much memory they "
+        "take, and a model that runs as a CUDA graph overwrites its last output with the next one."
     )
     safety = Safety.ADVICE
     verbose_only = True
@@ -56,11 +56,12 @@ class CopiesInLoop(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop that may iterate over a loader both moves an object to a device and copies a tensor."""
+        """Return whether a loop that may iterate over a loader moves objects to a device and also copies tensors."""
         return any(names & {"cpu", "numpy", "tolist"} for names in called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report copies in loops over loaders that are only collected, or iterated over one by one."""
+        """Report copies to the CPU in loops over loaders if the loop only collects them, or iterates over the
+        values."""
         for there in device_loops(module, project):
             copies = (one for one in there.waits() if not one.is_number)
             for instead, waits in group_by_advice(copies, partial(_advice_for, module, there.loop)).items():
@@ -71,7 +72,7 @@ class CopiesInLoop(Rule):
 
 
 def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
-    """Return the advice for a copy; ``None`` if the step needs its values."""
+    """Return the advice for a copy to the CPU; ``None`` if the step needs the copied values."""
     if _is_collected(module, wait.node):
         return _LATER
     match step_of(module, wait.node):
@@ -88,7 +89,7 @@ def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
 
 
 def _is_collected(module: Module, node: cst.CSTNode) -> bool:
-    """Return whether a value is only appended to a list, or concatenated with the values collected before."""
+    """Return whether the code only appends a value to a list, or concatenates it with the values collected before."""
     match step_of(module, node):
         case DisplayElement(cst.Element(), display):
             return _is_collected(module, display)
