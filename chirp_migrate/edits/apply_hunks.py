@@ -1,4 +1,4 @@
-"""The text of a file in which some hunks are accepted: their edits, the imports they need, and no newly dead code."""
+"""Build the new text of a file from its accepted hunks: apply their edits, add imports, and remove newly dead code."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str], styl
     Args:
         module: the file as it is.
         hunks: the accepted hunks, in the order of the file. The result does not depend on other hunks of the file.
-        public: top-level names that other files import from it. They stay, even if nothing in the file uses them.
+        public: top-level names that other files import from this file. They stay, even if the file does not use them.
         style: how the project sorts imports.
 
     Raises:
         UnparsableModule: the file cannot be parsed.
-        SyntaxError: the result cannot be parsed, which only a hunk that the user edited can cause.
+        SyntaxError: the result cannot be parsed. Only a hunk that the user edited can cause this.
     """
     accepted = tuple(hunks)
     # Two rewrites may add the same import next to the same statement.

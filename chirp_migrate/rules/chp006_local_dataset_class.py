@@ -85,8 +85,8 @@ class LocalDatasetClass(Rule):
       underscores. If the value is imported, one import statement binds its name, and the name always has the same value
       (see `one-import` of CHP012).
     - `plain-constructor`: if the class captures names, its ``__init__`` has no ``**`` parameter, has its body on lines
-      of its own, and assigns none of these names. Without an ``__init__``, the class needs no constructor of a base. No
-      method creates, copies or inspects objects and their attributes.
+      of its own, and assigns none of these names. If it has no ``__init__``, its bases provably have no constructor
+      either. No method creates, copies or inspects objects and their attributes.
     - `not-copied`: if its objects store captured values, no file of the project copies objects deeply (`deepcopy`,
       `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file
       does, the class and its objects have only the uses that `used-before-rebound` permits, and are not returned.
