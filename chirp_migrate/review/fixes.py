@@ -1,4 +1,4 @@
-"""A hunk as lines to replace: the form of rewrites in editors and code hosts."""
+"""Convert hunks to replacements of lines, the form in which editors and code hosts apply a fix."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["line_fixes"]
 
 
 def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replacement, ...]]:
-    """Return the line replacements for each hunk of a rewritten Python file.
+    """Return, for the number of each hunk of a rewritten Python file, the replacements of lines.
 
-    After the replacements of a hunk, the file is as if only that hunk is accepted, with its imports and without code
-    that it makes dead.
+    The replacements of a hunk have the same result as accepting only this hunk: they also add its imports, and remove
+    code that becomes unused.
 
     Positions refer to the current file, without byte order mark. In a file that ends without a newline, the last
     position is after its last character.
 
     Hunks of notebooks have no replacements, because lines of code are not lines of the file. A hunk that changes the
-    first line after a byte order mark has none either, because programs do not agree on whether the mark belongs to
-    that line.
+    first line of a file with a byte order mark has no replacements either, because some programs count the mark as part
+    of that line and others do not.
     """
     if file.before is None or not file.hunks or file.path.endswith(".ipynb"):
         return {}
@@ -50,7 +50,7 @@ def _replacements(lines: Lines, new: str) -> tuple[Replacement, ...]:
 
 
 def _line_and_column(lines: Lines, offset: int) -> tuple[int, int]:
-    """Return line and column of an offset; an empty line begins after the last newline."""
+    """Return the line and column of an offset. After a newline at the end of the text, one more, empty line counts."""
     if offset == len(lines.text) and lines.text.endswith(("\r", "\n")):
         return len(lines.lines) + 1, 1
     return lines.position(offset)

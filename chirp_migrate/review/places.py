@@ -1,4 +1,4 @@
-"""Places of findings for programs that show a repository: paths from its top, and lines of the files."""
+"""Find the place of each finding for programs that show a repository: its path from the top, and its lines."""
 
 from __future__ import annotations
 
@@ -16,13 +16,19 @@ from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, Unreadab
 __all__ = ["CheckedFile", "Places", "Region", "top_of"]
 
 _WINDOWS_CODEPAGE = re.compile(r"cp(125\d)")
-#: Python's names of encodings that are also IANA names.
+#: Encodings whose Python name is also their IANA name, apart from a hyphen.
 _SHARED_NAME = re.compile(r"utf-8|iso8859-\d+")
 
 
 @dataclass(frozen=True)
 class Region:
-    """A place in a file: 1-based lines, and the 1-based column (code points) if it is known."""
+    """A place in a file.
+
+    Attributes:
+        line: the first line, from 1.
+        column: the column in characters, from 1; None if it is not known.
+        last_line: the last line; None if the place is in one line.
+    """
 
     line: int
     column: int | None = None
@@ -30,10 +36,10 @@ class Region:
 
 
 def top_of(root: Path) -> Path:
-    """Return the folder that paths are relative to.
+    """Return the folder to which the paths in reports are relative.
 
-    It is the top of the git work tree around ``root`` (absolute). Outside of one, it is the current folder if ``root``
-    is in it, else ``root``.
+    This is the top of the git work tree that contains ``root`` (an absolute path). Outside of a work tree, it is the
+    current folder if this contains ``root``, else ``root`` itself.
     """
     for folder in (root, *root.parents):
         if (folder / ".git").exists():
@@ -49,8 +55,8 @@ class CheckedFile:
     Attributes:
         data: the bytes of the file.
         encoding: IANA's name of its encoding; ``None`` if only Python has a name for it.
-        cells: for a notebook, the lines of its JSON with the code of each cell, by the cell's number.
-        lines: the lines of code; for a notebook, those of each cell by its number.
+        cells: in a notebook, for the number of each cell: the lines of the JSON file that contain its code.
+        lines: the lines of code. The key is None; in a notebook, it is the number of the cell.
     """
 
     data: bytes
@@ -63,7 +69,7 @@ class CheckedFile:
         """Read the file called ``path``.
 
         Raises:
-            UnreadableSource: the bytes are no text, or no notebook.
+            UnreadableSource: the bytes are not text, or not a notebook.
         """
         if not path.endswith(".ipynb"):
             source = SourceFile.from_bytes(data)
@@ -88,7 +94,7 @@ def _line_at(text: str, offset: int) -> int:
 
 
 class Places:
-    """The files of a plan with findings; files that are not rewritten are read on first use.
+    """The files of a plan that have findings. A file that the plan does not rewrite is read on first use.
 
     Args:
         plan: the plan.
@@ -101,14 +107,14 @@ class Places:
         self._prefix = PurePosixPath(plan.root.relative_to(top_of(plan.root)).as_posix())
 
     def name(self, path: str) -> str:
-        """Return a path of the plan, as a posix path from the top of the repository (see :func:`top_of`)."""
+        """Return a path of the plan as a posix path from the top of the repository (see :func:`top_of`)."""
         return str(self._prefix / path)
 
     def file(self, path: str) -> CheckedFile:
         """Return the file at a path of the plan.
 
         Raises:
-            UsageProblem: the file was removed since it was planned, or can no longer be read.
+            UsageProblem: the file was removed after the plan was made, or can no longer be read.
         """
         if path not in self._files:
             try:
@@ -120,10 +126,10 @@ class Places:
         return self._files[path]
 
     def region(self, finding: Finding) -> Region:
-        """Return the place of a finding in the file; in a notebook, the lines of its JSON with the cell's code.
+        """Return the place of a finding in its file. In a notebook, these are the lines of JSON with the cell's code.
 
         Raises:
-            UsageProblem: the file changed since it was planned.
+            UsageProblem: the file changed after the plan was made.
         """
         file = self.file(finding.path)
         if finding.cell is None:
@@ -133,10 +139,10 @@ class Places:
         return file.cells[finding.cell]
 
     def line(self, finding: Finding) -> str:
-        """Return the line of code that a finding is about, without the space around it.
+        """Return the line of code that a finding is about, without the white space around it.
 
         Raises:
-            UsageProblem: the file changed since it was planned.
+            UsageProblem: the file changed after the plan was made.
         """
         try:
             return self.file(finding.path).lines[finding.cell][finding.line - 1].strip()

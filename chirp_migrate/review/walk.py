@@ -1,4 +1,4 @@
-"""A review of a plan, hunk by hunk: decisions, the next hunk, and its diff."""
+"""Go over a plan hunk by hunk: show the diff of the current hunk, take a decision, and find the next hunk."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _MARKER = "#@@ chirp-migrate"
 
 
 class NotValid(Exception):
-    """An edited hunk is invalid; the message has the reason."""
+    """An edited hunk is invalid; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """An item to decide on.
+    """A hunk, or a whole file, that the user accepts or refuses in a review.
 
     Attributes:
-        id: path and number of the hunk.
-        file: the file of the hunk.
+        id: the path of the file and the number of the hunk.
+        file: the file.
         hunk: the hunk; None if the decision is on a whole file.
-        findings: the findings that it rewrites, in order of place.
+        findings: the findings that the hunk rewrites, in the order of their places.
     """
 
     id: HunkId
@@ -43,11 +43,18 @@ class Item:
 
     @property
     def kind(self) -> str:
-        """Return the key for "the rest of the rule": the code of the first rule, or why a whole file is written."""
+        """Return the code of the rule that rewrites the hunk, or why a whole file is written.
+
+        One decision on "the rest of the rule" applies to all items of the same kind.
+        """
         return self.findings[0].rule if self.findings else self.file.note
 
     def diff(self, edits: Iterable[Edit] | None = None) -> Iterator[str]:
-        """Return the lines of a unified diff of the hunk with context; ``edits`` replace the edits of the hunk."""
+        """Yield the lines of a unified diff of the hunk, with context.
+
+        Args:
+            edits: the edits to show in place of the hunk's own edits; None shows the hunk's own edits.
+        """
         if self.hunk is None or self.file.before is None:
             yield from file_hunks(self.file)
             return
@@ -58,7 +65,7 @@ class Item:
 
 
 class Review:
-    """The decisions on a plan, and the current item."""
+    """The state of a review: the decisions so far, and the current item."""
 
     def __init__(self, plan: Plan, choices: Choices) -> None:
         self._root = plan.root
@@ -70,7 +77,7 @@ class Review:
 
     @property
     def current(self) -> Item | None:
-        """Return the next item to decide on; None if all are decided."""
+        """Return the current item, which is the next one to decide on; None if all items are decided."""
         return self.items[self._position] if self._position < len(self.items) else None
 
     @property
@@ -92,12 +99,12 @@ class Review:
         self._advance()
 
     def decide_rest_of_file(self, accepted: bool) -> int:
-        """Accept or refuse all open items of the current item's file; return their number."""
+        """Accept or refuse all undecided items in the file of the current item; return their number."""
         path = self._here().file.path
         return self._decide_all(accepted, (item for item in self.items if item.file.path == path))
 
     def decide_rest_of_kind(self, accepted: bool) -> int:
-        """Accept or refuse all open items of the current item's rule, in any file; return their number."""
+        """Accept or refuse all undecided items with the rule of the current item, in any file; return their number."""
         kind = self._here().kind
         return self._decide_all(accepted, (item for item in self.items if item.kind == kind))
 
@@ -109,10 +116,10 @@ class Review:
         return True
 
     def edit(self, edits: tuple[Edit, ...]) -> None:
-        """Accept the current item with other edits.
+        """Accept the current item with the edits of the user in place of its own.
 
         Raises:
-            NotValid: the file would no longer be Python.
+            NotValid: the file would no longer be valid Python.
         """
         item = self._here()
         _check_edited_file(self._root, item, edits, self.choices)
@@ -134,7 +141,7 @@ class Review:
             self.choices[one.id] = Choice(accepted, before.edits if before is not None and accepted else None)
 
     def _advance(self) -> None:
-        """Go to the next item that is not decided, or to the first one if only earlier items are left."""
+        """Go to the next undecided item; after the last item, continue with the first."""
         order = [*range(self._position + 1, len(self.items)), *range(self._position + 1)]
         self._position = next((n for n in order if self.items[n].id not in self.choices), len(self.items))
 
@@ -146,10 +153,12 @@ class Review:
 
 
 def edit_buffer(item: Item, choice: Choice | None) -> str:
-    """Return the new lines of a hunk for an editor: each block under a marker with the lines it replaces.
+    """Return the text to edit a hunk in an editor: the new lines of each block, below a marker.
+
+    The marker names the lines that the block replaces.
 
     Raises:
-        NotValid: there is no hunk to edit.
+        NotValid: the item is a whole file, which cannot be edited.
     """
     text = ["# The new lines of this hunk. Lines that begin with #@@ mark where they go: do not change these."]
     for block in _blocks_of_item(item, choice)[1]:
@@ -159,10 +168,10 @@ def edit_buffer(item: Item, choice: Choice | None) -> str:
 
 
 def read_buffer(item: Item, choice: Choice | None, text: str) -> tuple[Edit, ...]:
-    """Return the edits of an edited buffer.
+    """Return the edits that an edited text of :func:`edit_buffer` describes.
 
     Raises:
-        NotValid: markers are missing or changed.
+        NotValid: a marker is missing or was changed.
     """
     lines, blocks = _blocks_of_item(item, choice)
     newline = "\r\n" if "\r\n" in lines.text else "\n"
@@ -194,7 +203,10 @@ def _items(plan: Plan) -> Iterator[Item]:
 
 
 def _bound(items: Sequence[Item]) -> dict[HunkId, list[Item]]:
-    """Return, for each item, the items whose hunks share calls with it, directly or through other items."""
+    """Return, for each item, all items that must be decided together with it.
+
+    These are the items whose hunks name the same calls in ``together``, directly or through other items.
+    """
     first: dict[str, int] = {}
     pairs = [
         (first.setdefault(call, number), number)
@@ -209,7 +221,7 @@ def _bound(items: Sequence[Item]) -> dict[HunkId, list[Item]]:
 
 
 def _blocks_of_item(item: Item, choice: Choice | None) -> tuple[Lines, list[Block]]:
-    """Return the lines of an item's file, and the blocks of lines that its hunk, as edited, changes."""
+    """Return the lines of an item's file, and the blocks of lines that its hunk changes, with the edits of the user."""
     if item.file.before is None or item.hunk is None:
         raise NotValid("a file that is added is accepted or refused as a whole")
     lines = Lines(source_of(item.file.path, item.file.before).text)
@@ -218,7 +230,11 @@ def _blocks_of_item(item: Item, choice: Choice | None) -> tuple[Lines, list[Bloc
 
 
 def _check_edited_file(root: Path, item: Item, edits: tuple[Edit, ...], choices: Choices) -> None:
-    """Check that the file is Python with the edited hunk and all hunks that are not refused."""
+    """Check that the file is valid Python with the edited hunk and all other hunks that are not refused.
+
+    Raises:
+        NotValid: the file is not valid Python.
+    """
     alone = Plan(root, (item.file,), (), ())
     try:
         select(alone, {**choices, item.id: Choice(True, edits)})
