@@ -1,4 +1,4 @@
-"""``chirp-migrate doctor PATH``: which loading problems does a real training run show?"""
+"""``chirp-migrate doctor PATH``: run a training and report its loading problems."""
 
 from __future__ import annotations
 

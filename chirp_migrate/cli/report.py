@@ -1,4 +1,4 @@
-"""``chirp-migrate report PATH``: a report on a project, on the terminal or as one HTML file."""
+"""``chirp-migrate report PATH``: print a report on a project, or write it to one HTML file."""
 
 from __future__ import annotations
 
@@ -99,7 +99,10 @@ def _write_page(output: Path, story: Story) -> str:
 
 
 def _report_as_json(value: Any) -> Any:
-    """Return a document without the word kinds of lines (for colours), and with the reason in each finding."""
+    """Return a copy of the report data without the parts of it that JSON does not need.
+
+    These are the kinds of the words in each line, which only colours need, and repeated reasons of findings.
+    """
     if isinstance(value, dict):
         copies = ("words", "reason") if "rule" in value else ("words",)
         return {name: _report_as_json(one) for name, one in value.items() if name not in copies}

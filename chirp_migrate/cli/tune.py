@@ -1,4 +1,4 @@
-"""``chirp-migrate tune PATH``: which settings load the training's data fastest on this machine?"""
+"""``chirp-migrate tune PATH``: find the settings that load the training's data fastest on this machine."""
 
 from __future__ import annotations
 
@@ -135,11 +135,11 @@ def tune(
 ) -> None:
     """Find the fastest loader settings of the project at PATH.
 
-    Runs the project's own code in a separate process: a training in a temporary copy, to see which loaders it builds
-    and how long it waits for them; or only the dataset that --dataset or --config names. The training of a
-    ChirpID-shaped backend is found automatically; otherwise give -- python train.py, --workload or chirp_verify.py.
-    Worker counts, prefetching and batch sizes are measured in turn. The smallest setting within 5 % of the best is
-    chosen (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
+    Runs the project's own code in a separate process. `tune` runs a training in a temporary copy, to see which loaders
+    it builds and how long it waits for them. With --dataset or --config, it only reads the dataset that they name. The
+    training of a ChirpID-shaped backend is found automatically; for other projects pass -- python train.py, --workload
+    or chirp_verify.py. `tune` measures worker counts, prefetching and batch sizes in turn, and chooses the smallest
+    setting within 5 % of the best (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: pass the root folder of your project.")
@@ -191,14 +191,14 @@ def tune(
 
 
 def _config_path(root: Path, given: Path) -> Path:
-    """Return the path as given, or relative to the root of the project, in which its own scripts run."""
+    """Return ``given`` if it exists, else the same path relative to the root of the project if that exists."""
     return given if given.exists() or not (root / given).exists() else root / given
 
 
 def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | None:
-    """Return the path of the plot in ``system.output_dir`` of the configuration.
+    """Return the path of the plot in the folder that the configuration names as ``system.output_dir``.
 
-    None if the configuration has no such folder, or matplotlib is not installed.
+    The result is None if the configuration names no such folder, or matplotlib is not installed.
     """
     folder = config.system.get("output_dir")
     if not isinstance(folder, str) or not folder:

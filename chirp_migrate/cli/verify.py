@@ -1,4 +1,4 @@
-"""``chirp-migrate verify PATH``: options, progress, exit codes, and cleaning up in every case."""
+"""``chirp-migrate verify PATH``: measure whether training is faster and unchanged."""
 
 from __future__ import annotations
 
@@ -203,13 +203,14 @@ def verify(
 ) -> None:
     """Measure whether the migrated project at PATH trains faster and unchanged.
 
-    Runs the training before and after the migration, in separate processes that take turns. Both versions are copies in
-    a temporary folder. PATH is only read; its journal keeps the result for `chirp-migrate report`.
+    Runs the training with the code before and after the migration, in separate processes that take turns. Both versions
+    are copies in a temporary folder. PATH is only read; its journal keeps the result for `chirp-migrate report`.
 
     The entry points of a ChirpID-shaped backend are found automatically. They train on synthetic spectrograms or on
-    --data. For other projects, give the command that trains: `verify PATH -- python train.py`. The script is watched,
-    and ended after enough epochs. Or `chirp-migrate init-workload PATH` writes a file that defines the training, or
-    --command times a program. Options override [tool.chirp-migrate.verify] in pyproject.toml.
+    --data. For other projects, pass the command that trains: `verify PATH -- python train.py`. `verify` watches the
+    script, and ends it after enough epochs. Alternatively, `chirp-migrate init-workload PATH` writes a file that
+    defines the training, or --command names a program to time. Options override [tool.chirp-migrate.verify] in
+    pyproject.toml.
     """
     measured = {"simulate_step_ms": simulate_step_ms, "worker_counts": worker_counts, "extra_s": extra_s}
     asked = {**given_values(click.get_current_context()), **measured}
@@ -231,7 +232,7 @@ def verify(
 
 
 def options_of(*arguments: str) -> VerifyOptions:
-    """Return the options of ``verify`` for these arguments, with settings applied.
+    """Return the options of ``verify`` for these command-line arguments, with the project's settings applied.
 
     Raises:
         UsageProblem: see :func:`~chirp_migrate.verify.options.resolve` and :func:`.settings_as_defaults`.
@@ -249,7 +250,7 @@ def _run_verification(
         before = before_side(root, baseline)
         verified = verified_files(root)
         if options.source is Source.FOUND:
-            find_entry_points(root, options.model)  # errors of the project are reported before anything is copied
+            find_entry_points(root, options.model)  # report errors in the project before copying anything
         progress(ProgressStep("importing PyTorch"))
         from chirp_migrate.verify.session import verification
 
@@ -260,7 +261,7 @@ def _run_verification(
 
         has_own_data = options.source is not Source.FOUND or options.sizes.data is not None
         report = msgspec.structs.replace(report, problems=problems_in(report.passes.get("after", {}), has_own_data))
-    more = [_save_document(root, report, output)]  # before the plots, which may not be writable
+    more = [_save_document(root, report, output)]  # save before drawing plots, which may fail
     if plot is not None:
         more.append(draw_plots(plot, report))
     if not output.verbose:
@@ -273,7 +274,7 @@ def _run_verification(
 
 
 def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
-    """Return how many loading problems were seen, and the command that shows them."""
+    """Return a sentence with the number of loading problems that were seen, and the command that shows them."""
     checks = ", ".join(dict.fromkeys(one.check for one in report.problems))
     context = click.get_current_context()
     words = [f"--workload={context.params['workload']}"] if context.params["workload"] else []
@@ -284,7 +285,7 @@ def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
 
 
 def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
-    """Print the document, and the sentences ``more`` after it."""
+    """Print the report, and the sentences ``more`` after it."""
     screen = output.screen()
     show_verify(report, screen)
     for one in () if output.quiet else more:
@@ -292,7 +293,8 @@ def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
 
 
 def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
-    """Write the document to the requested file, and next to the last run; return a sentence if writing fails."""
+    """Write the report to the file of ``--json`` and to the journal; return a sentence if the journal cannot be
+    written."""
     output.write(report)
     return keep_verdict(root, report)
 
@@ -311,7 +313,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
 
 def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
     if baseline is not None:
-        before_side(root, baseline)  # a wrong setting is reported before anything runs, even if nothing runs
+        before_side(root, baseline)  # report an invalid --baseline, although --list runs nothing
     if options.source is Source.FOUND:
         discovery = select_entry_points(find_entry_points(root, options.model), options.select)
     else:
@@ -339,7 +341,7 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
 
 
 def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
-    """Return the root of the project, after recovering interrupted runs, and the options."""
+    """Recover from an interrupted run, and return the root of the project and the options."""
     if not path.is_dir():
         raise InvalidTree(f"{path} is not a folder: pass the root folder of the migrated project.")
     root = path.resolve()
