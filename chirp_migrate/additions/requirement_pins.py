@@ -283,8 +283,7 @@ def _nested_table(content: Any, *keys: str) -> dict[str, Any]:
 
 
 def _poetry_bounds(text: str) -> str:
-    """Translate version bounds of Poetry, such as ``^1.2``, into pip's syntax; "" if they have alternatives
-    (``||``)."""
+    """Translate version bounds of Poetry, such as ``^1.2``, into pip's syntax; "" for alternatives (``||``)."""
     if "|" in text:
         return ""
     bounds = []

@@ -62,7 +62,7 @@ class WholeNumber(click.IntRange):
     name = "whole number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See :class:`click.ParamType`."""
+        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
         written: Any = str(value)
         return super().convert(written, param, ctx)
 
@@ -73,7 +73,7 @@ class Number(click.FloatRange):
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See :class:`click.ParamType`."""
+        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
         written: Any = str(value)
         number = super().convert(written, param, ctx)
         return number if math.isfinite(number) else self.fail(f"{written!r} is not a finite number.", param, ctx)
@@ -95,7 +95,7 @@ class Counts(click.ParamType):  # type: ignore[type-arg]  # generic in newer rel
         self._least, self._most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See :class:`click.ParamType`."""
+        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
         text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
         words = [word.strip() for word in text.split(",")] if text.strip() else []
         numbers = [int(word) for word in words if word.isdecimal()]
@@ -119,7 +119,7 @@ class Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer relea
         self._what = what
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See :class:`click.ParamType`."""
+        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
         if not isinstance(value, str) or not value.strip():
             self.fail(f"it is empty: pass {self._what}.", param, ctx)
         return value
@@ -137,7 +137,7 @@ class File(click.Path):
         super().__init__(path_type=Path, **kwargs)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See :class:`click.ParamType`."""
+        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
         if value == "":  # mostly from an unset shell variable
             self.fail(f"it is empty: pass {self.what}.", param, ctx)
         return super().convert(value, param, ctx)
@@ -149,7 +149,7 @@ class Folder(File):
     what = "a folder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See :class:`click.ParamType`."""
+        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
         if Path(value).is_file():
             self.fail(f"{str(value)!r} is a file: pass a folder.", param, ctx)
         return super().convert(value, param, ctx)

@@ -70,7 +70,7 @@ def report(
     """Report the last verdict of the project at PATH, its loading problems, and every change with its reason.
 
     Reads the journal that `apply`, `verify` and `doctor` write; the project's code is never imported or run. Prints to
-    the terminal unless -o names a file; diffs are side by side from 160 columns on.
+    the terminal unless -o names a file. On a terminal with 160 columns or more, diffs are printed side by side.
     """
     check_writable(page_file)
     if plan_file is not None and run is not None:

@@ -293,8 +293,7 @@ def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
 
 
 def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
-    """Write the report to the file of ``--json`` and to the journal; return a sentence if the journal cannot be
-    written."""
+    """Write the report to the file of ``--json`` and to the journal; return a sentence if the latter fails."""
     output.write(report)
     return keep_verdict(root, report)
 

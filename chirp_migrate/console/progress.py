@@ -32,8 +32,7 @@ class ProgressStep(msgspec.Struct, frozen=True, tag="step"):
 
 
 Progress = Callable[[str | ProgressStep], None]
-"""A callback for progress. A text is printed as a line that stays; a step is shown only on a terminal, until the
-next."""
+"""A callback for progress. A text is printed as a line; a step is shown on a terminal, until the next step."""
 
 
 def no_progress(_what: str | ProgressStep) -> None:

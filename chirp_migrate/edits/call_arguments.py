@@ -54,7 +54,7 @@ class CallEdit:
 
     def __init__(self, module: Module, call: cst.Call, style: CodeStyle | None = None) -> None:
         self._module, self._call = module, call
-        # Before Python 3.12 an expression in a string has no line breaks.
+        # Before Python 3.12, an expression in an f-string must be on one line, so do not break it.
         self._style = None if is_in_string(module, call) else style
         self._spans = [module.span(argument) for argument in call.args]
         self._callee = ""
@@ -70,7 +70,7 @@ class CallEdit:
         self._callee = callee
 
     def name(self, position: int, keyword: str) -> None:
-        """Pass the argument at a position by this keyword."""
+        """Pass the argument at ``position`` by keyword."""
         argument, start = self._call.args[position], self._spans[position][0]
         said = argument.keyword
         self._named.append(Edit(*self._module.span(said), keyword) if said else Edit(start, start, f"{keyword}="))
@@ -80,7 +80,7 @@ class CallEdit:
         self._dropped.add(position)
 
     def add(self, *arguments: str) -> None:
-        """Add keyword arguments."""
+        """Add keyword arguments, each written as ``name=value``."""
         self._added += arguments
 
     def edits(self) -> tuple[Edit, ...]:

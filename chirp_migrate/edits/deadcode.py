@@ -198,7 +198,7 @@ class _ModuleNames:
 
     @cached_property
     def paths(self) -> frozenset[str]:
-        """Return the dotted paths that code reads, with all their prefixes."""
+        """Return the dotted paths that code reads, such as ``a.b.c``, and their prefixes, such as ``a.b``."""
         found = set[str]()
         for attribute in self._outline.find(ast.Attribute):
             parts: list[str] = []
@@ -346,12 +346,12 @@ def _removals(text: str, dead: dict[_Binding, list[_DeadStatement]], style: Impo
             edits += removals if written is None else [Edit(start, end, written)]
             continue
         if gone[id(block)] + 1 >= len(block):
-            continue  # the block must keep a statement
+            continue  # a block must contain at least one statement
         line_start = starts[statement.lineno - 1]
         line_end = starts[statement.end_lineno or statement.lineno]
         tail = text[end:line_end]
         if text[line_start:start].strip() or tail.strip().startswith(";"):
-            continue  # shares its line with another statement
+            continue  # another statement is on the same line
         gone[id(block)] += 1
         comment = tail.lstrip()
         if comment:

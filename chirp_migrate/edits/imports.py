@@ -178,8 +178,7 @@ def _line(source: str, clauses: list[str]) -> str:
 
 
 def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
-    """Yield edits that add ``clauses`` to an import: at their sorted places if its names are sorted, else at the
-    end."""
+    """Yield edits that add ``clauses`` to an import, in order if its names are sorted, else at the end."""
     aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
     spans = [module.span(alias.asname.name if alias.asname else alias.name) for alias in aliases]
     starts = [module.span(alias.name)[0] for alias in aliases]
@@ -346,8 +345,7 @@ def _last_of_torch(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]]
 def _insert_sorted(
     module: Module, first: cst.CSTNode, last: cst.CSTNode, line: str, style: ImportStyle
 ) -> list[Edit] | None:
-    """Return edits that insert ``line`` where isort would put it among consecutive imports; None if they are
-    unsorted."""
+    """Return edits that insert ``line`` where isort would put it; None if the imports are not sorted."""
     start, stop = module.line_start(module.span(first)[0]), module.line_end(module.span(last)[1] - 1)
     indent = module.indentation(start)
     lines = module.text[start:stop].splitlines(keepends=True)

@@ -220,7 +220,7 @@ def lines_in_strings(module: Module) -> set[int]:
 
 
 def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[int]:
-    """Return the starts of the later lines of docstrings in ``span``, if all these lines begin with ``indent``."""
+    """Return the starts of all docstring lines in ``span`` but the first, if they begin with ``indent``."""
     found: set[int] = set()
     for node in module.find(cst.FunctionDef, cst.ClassDef):
         match next(iter(node.body.body), None):
@@ -235,8 +235,7 @@ def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[
 
 
 def opening_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Sequence[str]) -> Iterator[Edit]:
-    """Yield the edit that inserts lines after the docstring of a function, which moves to the indentation
-    ``indent``."""
+    """Yield the edit that inserts lines after the docstring of a function that moves to the indentation ``indent``."""
     if not lines:
         return
     body = node.body.body

@@ -94,7 +94,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
             problem = f"internal error in a rule, please report it: {type(error).__name__}"
         else:
             problem = "expressions nested too deeply to be read"
-    except Exception as error:  # a defect of one rule
+    except Exception as error:  # a bug in a rule
         problem = f"internal error in a rule, please report it: {type(error).__name__}: {_shorten_message(str(error))}"
     else:
         notes = tuple(f"{path}:{line}: {note}." for line, note in suppressions.notes)

@@ -66,8 +66,7 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
 
 
 class FileEntry(Struct, frozen=True, kw_only=True):
-    """A written file: its posix path, why it is written, and the hashes of its old bytes (None: new file) and new
-    bytes."""
+    """A written file: its posix path, why it is written, and the hashes of its old (None: no file) and new bytes."""
 
     path: str
     action: Literal["rewrite", "create"]

@@ -37,7 +37,7 @@ class Ledger:
 
     @classmethod
     def of(cls, plan: Plan, left: Collection[SkippedFile] = ()) -> Ledger:
-        """Count the findings of a run.
+        """Count the loaders and findings of a run.
 
         Args:
             plan: the plan, with its findings, the files that could not be handled, and the rules that ran.

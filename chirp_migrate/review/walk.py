@@ -109,7 +109,7 @@ class Review:
         return self._decide_all(accepted, (item for item in self.items if item.kind == kind))
 
     def back(self) -> bool:
-        """Go to the item before the current one; return False if there is none."""
+        """Go back to the previous item; return False if the current item is the first."""
         if self._position == 0:
             return False
         self._position -= 1

@@ -33,7 +33,7 @@ class Proposal:
         offset: the place that reports show: an offset into the source text, in characters.
         message: what is wrong and what the rewrite does, or why the code is not rewritten and what the user can do.
         edits: replacements in the source text; empty if the rule reports the problem but does not rewrite the code.
-        imports: the imports that the replacement needs.
+        imports: the imports that the edits need.
         fine: True if nothing is wrong at the place. Reports then only count the place (see ``Rule.counts_sites``).
         why: short machine-readable reason, such as ``used-as-value``; reports count the findings with each reason.
         by_default: whether the edits are applied without ``--unsafe`` although the rule changes behaviour.
@@ -68,7 +68,7 @@ def _has(text: str, sign: Sign) -> bool:
 
 
 def listed(parts: Sequence[str]) -> str:
-    """Return ``a``, ``a and b`` or ``a, b and c``."""
+    """Join texts to a list for a message: ``a``, ``a and b`` or ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
@@ -160,4 +160,4 @@ class Rule(ABC):
 
     @abstractmethod
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Yield the findings in ``module``, with their edits."""
+        """Yield the findings of the rule in ``module``, with their edits."""

@@ -1,4 +1,4 @@
-"""CHP001: build loaders with the factory."""
+"""CHP001: build loaders with `OptimalDataLoaderFactory`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class DataLoaderFactory(Rule):
       in a variable, parameter default or attribute of `self`, and this file only calls the stored class.
     - `no-subclass`: the mention is not the base of a class.
     - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
-    - `known-parameters`: a call passes no parameter twice, and not too many positional arguments.
+    - `known-parameters`: a call passes no parameter twice, and no more positional arguments than `DataLoader` takes.
     - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. These count as
       replacements: any kind of `patch` or `setattr`, also of the module's ``__dict__``; a string that ends in
       `module.name`; an assignment to an attribute with that name, or to an attribute of `DataLoader`, except on

@@ -1,4 +1,4 @@
-"""CHP002: declare how dataset classes standardise, augment or list samples, for batched reading."""
+"""CHP002: declare how a dataset class standardises, augments or lists samples, so that loaders read whole batches."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ _DOES = {
 class WorkerSafeDatasetClass(Rule):
     """Decorates a class at the top level of a module only if all of this holds:
 
-    - `plain-base`: its only base is PyTorch's ``Dataset``, without class keywords.
-    - `no-decorator`: it has no decorator.
-    - `methods-only`: its body contains methods, each name once, and a docstring.
-    - `plain-access`: it has a ``__getitem__``, and no ``__getitems__``, ``__iter__``, ``__getattr__`` or
+    - `plain-base`: the only base of the class is PyTorch's ``Dataset``, without class keywords.
+    - `no-decorator`: the class has no decorator.
+    - `methods-only`: the body of the class contains only a docstring and methods, and defines each name once.
+    - `plain-access`: the class defines ``__getitem__``, but not ``__getitems__``, ``__iter__``, ``__getattr__`` or
       ``__getattribute__``.
     - `plain-parameters`: ``__getitem__(self, index)`` and the methods that it calls have no decorator, are not
       ``async``, and take positional arguments without defaults.
-    - `straight-line`: these methods consist of assignments to names, ``if`` and ``return``.
+    - `straight-line`: ``__getitem__`` and the methods that it calls consist of assignments to names, ``if`` and
+      ``return``.
     - `known-samples`: samples have one of three forms: ``((x - mean) / (std + number), y)`` for ``x, y =
       dataset[indices[index]]``, with or without the number; ``(transform(x), y)`` for ``x, y = dataset[index]``, with
       one transform or more; or ``samples[index]`` unchanged.
@@ -50,9 +51,9 @@ class WorkerSafeDatasetClass(Rule):
     - `own-state-only`: dataset, indices, mean, std, transforms, samples and the flags that switch transforms on are
       attributes of the object.
     - `plain-switches`: the code tests whether a flag is true, or whether a transform is not None.
-    - `nothing-else`: every evaluated expression becomes part of the sample or decides about it, and no call occurs
+    - `nothing-else`: every expression in these methods becomes part of the sample or of a condition, and no call occurs
       twice.
-    - `clear-names`: names from outside of these methods are provably ``torch``, None, True or False.
+    - `clear-names`: the methods use no names from outside, except provably ``torch``, None, True and False.
 
     By default the rule does not decorate a class if no loader of the project reads its samples in batches.
     """

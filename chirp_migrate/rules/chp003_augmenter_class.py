@@ -1,4 +1,4 @@
-"""CHP003: declare the masks and noise of augmenter classes, for batched augmentation."""
+"""CHP003: declare the masks and noise of an augmenter class, so that loaders augment whole batches."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ _DECLARED: tuple[tuple[str, str, tuple[str, ...], Callable[[str], tuple[str, ...
 class WorkerSafeAugmenter(Rule):
     """Decorates a top-level class with the constructor parameters of `SpecAugment` or `GaussianNoise` only if:
 
-    - `nn-module`: its only base is PyTorch's `nn.Module`, and it has no decorator or keyword. Or it has no base and
-      augments grey images. Then read the conditions below with `__call__` for `forward`, `np.array(image)` for
-      `x.clone()`, and `Image.fromarray(x)` for the returned `x`.
-    - `plain-methods`: it defines each method once, and contains nothing else.
+    - `nn-module`: the only base of the class is PyTorch's `nn.Module`, and the class has no decorator or keyword. Or
+      the class has no base and augments grey images. Then read the conditions below with `__call__` for `forward`,
+      `np.array(image)` for `x.clone()`, and `Image.fromarray(x)` for the returned `x`.
+    - `plain-methods`: the class defines each method once, and contains nothing else.
     - `gate`: `forward` takes one sample, compares one `random.random()` with `self.p` in one `if` (the gate), and
       returns the sample unchanged if the gate is closed. Before the gate, the code only reads sizes and tests whether
       there are two axes.
     - `clone`: the class writes its masks into one `x.clone()` and returns that tensor. It changes the tensor in no
       other way.
-    - `two-axes`: it masks samples with two axes and with three. The code may insert an axis in front of a sample with
-      two axes if it removes this axis again. The sizes are those of the last two axes (for an image with two axes also
-      `shape[:2]`).
+    - `two-axes`: the class masks samples with two axes and samples with three axes. The code may insert an axis in
+      front of a sample with two axes if it removes this axis again. The sizes are those of the last two axes (for an
+      image with two axes also `shape[:2]`).
     - `both-axes`: two loops draw masks, over `num_time_masks` for the last axis and over `num_freq_masks` for the axis
       before it. The code of a mask is in the loop or in a separate method.
     - `guard`: the masks of an axis are unconditional, or drawn only if `parameter > 0`. Or both axes have the condition

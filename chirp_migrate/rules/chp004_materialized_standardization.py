@@ -51,9 +51,9 @@ class MaterializedStandardization(Rule):
       list.
     - `names-have-values`: these names provably have values before the loop. Neither the body of a class nor another
       function binds them.
-    - `nothing-else`: every evaluated expression becomes part of the element, and there is no call.
-    - `loop-names-unused`: a variable of the loop belongs to the enclosing function or module, and is provably not read
-      outside of the loop.
+    - `nothing-else`: every expression becomes part of the element, and the code contains no call.
+    - `loop-names-unused`: the variables of the loop belong to the enclosing function or module, and are provably not
+      read outside of the loop.
     """
 
     code = "CHP004"
@@ -106,7 +106,7 @@ def _call_text(module: Module, project: Project, node: cst.CSTNode, found: Stand
 
 
 def _rewrite_loop(module: Module, project: Project, node: cst.For, found: StandardizedList) -> Proposal:
-    """Rewrite ``samples = []`` with a later loop ``for i in indices: …; samples.append((standardised x, y))``."""
+    """Return the finding for ``samples = []`` and a later loop that appends standardised samples to this list."""
     (offset, end), collected = module.span(node), found.collected
     empty = empty_list_line(module, node, collected)
     problem = ""

@@ -55,10 +55,10 @@ class DatasetWrapper(Rule):
       with the default None. The code does not compare the flag with None.
     - `straight-line`: a function that the lambdas call is a plain function, defined once next to them. It consists of
       assignments to names, ``if`` and ``return``, and none of its names hides a name from outside.
-    - `nothing-else`: every evaluated expression becomes part of the sample or decides about it, every sample is read
-      once, and no call occurs twice.
-    - `own-names-only`: dataset, transforms and flag are names of the enclosing functions.
-    - `bound-once`: these names provably have their values before the call, and the same values whenever a sample is
+    - `nothing-else`: every expression becomes part of the sample or of a condition, every sample is read once, and no
+      call occurs twice.
+    - `own-names-only`: dataset, transforms and flag are variables of the enclosing functions.
+    - `bound-once`: these variables provably have their values before the call, and the same values whenever a sample is
       read.
     - `not-probed`: no file of the project reads an attribute of the new object with `hasattr` or `getattr`, as code
       does that looks for a wrapped dataset.

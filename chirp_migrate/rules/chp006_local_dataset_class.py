@@ -48,28 +48,29 @@ _NAMES_OF_CLASSES = r"\.\s*__name__\b|[\"']__name__[\"'](?!\s*:)"
 class LocalDatasetClass(Rule):
     """Moves a dataset class out of a function only if all of this holds:
 
-    - `only-constructed`: outside of the class, the code only calls it, without ``*`` and ``**``. At each call, the
-      class is provably defined, and the call can get further arguments.
-    - `directly-in-function`: its definition is directly in a function, not in the body of a class, and not alone in a
-      block.
-    - `no-decorator`: it has no decorators and no class keywords.
-    - `plain-bases`: its bases are names that are known at module level. They are classes of PyTorch or torchvision, or
-      classes of the project that inherit from such classes. A base from the project has no metaclass, no
-      ``__init_subclass__``, no methods that create, copy or inspect objects and their attributes (also by ``__dict__``,
-      ``vars``, ``dir``), and no decorators that may store state. None of its attributes is an object of a class of the
-      project, because such an object may see the class on which it is read. Its methods only call the class of an
-      object, or read attributes of this class.
-    - `plain-body`: its body contains methods and constants. Its decorators are decorators of Python and PyTorch that
-      store nothing. Decorators, bases, defaults and annotations have the same values at module level: no other code
-      assigns the names of the module that they use, nor an attribute of such a name.
-    - `place-independent`: nothing in it depends on its place in the code: ``eval``, ``vars``, ``nonlocal``,
-      ``__dict__``, ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``, ``locals`` or
-      ``vars``, and the module has no ``__getattr__``.
-    - `no-class-state`: the same applies to its own methods, and it uses its own name only for ``super`` and to read
-      attributes. No file of the project sets an attribute on the class of an object, reads its ``__qualname__``, has
-      ``__subclasses__`` or ``__func__``, or passes `type` on. If the class captures values, no file uses the class of
-      an object as a value: as a key, an argument, in a comparison with the class of another object, or to create
-      another object. Also, its methods and bases do not create objects with ``type(self)`` or ``cls``.
+    - `only-constructed`: outside of the class, the code only calls the class, without ``*`` and ``**``. At each call,
+      the class is provably defined, and the call can get further arguments.
+    - `directly-in-function`: the definition of the class is directly in a function, not in the body of another class,
+      and not alone in a block.
+    - `no-decorator`: the class has no decorators and no class keywords.
+    - `plain-bases`: the bases of the class are names that are known at module level. They are classes of PyTorch or
+      torchvision, or classes of the project that inherit from such classes. A base from the project has no metaclass,
+      no ``__init_subclass__``, no methods that create, copy or inspect objects and their attributes (also by
+      ``__dict__``, ``vars``, ``dir``), and no decorators that may store state. None of its attributes is an object of a
+      class of the project, because such an object may see the class on which it is read. Its methods only call the
+      class of an object, or read attributes of this class.
+    - `plain-body`: the body of the class contains methods and constants. All decorators in it are decorators of Python
+      and PyTorch that store nothing. Decorators, bases, defaults and annotations have the same values at module level:
+      no other code assigns the names of the module that they use, nor an attribute of such a name.
+    - `place-independent`: the class contains no code whose result depends on its place, such as ``eval``, ``vars``,
+      ``nonlocal``, ``__dict__`` or ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``,
+      ``locals`` or ``vars``, and the module has no ``__getattr__``.
+    - `no-class-state`: the methods of the class meet the same conditions as those of its bases (see `plain-bases`), and
+      use the name of the class only for ``super`` and to read attributes. No file of the project sets an attribute on
+      the class of an object, reads its ``__qualname__``, has ``__subclasses__`` or ``__func__``, or passes `type` on.
+      If the class captures values, no file uses the class of an object as a value: as a key, an argument, in a
+      comparison with the class of another object, or to create another object. Also, its methods and bases do not
+      create objects with ``type(self)`` or ``cls``.
     - `captured-in-methods`: only the bodies of methods read the captured names. The first parameter of such a method is
       ``self``, or the method is ``__init__``.
     - `bound-once`: each captured name gets its value on every path to the class. It is not deleted, not rebound by an
@@ -125,7 +126,7 @@ class LocalDatasetClass(Rule):
         return super().concerns(text, project) or names_unpicklable(text, project, ObjectSort.CLASS)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class in a function may be a dataset, or its objects may escape to workers."""
+        """Return whether a class in a function may be a dataset, or its objects may be pickled for workers."""
         return makes_unpicklable(outline, project, ObjectSort.CLASS) or any(
             inherits(project, name, DATASET)
             for one in outline.find(ast.ClassDef)
@@ -158,7 +159,7 @@ class LocalDatasetClass(Rule):
 
 
 def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
-    """Return the edits that move the class, and add its new name to ``taken``."""
+    """Return the edits that move a local class to module level. Adds the new name of the class to ``taken``."""
     module, node, title = local.module, local.node, local.title
     local.check()
     calls = constructor_calls(module, node, title)
@@ -247,7 +248,7 @@ def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequen
 
 
 def _repeat_imports(local: LocalClass) -> Iterator[Edit]:
-    """Yield edits that repeat imports of the function in the methods that use them."""
+    """Yield edits that add the imports of the enclosing function to the methods that use them."""
     for method in local.methods:
         used = [one for one in local.imports if any(local.method_of(read) is method for read in one.reads)]
         lines = move.import_lines(local.module, used)

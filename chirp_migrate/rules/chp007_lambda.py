@@ -52,11 +52,12 @@ _Made = dict[tuple[str, ...], Defined]
 class PicklableFunction(Rule):
     """Rewrites a lambda that is passed to a loader, a dataset or a transform, only if all of this holds:
 
-    - `place-independent`: nothing in it depends on its place in the code: no call of `super`, or of `dir`, `eval`,
-      `exec`, `locals`, `vars`, which the enclosing function does not call either; no `__class__`, no name that is
-      private to the enclosing class, no `__getattr__` in the module. Python normalises no name of the module to another
-      spelling.
-    - `no-local-helper`: it uses no local function, class or lambda: these would have to move first.
+    - `place-independent`: the lambda contains no code whose result depends on its place: no call of `super`, `dir`,
+      `eval`, `exec`, `locals` or `vars`, no `__class__`, and no name that is private to the enclosing class. The
+      enclosing function does not call `dir`, `eval`, `exec`, `locals` or `vars` either. The module has no
+      `__getattr__`, and no name that Python normalises to another spelling.
+    - `no-local-helper`: the lambda uses no local function, class or other lambda, because these would have to move
+      first.
     - `bound-once`: each captured name gets its value on every path to the lambda. It is not deleted, not rebound by an
       inner function and not the name of an exception. An assignment in a `with` block counts only if its context
       managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
@@ -68,13 +69,13 @@ class PicklableFunction(Rule):
     - `one-import`: if a captured name is imported, only one import statement binds it, on every path to the lambda. In
       the imported module, one statement at the top level assigns the name. No file replaces the name in that module, or
       replaces a module in `sys.modules`.
-    - `not-inspected`: no code uses an attribute of the lambda or passes it to `inspect`. No file of the project, along
-      all variables, attributes, containers and parameters that may hold the lambda, sets an attribute on it, or passes
-      it on in a way that cannot be traced. If no values are bound, no file uses it as a key or reads its identity. No
-      file contains `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`,
-      `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound, no file contains `.__doc__`,
-      `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a class), checks whether an
-      object is a `partial`, or reads the class of the lambda (except for an error).
+    - `not-inspected`: no code uses an attribute of the lambda or passes it to `inspect`. The analysis traces the lambda
+      through all variables, attributes, containers and parameters that may hold it: no file of the project sets an
+      attribute on it, or passes it on in a way that cannot be traced. If no values are bound, no file uses it as a key
+      or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
+      `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound, no
+      file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a
+      class), checks whether an object is a `partial`, or reads the class of the lambda (except for an error).
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
       `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the lambda has
       only the uses that `used-before-rebound` permits, and is not returned.
@@ -85,12 +86,12 @@ class PicklableFunction(Rule):
     - `not-a-method`: if values are bound, the lambda is not in the body of a class, and not bound to an object. It is
       not assigned to an attribute of a class, or of an object that may be a class: as a method, it would get an object
       as its first argument.
-    - `class-not-inspected`: if the lambda becomes a method, because it uses `self`, neither the class nor a base in the
+    - `class-not-inspected`: a lambda that uses `self` becomes a method. Then neither the class nor a base in the
       project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
       `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
       `__getattribute__`.
-    - `method-not-shared`: if the lambda becomes a method, no file reads the enclosing method from a class. Otherwise
-      the method could get any object as its `self`. A class may call a method of its base.
+    - `method-not-shared`: if the lambda becomes a method, no file reads the enclosing method from a class, as in
+      `Class.method`. Otherwise the method could get any object as its `self`. A class may call a method of its base.
     - `no-computed-names`: if the lambda becomes a method, no code sets an attribute of the class under a computed name.
       Such an attribute could hide the method.
 
@@ -126,7 +127,7 @@ class PicklableFunction(Rule):
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether any lambda may escape to workers."""
+        """Return whether a lambda of the module may be pickled for workers."""
         return lambdas_may_escape(outline, project) or makes_unpicklable(outline, project, ObjectSort.LAMBDA)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -370,7 +371,7 @@ def _find_equal_function(
 
 
 def _assigned_names(module: Module, node: cst.Lambda) -> set[str]:
-    """Return the names and attributes that a lambda is assigned to."""
+    """Return the names of the variables and attributes that a lambda is assigned to."""
     parent = module.parents[node]
     targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
     last = [one.attr if isinstance(one, cst.Attribute) else one for one in targets]

@@ -1,4 +1,4 @@
-"""CHP008: add the loading options to the default configuration."""
+"""CHP008: add the settings for the loaders to the default configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _names_keys(text: str) -> bool:
 
 
 class ConfigDefaults(Rule):
-    """Adds the keys only if all of this holds:
+    """Adds missing keys to a dictionary with default settings only if all of this holds:
 
     - `config-read`: a file of the project contains `config.get(` and builds a loader.
     - `default-config`: the dictionary is written as `{…}` and assigned to one name, `default_config` (also in

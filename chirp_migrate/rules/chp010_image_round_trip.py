@@ -23,7 +23,8 @@ _CONSTRUCTION = re.compile(
 class ImageRoundTrip(Rule):
     """Rewrites a top-level class whose `__getitem__` contains `fromarray` and `255`, only if all of this holds:
 
-    - `torch-dataset`: its only base is PyTorch's `Dataset`, and its only decorator is `augments_images`.
+    - `torch-dataset`: the only base of the class is PyTorch's `Dataset`, and its only decorator, if any, is
+      `augments_images`.
     - `base-read`: `__init__` stores a dataset in an attribute that `__getitem__` reads as `self.attribute[`.
     - `known-masks`: `__init__` stores an object in an attribute that `__getitem__` calls as `self.attribute(`. A call
       of a class of the project creates this object, optionally followed by `if name else None`. The `__init__` of that
@@ -48,7 +49,7 @@ class ImageRoundTrip(Rule):
     beside = ("__getitem__",)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Rewrite dataset classes whose ``__getitem__`` masks an image made from the sample."""
+        """Rewrite dataset classes whose ``__getitem__`` converts a sample to an image and masks the image."""
         for statement in module.tree.body:
             if not isinstance(statement, cst.ClassDef):
                 continue

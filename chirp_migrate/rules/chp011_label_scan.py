@@ -1,4 +1,4 @@
-"""CHP011: read labels without loading the samples."""
+"""CHP011: read the labels of a dataset without loading its samples."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _GONE_THROUGH = re.compile(
 class LabelScan(Rule):
     """Rewrites a loop or comprehension only if all of this holds:
 
-    - `known-dataset`: the object that it reads was created, annotated, named or passed to a loader as a dataset. If the
-      object is an attribute, no property computes it.
-    - `only-labels`: it reads only the second item of a sample, and uses the loop's variable for nothing else.
+    - `known-dataset`: the loop reads an object that was created, annotated, named or passed to a loader as a dataset.
+      If the object is an attribute, no property computes it.
+    - `only-labels`: the loop uses only the second item of each sample, and its variable for nothing else.
     - `read-once`: each iteration reads one sample, once.
-    - `one-pass`: a comprehension has one ``for``, no filter, and nothing asynchronous; a loop has no ``else``; neither
-      is directly in the body of a class.
+    - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. Neither is
+      directly in the body of a class.
     - `read-in-each-iteration`: no condition decides whether a sample is read.
     - `read-first`: before an iteration reads a sample by its index, it only uses names that no code assigns again, or
       counts.
@@ -60,7 +60,7 @@ class LabelScan(Rule):
     - `consumed-at-once`: a generator expression is the argument of a call that consumes all of it, such as ``list`` or
       ``sum``.
     - `only-collects`: a loop only assigns, counts and appends.
-    - `local-collection`: it appends to a variable, and the same function creates every value of that variable.
+    - `local-collection`: a loop appends to a variable, and the same function creates every value of that variable.
     - `dataset-unchanged`: the loop neither assigns nor changes the dataset or the indices.
     - `same-dataset`: reading a sample does not replace the dataset. The dataset is a local variable, a parameter, or a
       name of the module that no function declares ``global`` and no other file assigns. If the dataset is an attribute,
@@ -94,11 +94,11 @@ class LabelScan(Rule):
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop or comprehension may only use the labels of a dataset."""
+        """Return whether the module may contain a loop or comprehension that uses only the labels of a dataset."""
         return may_scan(outline, project)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Rewrite comprehensions and loops that only use labels."""
+        """Rewrite comprehensions and loops that use only the labels of samples."""
         is_dataset = module.once(dataset_test, project)
         for node in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.For):
             scan = None

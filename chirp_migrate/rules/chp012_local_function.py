@@ -40,14 +40,15 @@ _Made = dict[str, Defined]
 class LocalFunction(Rule):
     """Rewrites a local function that is passed to a loader, a dataset or a transform, only if all of this holds:
 
-    - `place-independent`: nothing in it depends on its place in the code: no `nonlocal` name of the enclosing
-      functions; no call of `super`, or of `dir`, `eval`, `exec`, `locals`, `vars`, which the enclosing function does
-      not call either; no `__class__`, no name that is private to the enclosing class, no `__getattr__` in the module.
-      It is not an attribute of a class if values are bound to it. Python normalises no name of the module to another
-      spelling.
-    - `plain-definition`: it has no decorator except `torch.no_grad`, `torch.enable_grad` and `torch.inference_mode`, no
-      type parameters, and its name is not deleted.
-    - `no-local-helper`: it uses no local function, class or lambda: these would have to move first.
+    - `place-independent`: the function contains no code whose result depends on its place: no `nonlocal` name of an
+      enclosing function, no call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, no `__class__`, and no name
+      that is private to the enclosing class. The enclosing function does not call `dir`, `eval`, `exec`, `locals` or
+      `vars` either. The module has no `__getattr__`, and no name that Python normalises to another spelling. A function
+      to which values are bound is not an attribute of a class.
+    - `plain-definition`: the function has no decorator except `torch.no_grad`, `torch.enable_grad` and
+      `torch.inference_mode`, and no type parameters. Its name is not deleted.
+    - `no-local-helper`: the function uses no other local function, class or lambda, because these would have to move
+      first.
     - `bound-once`: each captured name gets its value on every path to the function. It is not deleted, not rebound by
       an inner function and not the name of an exception. An assignment in a `with` block counts only if its context
       managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
@@ -59,13 +60,14 @@ class LocalFunction(Rule):
     - `one-import`: if a captured name is imported, only one import statement binds it, on every path to the function.
       In the imported module, one statement at the top level assigns the name. No file replaces the name in that module,
       or replaces a module in `sys.modules`.
-    - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. No file of the project,
-      along all variables, attributes, containers and parameters that may hold the function, sets an attribute on it, or
-      passes it on in a way that cannot be traced. If no values are bound, no file uses it as a key or reads its
-      identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`,
-      `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound, no file contains
-      `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a class), checks
-      whether an object is a `partial`, reads the class of the function (except for an error), or makes a method of it.
+    - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. The analysis traces the
+      function through all variables, attributes, containers and parameters that may hold it: no file of the project
+      sets an attribute on it, or passes it on in a way that cannot be traced. If no values are bound, no file uses it
+      as a key or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
+      `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound, no
+      file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a
+      class), checks whether an object is a `partial`, reads the class of the function (except for an error), or makes a
+      method of it.
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
       `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the function has
       only the uses that `used-before-rebound` permits, and is not returned.
@@ -74,15 +76,16 @@ class LocalFunction(Rule):
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
       positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
       attributes, and the function has another parameter.
-    - `class-not-inspected`: if the function becomes a method, because it uses `self`, neither the class nor a base in
-      the project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
+    - `class-not-inspected`: a function that uses `self` becomes a method. Then neither the class nor a base in the
+      project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
       `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
       `__getattribute__`.
-    - `method-not-shared`: if the function becomes a method, no file reads the enclosing method from a class. Otherwise
-      the method could get any object as its `self`. A class may call a method of its base.
+    - `method-not-shared`: if the function becomes a method, no file reads the enclosing method from a class, as in
+      `Class.method`. Otherwise the method could get any object as its `self`. A class may call a method of its base.
     - `no-computed-names`: if the function becomes a method, no code sets an attribute of the class under a computed
       name. Such an attribute could hide the method.
-    - `known-annotations`: the module defines every name in its annotations above it, or does not evaluate them.
+    - `known-annotations`: the module defines every name in the annotations of the function above the new place of the
+      function, or does not evaluate annotations.
 
     By default the rule moves a function only if a loader that holds it may have workers. If no such loader is known,
     the file, or a file that it imports, must contain a loader with workers or a number of workers. For code outside of
@@ -112,7 +115,7 @@ class LocalFunction(Rule):
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether any local function may escape to workers."""
+        """Return whether a local function of the module may be pickled for workers."""
         return local_functions_may_escape(outline, project) or makes_unpicklable(outline, project, ObjectSort.FUNCTION)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:

@@ -1,4 +1,4 @@
-"""CHP013: copy batches to the device while Python continues."""
+"""CHP013: copy batches to the device with `non_blocking=True`, so that Python continues meanwhile."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class NonBlockingTransfer(Rule):
       loader builds its batches itself.
     - `pinning-loader`: not every call that builds the loader sets ``pin_memory=False``. If no such call is known, some
       code of the project builds loaders.
-    - `unchanged-batch`: the copied object is the batch or a part of it from the loader: a name, position, key or
-      attribute, not a computed value.
+    - `unchanged-batch`: the copied object is the batch from the loader, or a part of the batch that the code reads by
+      position, key or attribute. It is not a computed value.
     - `to-accelerator`: the device is CUDA or XPU, or has the name of a device and is not provably the CPU or MPS.
     - `plain-arguments`: the call has no arguments but device, dtype, memory format and copy, and none from ``*`` or
       ``**``.
@@ -93,7 +93,7 @@ class NonBlockingTransfer(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop that may iterate over a loader moves an object to a device."""
+        """Return whether a loop that may iterate over a loader contains a call of ``to`` or ``cuda``."""
         return any(names & {"to", "cuda"} for names in called_in_loops(outline))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -133,7 +133,10 @@ def _check_loop(
 
 
 def pinned_instead(module: Module, project: Project, call: cst.Call) -> Gain | None:
-    """Return the gain of ``call`` if batches of its loader are provably copied while Python continues."""
+    """Return the gain of rewriting ``call`` if this makes the loader pin batches that a loop copies without blocking.
+
+    The result is None if no loop provably copies the batches of this loader.
+    """
     for path, line in loader_gains(project).loops_over_pinned(module, call):
         owner = module if path == module.path else project.module(path)
         for loop, loaders in loader_loops(owner, project):
@@ -167,7 +170,7 @@ def _gain(
 
 
 def _pins(project: Project, loader: Loader) -> bool:
-    """Return whether a loader may pin its batches: no call that builds it sets ``pin_memory=False``."""
+    """Return whether a loader may pin its batches: not every call that builds it sets ``pin_memory=False``."""
     if not loader.calls:
         return project.holds(_MAKES_LOADERS)
     return not all(is_name(keywords(call).get("pin_memory"), "False") for _, call in loader.calls)
@@ -186,8 +189,7 @@ def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
 
 
 def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
-    """Return whether a call of ``to`` or ``cuda`` copies to a CUDA or XPU device, with arguments that the rule
-    knows."""
+    """Return whether a call of ``to`` or ``cuda`` copies to CUDA or XPU, and has only arguments that the rule knows."""
     names = keywords(call).keys()
     if any(one.star for one in call.args) or not names <= {"device", "dtype", "memory_format", "copy"}:
         return False
@@ -210,7 +212,7 @@ def _collates_tensors(loader: Loader) -> bool:
 
 
 def _why_unsafe(module: Module, project: Project, call: cst.Call, path: Path, collated: bool) -> str | None:
-    """Return why a non-blocking copy may be unsafe in this project."""
+    """Return why a non-blocking copy may be unsafe in this project; None if it is safe."""
     shown = module.source(call)
     certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and (place := place_of_mps(project)) is not None:

@@ -41,15 +41,17 @@ class SetEpoch(Rule):
       checks the class with `isinstance`.
     - `iterates-each-time`: each iteration iterates over the loader, or passes it to a call other than `len`, `print` or
       similar.
-    - `set-epoch-not-called`: no code calls `set_epoch` in the same function, on this sampler or loader elsewhere in the
-      module, or in a function of the project that the loop calls.
+    - `set-epoch-not-called`: no code of the same function calls `set_epoch`, no other code of the module calls it on
+      this sampler or loader, and no function of the project that the loop calls does so.
     - `kept-sampler`: at least one enclosing loop that counts does not build the sampler again in each iteration.
     - `one-counter`: only one such loop has `epoch` in its variable's name, or there is only one such loop.
     - `named-epoch`: the variable of this loop is a plain name with a letter in it.
-    - `body-on-own-lines`: if a check of the sampler's class is necessary, the body of the loop has its own lines.
+    - `body-on-own-lines`: if the new code must check the class of the sampler, the body of the loop is not on the line
+      of the `for`.
 
-    The rule applies without `--unsafe` if the sampler is built, or the loop runs, under a condition about distributed
-    training (`if args.distributed`, `if dist.is_initialized()`): a program of one process does not change.
+    The rule applies without `--unsafe` if a condition about distributed training, such as `if args.distributed` or `if
+    dist.is_initialized()`, decides whether the sampler is built or the loop runs. A program that trains in a single
+    process does not change then.
     """
 
     code = "CHP014"
@@ -139,7 +141,7 @@ def _propose_set_epoch(module: Module, around: list[cst.For], sampler: Distribut
 
 
 def _is_guarded(module: Module, loop: cst.For, sampler: DistributedSampler) -> bool:
-    """Return whether the sampler is built, or the loop runs, under a condition about distributed training."""
+    """Return whether a condition about distributed training decides if the sampler is built or the loop runs."""
     places = (loop, *(one.value for one in sampler.made))
     tests = [one.test for place in places for one in module.ancestors(place) if isinstance(one, cst.If)]
     tests += [one.test for made in sampler.made for one in find_in(made.value, cst.IfExp)]

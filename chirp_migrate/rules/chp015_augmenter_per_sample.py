@@ -99,7 +99,7 @@ def _transforms_made(module: Module, project: Project, definition: cst.ClassDef)
 
 
 def _makes_transform(module: Module, project: Project, call: cst.Call) -> bool:
-    """Return whether a call creates a transform of a library, or an ``nn.Module`` of the project."""
+    """Return whether a call creates a transform of a library, or a module (``nn.Module``) of the project."""
     if not isinstance(call.func, cst.Name | cst.Attribute):
         return False
     names = project.resolved_names(module, call.func)

@@ -78,7 +78,7 @@ class CopiedGenerator(Rule):
         return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "worker_init_fn")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report generators of datasets, and ``worker_init_fn`` with the same seed for all workers or epochs."""
+        """Report random generators in datasets, and each ``worker_init_fn`` that sets the same seed again."""
         if _HELD.search(module.text):
             for one in (one for state in dataset_states(module, project) for one in find_dataset_generators(state)):
                 yield Proposal(

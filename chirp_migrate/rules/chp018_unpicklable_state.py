@@ -55,8 +55,7 @@ class UnpicklableState(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the project's dataset classes, and words of code that creates such objects for
-        workers."""
+        """Return the names of the project's dataset classes, and words of code that creates open files or similar."""
         return dataset_names(project) | unpicklable_words(project, ObjectSort.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:

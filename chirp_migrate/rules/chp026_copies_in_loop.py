@@ -60,8 +60,7 @@ class CopiesInLoop(Rule):
         return any(names & {"cpu", "numpy", "tolist"} for names in called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report copies to the CPU in loops over loaders if the loop only collects them, or iterates over the
-        values."""
+        """Report copies to the CPU that a loop over a loader only collects, or over whose values it iterates."""
         for there in device_loops(module, project):
             copies = (one for one in there.waits() if not one.is_number)
             for instead, waits in group_by_advice(copies, partial(_advice_for, module, there.loop)).items():
@@ -116,6 +115,6 @@ def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
 
 
 def _is_list(module: Module, node: cst.CSTNode) -> bool:
-    """Return whether ``+=`` adds a list, and not a number or an array."""
+    """Return whether an expression is a list, so that ``+=`` appends to a list and does not add numbers."""
     made = isinstance(node, cst.Call) and module.qualified_names(node.func) == {"builtins.list"}
     return made or isinstance(node, cst.List) or method_called(node) == "tolist"

@@ -52,7 +52,7 @@ class CacheEmptiedInLoop(Rule):
         return set().union(*map(project.aliases, self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop that may iterate over a loader contains such a call."""
+        """Return whether a loop that may iterate over a loader empties the cache or synchronises."""
         return any(
             name in _COLLECTS or _EMPTIES.fullmatch(name) or _WAITS.fullmatch(name)
             for calls in calls_in_loops(outline)

@@ -1,4 +1,4 @@
-"""CHP029: gather samples at once instead of stacking them one by one."""
+"""CHP029: gather all samples at once instead of reading and stacking them one by one."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class StackedSamples(Rule):
     - `no-bindings`: the indices contain no `:=`, `await` or `yield`.
     - `pure-index`: an `index` other than `i` consists of names, items, attributes, arithmetic and functions that are
       known to have no side effects.
-    - `indices-available`: an `index` other than `i` is computed for indices that exist before the first sample is read:
-      a list, tuple or `range`, the result of a known function, or a local name for one of these.
+    - `indices-available`: if `index` is not just `i`, all indices exist before the first sample is read. They are a
+      list, tuple or `range`, the result of a known function, or a local name for one of these.
     - `same-dataset`: neither computing the indices nor reading a sample replaces the dataset. The dataset is a local
       variable. Or only known functions compute the indices, and the dataset is a name of the module, or an attribute.
       No function declares such a name ``global``, and no other file assigns it. Only ``self.NAME = …`` in an
@@ -97,7 +97,7 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: LabelPass)
 
 
 def _is_at_hand(module: Module, iterable: cst.BaseExpression) -> bool:
-    """Return whether all items of an iterable are computed before the first iteration."""
+    """Return whether all items of an iterable provably exist before the first iteration."""
     if isinstance(iterable, cst.Name):
         owner = module.scopes.lookup(iterable.value, iterable)
         values = origins(module, owner[0].node, iterable.value)[0] if owner is not None else []

@@ -59,7 +59,7 @@ class Change:
 
     @property
     def reversed(self) -> Change:
-        """Return the opposite change."""
+        """Return the change from ``new`` back to ``old``."""
         return replace(self, old=self.new, new=self.old)
 
 

@@ -30,7 +30,7 @@ __all__ = [
 #: Name of the folder, at the root of the project, in which runs are recorded (see ``journal.journal_folder``).
 JOURNAL_FOLDER = ".chirp-migrate"
 
-#: Version of the schema.
+#: Version of the form of ``journal.json``.
 SCHEMA: Final = 1
 
 _NOT_THE_BACKENDS = frozenset({".git", JOURNAL_FOLDER})
