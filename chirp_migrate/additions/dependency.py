@@ -269,7 +269,8 @@ def with_requirement(text: str, wanted: str) -> str:
     The newlines keep their style, and a file without a newline at its end keeps this form.
 
     Raises:
-        ValueError: the file pins hashes, so that a line without hashes would break it, or its last line is continued.
+        ValueError: the file pins hashes, so that a line without hashes would break it; or its last line ends with a
+            backslash.
     """
     body = text.removeprefix("\ufeff")
     if any(_names_distribution(line) for line in body.splitlines()):

@@ -135,7 +135,10 @@ def top_level_names(text: str) -> set[str]:
 
 
 class _ModuleNames:
-    """The names that a module binds and reads in each scope: ``.function.inner``, or "" for the top level."""
+    """The names that a module binds and reads in each scope.
+
+    A scope is written as ``.function.inner``; "" stands for the top level of the module.
+    """
 
     def __init__(self, text: str) -> None:
         self._outline = Outline("", text)
@@ -289,8 +292,8 @@ def _names_loaded(nodes: Sequence[ast.AST]) -> set[str]:
 def _read_in_string(text: str) -> frozenset[str]:
     """Return the names that code in a string reads. The code is the whole string, or the examples of a doctest.
 
-    The result is empty for prose. It is also empty for a single word, which is mostly a key, unless the word begins
-    with a capital letter and so may name a class.
+    The result is empty if the string is a text and not code. It is also empty for a single word, which is mostly a key,
+    unless the word begins with a capital letter and so may name a class.
     """
     if _WORD.fullmatch(text) is not None:
         return frozenset({text} if text[:1].isupper() else ())

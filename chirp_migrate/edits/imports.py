@@ -220,7 +220,8 @@ def _new_import_line(
 ) -> list[Edit]:
     """Return edits that add an import as a new line.
 
-    Its place is its sorted place, else below the import of ``DataLoader`` or torch, else in the section of its source.
+    The line is inserted at its sorted place, else below the import of ``DataLoader`` or torch, else below the imports
+    of its section.
     """
     line = style.written(_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body

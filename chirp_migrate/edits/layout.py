@@ -41,7 +41,7 @@ def layout_edits(
     Args:
         module: the module before the edits.
         edits: the edits that change statements; each edit is mapped to the rewrites that it belongs to.
-        others: further edits of the module, after which nothing is formatted.
+        others: further edits of the module. The statements that they change are not formatted.
         style: how the project formats its code.
 
     Returns:

@@ -183,7 +183,7 @@ def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
 
 
 def with_earlier_decisions(old: PlanDocument, new: PlanDocument) -> PlanDocument:
-    """Return the plan ``new`` with the decisions that an earlier review made on equal hunks of the plan ``old``.
+    """Return the plan ``new`` with the decisions of an earlier review, taken from equal hunks of the plan ``old``.
 
     Two hunks are equal if the sources of their files and their edits are equal.
     """

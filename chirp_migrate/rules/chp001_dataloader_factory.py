@@ -139,7 +139,10 @@ class DataLoaderFactory(Rule):
 
 
 def _shows_role(module: Module, use: Use) -> bool:
-    """Return whether the code shows what a loader is for (training, validation or test), or the use needs no role."""
+    """Return whether the code shows what a loader is for: training, validation or test.
+
+    The result is also True for a mention of ``DataLoader`` that the rule does not rewrite.
+    """
     if use.call is None:
         return bool(use.why == "named" or use.what)
     values = _arguments(use.call)

@@ -46,7 +46,7 @@ class MaterializedStandardization(Rule):
     - `assignments-only`: a loop contains assignments to names, and at its end the ``append`` of one element.
     - `starts-empty`: ``samples = []`` is before a loop in the same block, and no statement between them uses the list
       or leaves the block.
-    - `unused-in-loop`: no function inside a loop uses its list, and no code uses the list after an error in the loop.
+    - `unused-in-loop`: no function inside a loop uses the list, and no code uses the list after an error in the loop.
     - `plain-names`: dataset, sequence, mean and std are names that the loop does not bind, and none is the name of the
       list.
     - `names-have-values`: these names provably have values before the loop. Neither the body of a class nor another

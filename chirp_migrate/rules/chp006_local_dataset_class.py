@@ -103,7 +103,7 @@ class LocalDatasetClass(Rule):
 
     By default the rule moves a class only if a loader that holds an object of it may have workers, or can read whole
     batches after the move. If no such loader is known, the file, or a file that it imports, must contain a loader with
-    workers or a number of workers. For code outside of tests, loaders in tests do not count.
+    workers, or must set a number of workers. For code outside of tests, loaders in tests do not count.
     """
 
     code = "CHP006"

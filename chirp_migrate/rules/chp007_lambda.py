@@ -80,9 +80,9 @@ class PicklableFunction(Rule):
       `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the lambda has
       only the uses that `used-before-rebound` permits, and is not returned.
     - `partial-available`: if values are bound, `partial` is `functools.partial` there.
-    - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
-      positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
-      attributes, and the function has another parameter.
+    - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
+      also be positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file
+      reads these attributes, and the function has another parameter.
     - `not-a-method`: if values are bound, the lambda is not in the body of a class, and not bound to an object. It is
       not assigned to an attribute of a class, or of an object that may be a class: as a method, it would get an object
       as its first argument.
@@ -105,8 +105,8 @@ class PicklableFunction(Rule):
     Any other lambda becomes a function whose name describes what the lambda does, or what it is for.
 
     By default the rule moves a lambda only if a loader that holds it may have workers, or can read whole batches after
-    the rewrite. If no such loader is known, the file, or a file that it imports, must contain a loader with workers or
-    a number of workers. For code outside of tests, loaders in tests do not count.
+    the rewrite. If no such loader is known, the file, or a file that it imports, must contain a loader with workers, or
+    must set a number of workers. For code outside of tests, loaders in tests do not count.
     """
 
     code = "CHP007"
@@ -160,7 +160,7 @@ class PicklableFunction(Rule):
 def _propose_function(
     module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made
 ) -> Proposal:
-    """Return the finding that turns a lambda into a function.
+    """Return the finding for a lambda, with the edits that replace the lambda by a function.
 
     Adds the name of the function to ``taken``, and the function to ``made``, where equal lambdas find it.
     """
@@ -283,7 +283,7 @@ def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
 
 
 def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal | None:
-    """Return the finding that turns a lambda assigned to a name of the module into a function of this name.
+    """Return the finding for ``name = lambda …`` at module level, with the edits that define a function ``name``.
 
     The result is ``None`` if other code may notice the difference between the lambda and the function.
     """
@@ -299,7 +299,10 @@ def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal
 
 
 def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Proposal:
-    """Return the finding that rewrites ``name = lambda x: …`` as ``def name(x): …``, with two blank lines around it."""
+    """Return the finding with the edits that rewrite ``name = lambda x: …`` as ``def name(x): …``.
+
+    The edits also put two blank lines around the function.
+    """
     statement = module.parents[node]
     (name,) = _assigned_names(module, node)
     start, end = module.span(statement)
@@ -350,10 +353,10 @@ def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
 def _find_equal_function(
     module: Module, project: Project, node: cst.Lambda, wishes: Collection[str], said: tuple[str, ...]
 ) -> Defined | None:
-    """Return name and edit of an equal function above the lambda that an earlier rewrite created for an equal lambda.
+    """Return the function above a lambda that an earlier rewrite created for an equal lambda; None if there is none.
 
-    Only functions with one of the names ``wishes`` are considered: other code may replace functions of other names. The
-    edit changes nothing; it makes this rewrite depend on the earlier rewrite.
+    The result is the name of the function, and an edit. The edit changes nothing; it makes this rewrite depend on the
+    earlier rewrite. Functions whose name is not in ``wishes`` are skipped, because other code may replace them.
     """
     parameters, *lines = said
     top = module.span(module.top_level_statement(node))[0]

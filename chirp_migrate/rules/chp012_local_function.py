@@ -73,9 +73,9 @@ class LocalFunction(Rule):
       only the uses that `used-before-rebound` permits, and is not returned.
     - `partial-available`: if values are bound, `partial` is `functools.partial` there, and the function does not call
       itself.
-    - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
-      positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
-      attributes, and the function has another parameter.
+    - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
+      also be positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file
+      reads these attributes, and the function has another parameter.
     - `class-not-inspected`: a function that uses `self` becomes a method. Then neither the class nor a base in the
       project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
       `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
@@ -88,8 +88,8 @@ class LocalFunction(Rule):
       function, or does not evaluate annotations.
 
     By default the rule moves a function only if a loader that holds it may have workers. If no such loader is known,
-    the file, or a file that it imports, must contain a loader with workers or a number of workers. For code outside of
-    tests, loaders in tests do not count.
+    the file, or a file that it imports, must contain a loader with workers, or must set a number of workers. For code
+    outside of tests, loaders in tests do not count.
     """
 
     code = "CHP012"

@@ -119,7 +119,10 @@ def _finish_leftovers(root: Path) -> str | None:
 
 
 def _needs_recovery(root: Path) -> bool:
-    """Return whether recovery may be necessary. This must be checked again while holding the lock."""
+    """Return whether recovery may be necessary.
+
+    Another process may be running, so the caller must take the lock and then check again.
+    """
     if not os.path.lexists(journal_folder(root)):
         return False
     try:
