@@ -91,7 +91,7 @@ def doctor(
             report = examine(path.resolve(), options, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:
-            click.echo(f"The last lines it printed:\n{failed.shown_tail}", err=True)
+            click.echo(f"The last lines of its output:\n{failed.shown_tail}", err=True)
         raise
     output.write(report)
     not_kept = keep_problems(path.resolve(), report)

@@ -173,7 +173,7 @@ def _with_settings(pyproject: Path, before: bytes | None) -> bytes:
         tomllib.loads(content.decode("utf-8"))
     except ValueError as error:  # not UTF-8, or not TOML
         raise UsageProblem(
-            f"{pyproject} cannot be added to ({error}): correct it, or add [tool.chirp-migrate.verify] by hand; "
-            "nothing was written."
+            f"no settings can be added to {pyproject} ({error}): correct the file, or add [tool.chirp-migrate.verify] "
+            "by hand; nothing was written."
         ) from None
     return content

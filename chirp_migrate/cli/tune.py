@@ -180,7 +180,7 @@ def tune(
             report = tune_tree(request, training, timeout_s, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:
-            click.echo(f"The last lines it printed:\n{failed.shown_tail}", err=True)
+            click.echo(f"The last lines of its output:\n{failed.shown_tail}", err=True)
         raise
     output.write(report)
     if target is not None:

@@ -307,7 +307,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
     if not_kept is not None:
         output.print_line(not_kept)
     if report.output_tail and not output.quiet:
-        click.echo(f"The last lines it printed:\n{report.output_tail}", err=True)
+        click.echo(f"The last lines of its output:\n{report.output_tail}", err=True)
 
 
 def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
@@ -336,7 +336,7 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
         if any("config" in call for call in calls.values()):
             screen.text(f"config = {call_options(options.sizes)['config']}", hang=4)
         for reason in discovery.left_out:
-            screen.text(f"Left out: {reason}.")
+            screen.text(f"Omitted: {reason}.")
 
 
 def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:

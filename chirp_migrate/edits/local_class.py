@@ -116,7 +116,7 @@ class LocalClass:
             if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
                 raise NotMovable("it uses its own name")
         if self.project.holds(r"\b__subclasses__\b", "__subclasses__"):
-            raise NotMovable("the project lists classes")
+            raise NotMovable("the project lists the subclasses of a class (`__subclasses__`)")
         if self.project.holds(
             r"(?:\bcls|\bself\s*\.\s*__class__|\btype\(self\))\s*\.\s*__qualname__\b", "__qualname__"
         ):
@@ -128,10 +128,11 @@ class LocalClass:
         if not self.values and (place := place_of_class_change(self.project)) is not None:
             raise NotMovable(f"the project may read or set attributes of the class of an object ({place})")
         if (code := use_of_class(self.module, self.node, may_construct=not self.values)) is not None:
-            raise NotMovable(f"`{code}` in it refers to this one class")
+            raise NotMovable(f"`{code}` in it depends on the class object, and all calls would share one class")
         for one in find_in(self.node, cst.Attribute):
             if is_name(one.value, self.title) and mention(self.module, one) in _STORED:
-                raise NotMovable(f"`{self.module.source(one)}` in it refers to this one class")
+                source = self.module.source(one)
+                raise NotMovable(f"`{source}` in it depends on the class object, and all calls would share one class")
 
     def _check_constructor(self) -> None:
         """Check that the constructor can take the captured values, and that each object keeps these values."""

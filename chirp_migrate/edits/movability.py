@@ -99,7 +99,7 @@ def check_values(module: Module, project: Project, node: cst.CSTNode, captured: 
                 raise NotMovable(f"it uses the {kind} `{one.name}`, which would have to move first")
         sources = [binding.qualified for binding in one.bindings if binding.kind is Kind.IMPORT]
         if not all(is_imported_alike(module, project, source) for source in sources):
-            raise NotMovable(f"an import of `{one.name}` may yield another value later")
+            raise NotMovable(f"the imported name `{one.name}` may get another value later")
     problem = early_binding_problem(module, project, node, captured)
     if problem is not None:
         raise NotMovable(problem)
@@ -187,7 +187,7 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
     """
     for base in node.bases:
         if not isinstance(base.value, cst.Name | cst.Attribute | cst.Subscript):
-            raise NotMovable("its base class would be created at import")
+            raise NotMovable("its base class is an expression that would run when the module is imported")
         _check_known(module, project, base.value, offset)
     for statement in node.body.body:
         if isinstance(statement, cst.FunctionDef):
@@ -199,7 +199,7 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
                 if not has_same_value_at(module, project, parameter.default, offset):
                     raise NotMovable(f"the default of `{name}` would be evaluated at import")
         elif not _is_constant(module, project, statement, offset):
-            raise NotMovable("its body does more than define methods, and would do so at import")
+            raise NotMovable("its body does more than define methods, and this code would run at import")
 
 
 def _check_decorator(module: Module, project: Project, node: cst.BaseExpression, offset: int) -> None:

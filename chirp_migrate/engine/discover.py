@@ -153,7 +153,7 @@ def discover(
     if not path.is_dir():
         name = path.resolve().name
         if path.suffix not in _SIZE_LIMITS:
-            raise UsageProblem(f"{path} is not a Python file or notebook: pass one, or the folder of your project.")
+            raise UsageProblem(f"{path} is neither a Python file nor a notebook: pass the folder of your project.")
         too_large = _too_large(path.suffix, path.stat().st_size)
         if too_large is not None:
             raise UsageProblem(f"{path} is {too_large}, so chirp-migrate treats it as data: split it, or exclude it.")

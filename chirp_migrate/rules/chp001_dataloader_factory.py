@@ -40,8 +40,8 @@ from chirp_migrate.rules.moving import is_moved
 
 #: For each reason why a mention of `DataLoader` is not rewritten: the message.
 _NOT_REWRITTEN = {
-    "ambiguous-name": "not rewritten: `DataLoader` may be PyTorch's or {} here; import the two under different names "
-    "to have PyTorch's migrated",
+    "ambiguous-name": "not rewritten: `DataLoader` may be PyTorch's or {} here; import the two under different names, "
+    "so that PyTorch's can be migrated",
     "subclass": "not rewritten: {} subclasses `DataLoader`; unless it overrides `__iter__`, inherit from "
     "`chirpid_patch.BatchedDataLoader`, which takes the same arguments",
     "used-as-value": "`DataLoader` is {}, so the rule does not see the call that builds the loader; call "

@@ -164,7 +164,7 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     local.check()
     calls = constructor_calls(module, node, title)
     if calls is None:
-        raise NotMovable("the code uses it as a value")
+        raise NotMovable("the code uses the class as a value")
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
     is_free = not namesakes and movability.is_unused(module, local.project, title, local.scope)
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title

@@ -247,7 +247,7 @@ def _current_version(root: Path, path: str) -> tuple[Version | None, bytes]:
     if now == NOT_A_FILE:
         raise Refused(
             f"{root / path} is no longer a regular file (a link or a folder took its place): nothing was changed, "
-            "move that away first."
+            "move the link or folder away first."
         )
     if now is None:
         return None, b""
