@@ -14,7 +14,7 @@ from chirp_migrate.additions.dependency import need_runtime
 from chirp_migrate.additions.requirement_pins import contradictions
 from chirp_migrate.cli.options import (
     Command,
-    Text,
+    NonEmptyText,
     ignore_pins_option,
     option,
     output_options,
@@ -67,7 +67,7 @@ from chirp_migrate.transaction.rollback import rollback
 @plan_file_option("Apply exactly this plan (see `plan` and `review`).")
 @option("--diff", "show_diff", is_flag=True, help="Print a unified diff; write nothing.")
 @option(
-    "--check-with", "command", type=Text("a command"), metavar="CMD", group="Safety",
+    "--check-with", "command", type=NonEmptyText("a command"), metavar="CMD", group="Safety",
     help="Run CMD in the project's folder afterwards; roll everything back if CMD fails.",
 )  # fmt: skip
 @option("--allow-dirty", is_flag=True, group="Safety", help="Allow uncommitted changes in the work tree.")

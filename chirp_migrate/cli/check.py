@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import Command, File, option, output_options
+from chirp_migrate.cli.options import Command, FilePath, option, output_options
 from chirp_migrate.cli.planning import PlanRequest, looking_options
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
@@ -62,7 +62,7 @@ _MARKS = {
     help="A line for each finding, the JSON of `apply --json`, SARIF 2.1.0 with fixes, or annotations for GitHub.",
 )  # fmt: skip
 @option(
-    "-o", "--output", "target", type=File(allow_dash=True), default=STANDARD_OUTPUT,
+    "-o", "--output", "target", type=FilePath(allow_dash=True), default=STANDARD_OUTPUT,
     metavar="FILE", help="Write to FILE instead of standard output.",
 )  # fmt: skip
 @option(

@@ -20,12 +20,12 @@ from chirp_migrate.rules import all_rules
 __all__ = [
     "SETTING_PLACES",
     "Command",
-    "Counts",
-    "File",
-    "Folder",
+    "FilePath",
+    "FolderPath",
+    "NonEmptyText",
     "Number",
-    "Text",
     "WholeNumber",
+    "WholeNumbers",
     "collect_options",
     "complete_rules",
     "ignore_pins_option",
@@ -79,7 +79,7 @@ class Number(click.FloatRange):
         return number if math.isfinite(number) else self.fail(f"{written!r} is not a finite number.", param, ctx)
 
 
-class Counts(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+class WholeNumbers(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
     """Whole numbers in a range, written as ``2,4,8`` or as a list in a settings file.
 
     The value is a tuple of the numbers in ascending order, without repetitions. For an empty text, it is empty.
@@ -106,7 +106,7 @@ class Counts(click.ParamType):  # type: ignore[type-arg]  # generic in newer rel
         return tuple(sorted(set(numbers)))
 
 
-class Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+class NonEmptyText(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
     """A string that is not empty. An empty string is an error, because it mostly comes from an unset shell variable.
 
     Args:
@@ -125,7 +125,7 @@ class Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer relea
         return value
 
 
-class File(click.Path):
+class FilePath(click.Path):
     """The path of an existing or new file. An empty path is an error; it does not mean the current folder.
 
     The keyword arguments are those of ``click.Path``.
@@ -143,7 +143,7 @@ class File(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Folder(File):
+class FolderPath(FilePath):
     """The path of an existing or new folder."""
 
     what = "a folder"
@@ -236,7 +236,7 @@ def collect_options(
     return decorated
 
 
-class _Project(File):
+class _Project(FilePath):
     what = "the folder of your project"
 
 
@@ -261,7 +261,7 @@ wait_option = option(
 def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Decorated], _Decorated]:
     """Return a decorator that adds the option ``plan_file``, the path of a plan file; ``what`` is its help text."""
     return option(
-        "--plan", "plan_file", type=File(dir_okay=False), default=default,
+        "--plan", "plan_file", type=FilePath(dir_okay=False), default=default,
         show_default=default is not None, metavar="FILE", help=what,
     )  # fmt: skip
 
@@ -285,7 +285,7 @@ def output_options(
         "output",
         Output,
         _printed(
-            *names, "json_file", type=File(allow_dash=True), metavar="FILE",
+            *names, "json_file", type=FilePath(allow_dash=True), metavar="FILE",
             help=f"Write {json} as JSON ('-': standard output).",
         ),
         _printed("-q", "--quiet", is_flag=True, help=quiet),

@@ -10,7 +10,7 @@ import click
 from chirp_migrate import __version__
 from chirp_migrate.cli.options import (
     Command,
-    File,
+    FilePath,
     WholeNumber,
     option,
     output_options,
@@ -44,17 +44,17 @@ from chirp_migrate.report.terminal.render import show_story
 )
 @path_argument
 @option(
-    "-o", "--output", "page_file", type=File(allow_dash=True), metavar="FILE",
+    "-o", "--output", "page_file", type=FilePath(allow_dash=True), metavar="FILE",
     help="Write one self-contained HTML file ('-': standard output).",
 )  # fmt: skip
 @plan_file_option("Report this plan instead of the applied runs (see `plan`).")
 @option("--run", type=WholeNumber(1), metavar="N", help="Report only run N (see `rollback --list`).")
 @option(
-    "--verdict", "verdict_file", type=File(dir_okay=False), metavar="FILE",
+    "--verdict", "verdict_file", type=FilePath(dir_okay=False), metavar="FILE",
     help="Output of `verify --json FILE`.  [default: the last verify of PATH]",
 )  # fmt: skip
 @option(
-    "--doctor", "doctor_file", type=File(dir_okay=False), metavar="FILE",
+    "--doctor", "doctor_file", type=FilePath(dir_okay=False), metavar="FILE",
     help="Output of `doctor --json FILE`.  [default: the last doctor of PATH]",
 )  # fmt: skip
 @output_options("all that the report contains", "Print only the verdict and its figures.", "Also explain the terms.")

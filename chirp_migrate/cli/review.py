@@ -26,7 +26,7 @@ from chirp_migrate.plans.plan_document import PlanDocument
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.report.wording import NOTES
 from chirp_migrate.review.plan_file import PlanFile, plan_document, read_document, read_plan, with_earlier_decisions
-from chirp_migrate.review.walk import Item, NotValid, Review, edit_buffer, read_buffer
+from chirp_migrate.review.walk import InvalidEdit, Review, ReviewItem, edit_buffer, read_buffer
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.files import read_file, replace_file
 
@@ -181,7 +181,7 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
 
 def _review_items(session: Review, screen: Screen, save: Callable[[], None]) -> None:
     """Show hunks and read decisions until all hunks are decided or the user quits."""
-    shown: Item | None = None
+    shown: ReviewItem | None = None
     while (item := session.current) is not None:
         if item is not shown:
             _show_item(session, item, screen)
@@ -217,7 +217,7 @@ _RESTS: dict[str, tuple[Callable[[Review, bool], int], bool]] = {
 }
 
 
-def _show_item(session: Review, item: Item, screen: Screen) -> None:
+def _show_item(session: Review, item: ReviewItem, screen: Screen) -> None:
     """Print a hunk: its file, its findings, its diff, and the hunks that are decided together with it."""
     choice = session.choices.get(item.id)
     now = "" if choice is None else "  (accepted so far)" if choice.accepted else "  (refused so far)"
@@ -246,13 +246,13 @@ def _show_item(session: Review, item: Item, screen: Screen) -> None:
         _explain_rules(item, screen)
 
 
-def _explain(item: Item, screen: Screen) -> None:
+def _explain(item: ReviewItem, screen: Screen) -> None:
     _explain_rules(item, screen)
     for line in item.diff():
         screen.diff_line(line)
 
 
-def _explain_rules(item: Item, screen: Screen) -> None:
+def _explain_rules(item: ReviewItem, screen: Screen) -> None:
     rules = {rule.code: rule for rule in all_rules()}
     for code in dict.fromkeys(one.rule for one in item.findings):
         rule = rules[code]
@@ -260,7 +260,7 @@ def _explain_rules(item: Item, screen: Screen) -> None:
         screen.text(rule.reason, 2)
 
 
-def _edit_item(session: Review, item: Item, screen: Screen) -> None:
+def _edit_item(session: Review, item: ReviewItem, screen: Screen) -> None:
     choice = session.choices.get(item.id)
     suffix = Path(item.file.path).suffix.replace(".ipynb", ".py")
     try:
@@ -269,7 +269,7 @@ def _edit_item(session: Review, item: Item, screen: Screen) -> None:
             screen.line("Not edited.")
             return
         session.edit(read_buffer(item, choice, text))
-    except NotValid as error:
+    except InvalidEdit as error:
         screen.line(f"The edit was not accepted: {error!s}.")
     except click.ClickException as error:
         screen.line(f"The editor cannot be started: {error.format_message()}. Set EDITOR to your editor.")

@@ -15,7 +15,16 @@ from chirp_migrate.cli.command_settings import (
     no_option_sets,
     settings_as_defaults,
 )
-from chirp_migrate.cli.options import Command, Counts, File, Number, argument, collect_options, option, output_options
+from chirp_migrate.cli.options import (
+    Command,
+    FilePath,
+    Number,
+    WholeNumbers,
+    argument,
+    collect_options,
+    option,
+    output_options,
+)
 from chirp_migrate.cli.verify import options_of
 from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
@@ -68,7 +77,7 @@ _kept = partial(option, group="Saved results")
 )  # fmt: skip
 @_data("--unaugmented", type=REFERENCE, metavar="MODULE:CALLABLE", help="The same dataset without augmentation.")
 @_data(
-    "--config", "config_file", type=File(), metavar="FILE",
+    "--config", "config_file", type=FilePath(), metavar="FILE",
     help="The training's configuration (YAML, TOML, JSON): data.* and training.batch_size.",
 )  # fmt: skip
 @collect_options(
@@ -76,15 +85,15 @@ _kept = partial(option, group="Saved results")
     Grid,
     _tried(
         "--num-workers", "workers", default="0,2,4,8", show_default=True, metavar="N,N,…",
-        type=Counts(0, _MOST_WORKERS), help="Worker counts to try; 0 is always tried.",
+        type=WholeNumbers(0, _MOST_WORKERS), help="Worker counts to try; 0 is always tried.",
     ),
     _tried(
         "--prefetch", default="2,4", show_default=True, metavar="N,N,…",
-        type=Counts(1), help="Batches that each worker prefetches, to try.",
+        type=WholeNumbers(1), help="Batches that each worker prefetches, to try.",
     ),
     _tried(
         "--batch-sizes", default="", metavar="N,N,…",
-        type=Counts(1), help="Also measure the chosen setting at these batch sizes.",
+        type=WholeNumbers(1), help="Also measure the chosen setting at these batch sizes.",
     ),
     _tried(
         "--time-budget", "seconds", metavar="SECONDS", type=Number(1, 86_400), default=90,
@@ -105,7 +114,7 @@ _kept = partial(option, group="Saved results")
     help="Seconds after which a process counts as hung.  [default: 600, or four times --time-budget]",
 )  # fmt: skip
 @_kept(
-    "--plot", type=File(dir_okay=False), metavar="FILE",
+    "--plot", type=FilePath(dir_okay=False), metavar="FILE",
     help="Draw throughput over workers (.svg, .png, .pdf); with --config by default into system.output_dir.",
 )  # fmt: skip
 @_kept(
@@ -115,7 +124,7 @@ _kept = partial(option, group="Saved results")
     help="Save the chosen settings in a profile that the factory reads.",
 )
 @_kept(
-    "--profile", type=File(dir_okay=False), metavar="FILE",
+    "--profile", type=FilePath(dir_okay=False), metavar="FILE",
     help="File of the profile.  [default: CHIRPID_PROFILE, or the user's cache folder]",
 )  # fmt: skip
 @output_options("all raw values", "Print only the recommendations.", "Also print the rates of every round.")

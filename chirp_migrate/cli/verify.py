@@ -27,11 +27,11 @@ from chirp_migrate.cli.command_settings import (
 )
 from chirp_migrate.cli.options import (
     Command,
-    Counts,
-    Folder,
+    FolderPath,
+    NonEmptyText,
     Number,
-    Text,
     WholeNumber,
+    WholeNumbers,
     argument,
     option,
     output_options,
@@ -142,8 +142,8 @@ Examples:
     help="List the entry points and their calls; run nothing.",
 )  # fmt: skip
 @option(
-    "--baseline", type=Text("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED, is_setting=True,
-    help="Compare with a git revision or a folder.  [default: before apply]",
+    "--baseline", type=NonEmptyText("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED,
+    is_setting=True, help="Compare with a git revision or a folder.  [default: before apply]",
 )  # fmt: skip
 @_decided(
     "--max-rounds", "rounds", type=WholeNumber(MIN_ROUNDS), default=_DEFAULTS.rounds, metavar="N",
@@ -179,14 +179,14 @@ Examples:
 )  # fmt: skip
 @_measured(
     "--num-workers", "worker_counts", is_setting=True, metavar="N,N,…", default=",".join(map(str, DEFAULT_WORKERS)),
-    type=Counts(0, 64), help="Worker counts to measure the migrated datasets with; '' for none.",
+    type=WholeNumbers(0, 64), help="Worker counts to measure the migrated datasets with; '' for none.",
 )  # fmt: skip
 @_measured(
     "--measure-seconds", "extra_s", is_setting=True, type=Number(0, 3600), default=_DEFAULTS.extra_s, metavar="S",
     help="Seconds to measure the datasets of each version; 0 also skips wait times and memory.",
 )  # fmt: skip
 @_measured(
-    "--plot", type=Folder(file_okay=False), metavar="FOLDER",
+    "--plot", type=FolderPath(file_okay=False), metavar="FOLDER",
     help="Write plots of the measurements to this folder (SVG).",
 )  # fmt: skip
 @output_options("all raw values", "Print only the verdict.", "Print all measurements and the environment.")

@@ -11,11 +11,11 @@ from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.piece_table import lines_of
 from chirp_migrate.source.text import SOURCE_LINE, edited
 
-__all__ = ["Block", "Lines"]
+__all__ = ["LineBlock", "SourceLines"]
 
 
 @dataclass(frozen=True)
-class Block:
+class LineBlock:
     """Lines of a text, and the text that replaces them.
 
     Attributes:
@@ -29,7 +29,7 @@ class Block:
     after: str
 
 
-class Lines:
+class SourceLines:
     """The lines of a text, each with its newline."""
 
     def __init__(self, text: str) -> None:
@@ -38,7 +38,7 @@ class Lines:
         #: Offset of the start of each line, and of the end of the text.
         self.starts: Sequence[int] = [0, *accumulate(map(len, self.lines))]
 
-    def blocks(self, edits: Iterable[Edit]) -> list[Block]:
+    def blocks(self, edits: Iterable[Edit]) -> list[LineBlock]:
         """Return the blocks of lines that ``edits`` change, from top to bottom."""
         runs: list[tuple[int, int, list[Edit]]] = []
         for edit in sorted(edits, key=lambda one: (one.start, one.end)):
@@ -50,7 +50,7 @@ class Lines:
                 runs.append((first, end, [edit]))
         return [self._block(*run) for run in runs]
 
-    def edit(self, block: Block) -> Edit:
+    def edit(self, block: LineBlock) -> Edit:
         """Return the edit that replaces the lines of a block."""
         return Edit(self.starts[block.first - 1], self.starts[block.end - 1], block.after)
 
@@ -72,7 +72,7 @@ class Lines:
             raise ValueError(f"there is no line {line}, column {column}")
         return offset
 
-    def _block(self, first: int, end: int, edits: Sequence[Edit]) -> Block:
+    def _block(self, first: int, end: int, edits: Sequence[Edit]) -> LineBlock:
         last = min(end, len(self.lines))
         start, stop = self.starts[min(first, len(self.lines))], self.starts[last]
-        return Block(first + 1, last + 1, edited(self.text, (start, stop), edits))
+        return LineBlock(first + 1, last + 1, edited(self.text, (start, stop), edits))

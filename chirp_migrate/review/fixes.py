@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.plans.plan_document import Replacement
-from chirp_migrate.review.blocks import Lines
+from chirp_migrate.review.blocks import SourceLines
 from chirp_migrate.source.diff import changed_lines
 from chirp_migrate.source.text import SourceFile
 from chirp_migrate.syntax.import_style import ImportStyle
@@ -33,7 +33,7 @@ def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replace
         return {}
     source = SourceFile.from_bytes(file.before)
     module = Module(file.path, source.text)
-    lines = Lines(source.text)
+    lines = SourceLines(source.text)
     fixes: dict[int, tuple[Replacement, ...]] = {}
     for hunk in file.hunks:
         replacements = _replacements(lines, compose(module, [hunk], file.public, style))
@@ -42,14 +42,14 @@ def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replace
     return fixes
 
 
-def _replacements(lines: Lines, new: str) -> tuple[Replacement, ...]:
+def _replacements(lines: SourceLines, new: str) -> tuple[Replacement, ...]:
     return tuple(
         Replacement(_line_and_column(lines, edit.start), _line_and_column(lines, edit.end), edit.replacement)
         for edit in changed_lines(lines.text, new)
     )
 
 
-def _line_and_column(lines: Lines, offset: int) -> tuple[int, int]:
+def _line_and_column(lines: SourceLines, offset: int) -> tuple[int, int]:
     """Return the line and column of an offset. After a newline at the end of the text, one more, empty line counts."""
     if offset == len(lines.text) and lines.text.endswith(("\r", "\n")):
         return len(lines.lines) + 1, 1

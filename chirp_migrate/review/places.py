@@ -13,7 +13,7 @@ from chirp_migrate.plans.plan import Finding, Plan
 from chirp_migrate.source.notebook_json import code_cells
 from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, UnreadableSource, decoded
 
-__all__ = ["CheckedFile", "Places", "Region", "top_of"]
+__all__ = ["CheckedFile", "FileRegion", "FindingPlaces", "top_of"]
 
 _WINDOWS_CODEPAGE = re.compile(r"cp(125\d)")
 #: Encodings whose Python name is also their IANA name, apart from a hyphen.
@@ -21,7 +21,7 @@ _SHARED_NAME = re.compile(r"utf-8|iso8859-\d+")
 
 
 @dataclass(frozen=True)
-class Region:
+class FileRegion:
     """A place in a file.
 
     Attributes:
@@ -61,7 +61,7 @@ class CheckedFile:
 
     data: bytes
     encoding: str | None
-    cells: Mapping[int, Region]
+    cells: Mapping[int, FileRegion]
     lines: Mapping[int | None, Sequence[str]]
 
     @classmethod
@@ -76,7 +76,7 @@ class CheckedFile:
             return cls(data, _registered_name(source.encoding), {}, {None: SOURCE_LINE.findall(source.text)})
         raw = decoded(data)
         found = code_cells(raw)
-        regions = {one.number: Region(_line_at(raw, one.start), last_line=_line_at(raw, one.end)) for one in found}
+        regions = {one.number: FileRegion(_line_at(raw, one.start), last_line=_line_at(raw, one.end)) for one in found}
         return cls(data, "utf-8", regions, {one.number: SOURCE_LINE.findall(one.text) for one in found})
 
 
@@ -93,7 +93,7 @@ def _line_at(text: str, offset: int) -> int:
     return len(NEWLINE.findall(text, 0, offset)) + 1
 
 
-class Places:
+class FindingPlaces:
     """The files of a plan that have findings. A file that the plan does not rewrite is read on first use.
 
     Args:
@@ -125,7 +125,7 @@ class Places:
                 raise _change_error(path) from error
         return self._files[path]
 
-    def region(self, finding: Finding) -> Region:
+    def region(self, finding: Finding) -> FileRegion:
         """Return the place of a finding in its file. In a notebook, these are the lines of JSON with the cell's code.
 
         Raises:
@@ -133,7 +133,7 @@ class Places:
         """
         file = self.file(finding.path)
         if finding.cell is None:
-            return Region(finding.line, finding.column)
+            return FileRegion(finding.line, finding.column)
         if finding.cell not in file.cells:
             raise _change_error(finding.path)
         return file.cells[finding.cell]

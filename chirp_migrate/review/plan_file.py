@@ -31,7 +31,7 @@ from chirp_migrate.plans.plan_document import (
     Replacement,
     RunDocument,
 )
-from chirp_migrate.review.blocks import Lines
+from chirp_migrate.review.blocks import SourceLines
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId
 from chirp_migrate.source.files import read_file
@@ -41,7 +41,7 @@ from chirp_migrate.syntax.module import Module, UnparsableModule
 from chirp_migrate.transaction.journal_schema import checked_path
 
 __all__ = [
-    "Contents",
+    "ContentLookup",
     "PlanFile",
     "load_plan",
     "plan_document",
@@ -54,7 +54,7 @@ __all__ = [
 
 #: A function that returns the old and new bytes of a file, for its path and the SHA-256 of both. The new bytes are None
 #: if they must be computed from the plan. The result is None if there is no file with these hashes.
-Contents = Callable[[str, str | None, str], tuple[bytes | None, bytes | None] | None]
+ContentLookup = Callable[[str, str | None, str], tuple[bytes | None, bytes | None] | None]
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
     return plan_file
 
 
-def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
+def read_applied(document: PlanDocument, root: Path, written: ContentLookup) -> Plan:
     """Return the changes that an earlier run applied, from its stored plan. The project itself is not read.
 
     Args:
@@ -214,12 +214,12 @@ def _planned_file(file: FilePlan, choices: Choices) -> PlannedFile:
     if not file.hunks or file.before is None:
         content = file.after.decode("utf-8", errors="surrogateescape")
         return PlannedFile(**entry, content=content, decision=_decision(choices.get((file.path, WHOLE_FILE))))
-    lines = Lines(source_of(file.path, file.before).text)
+    lines = SourceLines(source_of(file.path, file.before).text)
     hunks = [_hunk_entry(hunk, lines, choices.get((file.path, hunk.number))) for hunk in file.hunks]
     return PlannedFile(**entry, public=sorted(file.public), hunks=hunks)
 
 
-def _hunk_entry(hunk: Hunk, lines: Lines, choice: Choice | None) -> HunkEntry:
+def _hunk_entry(hunk: Hunk, lines: SourceLines, choice: Choice | None) -> HunkEntry:
     return HunkEntry(
         number=hunk.number,
         lines=[(block.first, block.end - 1) for block in lines.blocks(hunk.edits)],
@@ -231,7 +231,7 @@ def _hunk_entry(hunk: Hunk, lines: Lines, choice: Choice | None) -> HunkEntry:
     )
 
 
-def _replacements(edits: Iterable[Edit], lines: Lines) -> list[Replacement]:
+def _replacements(edits: Iterable[Edit], lines: SourceLines) -> list[Replacement]:
     return [Replacement(lines.position(edit.start), lines.position(edit.end), edit.replacement) for edit in edits]
 
 
@@ -270,7 +270,7 @@ class _CurrentFiles:
 class _PlanReader:
     """Reads a plan and the decisions of its review from a document, into ``plan_file``."""
 
-    def __init__(self, whole: PlanDocument, root: Path, contents: Contents) -> None:
+    def __init__(self, whole: PlanDocument, root: Path, contents: ContentLookup) -> None:
         self._contents = contents
         self._style = ImportStyle(root, whole.options.vendor)
         self._choices: dict[HunkId, Choice] = {}
@@ -317,7 +317,7 @@ class _PlanReader:
         public = frozenset(entry.public or ())
         try:
             source = source_of(path, before)
-            lines = Lines(source.text)
+            lines = SourceLines(source.text)
             hunks = tuple(self._hunk(path, one, lines) for one in entries)
             if after is None:
                 after = source.encode(compose(Module(path, source.text), hunks, public, self._style))
@@ -327,7 +327,7 @@ class _PlanReader:
             raise ValueError(f"{path}: {error}") from None
         return FilePlan(path, before, after, entry.note, hunks, public)
 
-    def _hunk(self, path: str, entry: HunkEntry, lines: Lines) -> Hunk:
+    def _hunk(self, path: str, entry: HunkEntry, lines: SourceLines) -> Hunk:
         edited = None if entry.edited is None else _edits(entry.edited, lines)
         self._choose((path, entry.number), entry.decision, edited)
         imports = frozenset(_import(one) for one in entry.imports)
@@ -338,7 +338,7 @@ class _PlanReader:
             self._choices[one] = Choice(decision == "accepted", edits)
 
 
-def _edits(entries: Iterable[Replacement], lines: Lines) -> tuple[Edit, ...]:
+def _edits(entries: Iterable[Replacement], lines: SourceLines) -> tuple[Edit, ...]:
     return tuple(Edit(lines.offset(*entry.start), lines.offset(*entry.end), entry.text) for entry in entries)
 
 

@@ -10,23 +10,23 @@ from pathlib import Path
 from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.errors import Refused
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk, Plan, Status
-from chirp_migrate.review.blocks import Block, Lines
+from chirp_migrate.review.blocks import LineBlock, SourceLines
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId, select
 from chirp_migrate.source.diff import file_hunks, line_hunks
 from chirp_migrate.source.piece_table import group_items
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits
 
-__all__ = ["Item", "NotValid", "Review", "edit_buffer", "read_buffer"]
+__all__ = ["InvalidEdit", "Review", "ReviewItem", "edit_buffer", "read_buffer"]
 
 _MARKER = "#@@ chirp-migrate"
 
 
-class NotValid(Exception):
+class InvalidEdit(Exception):
     """An edited hunk is invalid; the message gives the reason."""
 
 
 @dataclass(frozen=True)
-class Item:
+class ReviewItem:
     """A hunk, or a whole file, that the user accepts or refuses in a review.
 
     Attributes:
@@ -76,7 +76,7 @@ class Review:
         self._advance()
 
     @property
-    def current(self) -> Item | None:
+    def current(self) -> ReviewItem | None:
         """Return the current item, which is the next one to decide on; None if all items are decided."""
         return self.items[self._position] if self._position < len(self.items) else None
 
@@ -85,7 +85,7 @@ class Review:
         """Return the position of the current item, from 1."""
         return self._position + 1
 
-    def decided_with(self, item: Item) -> list[Item]:
+    def decided_with(self, item: ReviewItem) -> list[ReviewItem]:
         """Return the items that are decided together with ``item``, including ``item``."""
         return self._bound[item.id]
 
@@ -119,7 +119,7 @@ class Review:
         """Accept the current item with the edits of the user in place of its own.
 
         Raises:
-            NotValid: the file would no longer be valid Python.
+            InvalidEdit: the file would no longer be valid Python.
         """
         item = self._here()
         _check_edited_file(self._root, item, edits, self.choices)
@@ -127,7 +127,7 @@ class Review:
         self.choices[item.id] = Choice(True, edits)
         self._advance()
 
-    def _decide_all(self, accepted: bool, items: Iterable[Item]) -> int:
+    def _decide_all(self, accepted: bool, items: Iterable[ReviewItem]) -> int:
         here = self._here()
         chosen = [item for item in items if item.id == here.id or item.id not in self.choices]
         bound = {one.id: one for item in chosen for one in self.decided_with(item)}
@@ -135,7 +135,7 @@ class Review:
         self._advance()
         return len(bound)
 
-    def _choose(self, items: Iterable[Item], accepted: bool) -> None:
+    def _choose(self, items: Iterable[ReviewItem], accepted: bool) -> None:
         for one in items:
             before = self.choices.get(one.id)
             self.choices[one.id] = Choice(accepted, before.edits if before is not None and accepted else None)
@@ -145,20 +145,20 @@ class Review:
         order = [*range(self._position + 1, len(self.items)), *range(self._position + 1)]
         self._position = next((n for n in order if self.items[n].id not in self.choices), len(self.items))
 
-    def _here(self) -> Item:
+    def _here(self) -> ReviewItem:
         item = self.current
         if item is None:
             raise ValueError("everything is decided")
         return item
 
 
-def edit_buffer(item: Item, choice: Choice | None) -> str:
+def edit_buffer(item: ReviewItem, choice: Choice | None) -> str:
     """Return the text to edit a hunk in an editor: the new lines of each block, below a marker.
 
     The marker names the lines that the block replaces.
 
     Raises:
-        NotValid: the item is a whole file, which cannot be edited.
+        InvalidEdit: the item is a whole file, which cannot be edited.
     """
     text = ["# The new lines of this hunk. Lines that begin with #@@ mark where they go: do not change these."]
     for block in _blocks_of_item(item, choice)[1]:
@@ -167,11 +167,11 @@ def edit_buffer(item: Item, choice: Choice | None) -> str:
     return "\n".join(text) + "\n"
 
 
-def read_buffer(item: Item, choice: Choice | None, text: str) -> tuple[Edit, ...]:
+def read_buffer(item: ReviewItem, choice: Choice | None, text: str) -> tuple[Edit, ...]:
     """Return the edits that an edited text of :func:`edit_buffer` describes.
 
     Raises:
-        NotValid: a marker is missing or was changed.
+        InvalidEdit: a marker is missing or was changed.
     """
     lines, blocks = _blocks_of_item(item, choice)
     newline = "\r\n" if "\r\n" in lines.text else "\n"
@@ -183,26 +183,26 @@ def read_buffer(item: Item, choice: Choice | None, text: str) -> tuple[Edit, ...
         elif parts:
             parts[-1][1].append(line)
     if [marker for marker, _ in parts] != markers:
-        raise NotValid("the lines that begin with #@@ were changed")
+        raise InvalidEdit("the lines that begin with #@@ were changed")
     return tuple(
         lines.edit(replace(block, after="".join(line + newline for line in part)))
         for block, (_, part) in zip(blocks, parts, strict=True)
     )
 
 
-def _items(plan: Plan) -> Iterator[Item]:
+def _items(plan: Plan) -> Iterator[ReviewItem]:
     findings: dict[tuple[str, int | None], list[Finding]] = defaultdict(list)
     for finding in plan.findings:
         if finding.status is Status.REWRITE:
             findings[finding.path, finding.hunk].append(finding)
     for file in plan.files:
         for hunk in file.hunks:
-            yield Item((file.path, hunk.number), file, hunk, tuple(findings[file.path, hunk.number]))
+            yield ReviewItem((file.path, hunk.number), file, hunk, tuple(findings[file.path, hunk.number]))
         if not file.hunks:
-            yield Item((file.path, WHOLE_FILE), file, None, ())
+            yield ReviewItem((file.path, WHOLE_FILE), file, None, ())
 
 
-def _bound(items: Sequence[Item]) -> dict[HunkId, list[Item]]:
+def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
     """Return, for each item, all items that must be decided together with it.
 
     These are the items whose hunks name the same calls in ``together``, directly or through other items.
@@ -220,23 +220,23 @@ def _bound(items: Sequence[Item]) -> dict[HunkId, list[Item]]:
     }
 
 
-def _blocks_of_item(item: Item, choice: Choice | None) -> tuple[Lines, list[Block]]:
+def _blocks_of_item(item: ReviewItem, choice: Choice | None) -> tuple[SourceLines, list[LineBlock]]:
     """Return the lines of an item's file, and the blocks of lines that its hunk changes, with the edits of the user."""
     if item.file.before is None or item.hunk is None:
-        raise NotValid("a file that is added is accepted or refused as a whole")
-    lines = Lines(source_of(item.file.path, item.file.before).text)
+        raise InvalidEdit("a file that is added is accepted or refused as a whole")
+    lines = SourceLines(source_of(item.file.path, item.file.before).text)
     edited = None if choice is None else choice.edits
     return lines, lines.blocks(item.hunk.edits if edited is None else edited)
 
 
-def _check_edited_file(root: Path, item: Item, edits: tuple[Edit, ...], choices: Choices) -> None:
+def _check_edited_file(root: Path, item: ReviewItem, edits: tuple[Edit, ...], choices: Choices) -> None:
     """Check that the file is valid Python with the edited hunk and all other hunks that are not refused.
 
     Raises:
-        NotValid: the file is not valid Python.
+        InvalidEdit: the file is not valid Python.
     """
     alone = Plan(root, (item.file,), (), ())
     try:
         select(alone, {**choices, item.id: Choice(True, edits)})
     except Refused as error:
-        raise NotValid(str(error).partition("; nothing")[0]) from None
+        raise InvalidEdit(str(error).partition("; nothing")[0]) from None

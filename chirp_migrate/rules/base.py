@@ -55,10 +55,10 @@ class Proposal:
 
 
 #: A condition on a source text: a word that it contains, a pattern that matches somewhere, or a function to call on it.
-Sign = str | re.Pattern[str] | Callable[[str], bool]
+TextCondition = str | re.Pattern[str] | Callable[[str], bool]
 
 
-def _has(text: str, sign: Sign) -> bool:
+def _has(text: str, sign: TextCondition) -> bool:
     match sign:
         case str():
             return sign in text
@@ -67,14 +67,14 @@ def _has(text: str, sign: Sign) -> bool:
     return sign(text)
 
 
-def listed(parts: Sequence[str]) -> str:
+def join_texts(parts: Sequence[str]) -> str:
     """Join texts to a list for a message: ``a``, ``a and b`` or ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
-def quoted(module: Module, *nodes: cst.CSTNode) -> str:
+def quote_sources(module: Module, *nodes: cst.CSTNode) -> str:
     """Return a list of the sources of nodes, in backticks, as text for a message; equal sources appear once."""
-    return listed(list(dict.fromkeys(f"`{one_line(module, node)}`" for node in nodes)))
+    return join_texts(list(dict.fromkeys(f"`{one_line(module, node)}`" for node in nodes)))
 
 
 class Rule(ABC):
@@ -103,7 +103,7 @@ class Rule(ABC):
     reason: ClassVar[str]
     safety: ClassVar[Safety]
     trigger: ClassVar[tuple[str, ...]]
-    beside: ClassVar[tuple[Sign, ...]] = ()
+    beside: ClassVar[tuple[TextCondition, ...]] = ()
     in_place: ClassVar[bool] = False
     follows: ClassVar[frozenset[str] | None] = None
     counts_sites: ClassVar[bool] = False

@@ -32,10 +32,10 @@ from chirp_migrate.rules.api import (
     find_in,
     is_in_string,
     is_read,
-    quoted,
+    quote_sources,
     runtime,
 )
-from chirp_migrate.rules.chp013_non_blocking_transfer import pinned_instead
+from chirp_migrate.rules.chp013_non_blocking_transfer import gain_of_pinned_copies
 from chirp_migrate.rules.moving import is_moved
 
 #: For each reason why a mention of `DataLoader` is not rewritten: the message.
@@ -201,7 +201,7 @@ def _add_gain(module: Module, project: Project, call: cst.Call, proposal: Propos
     if gain.kind is GainKind.PICKLABLE and not all(is_moved(project, one) for one in gains.held_by(module, call)):
         gain = gains.gain_of_call(module, call, moves=False)
     if gain.kind is GainKind.NOTHING:
-        gain = pinned_instead(module, project, call) or gain
+        gain = gain_of_pinned_copies(module, project, call) or gain
     return replace(proposal, gain=gain)
 
 
@@ -228,7 +228,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool)
     star = max((argument.star for argument in call.args), key=len, default="")
     if star:
         change.rename(f"{FACTORY}.create_loader")
-        given = quoted(module, *(one for one in call.args if one.star))
+        given = quote_sources(module, *(one for one in call.args if one.star))
         message = f"`DataLoader` call with {given}: replaced by `create_loader`, with the same arguments"
         return Proposal(offset, message, change.edits())
     places = argument_positions(call)

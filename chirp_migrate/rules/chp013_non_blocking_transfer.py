@@ -132,7 +132,7 @@ def _check_loop(
             yield Proposal(offset, message, edits, gain=gain, together=together)
 
 
-def pinned_instead(module: Module, project: Project, call: cst.Call) -> Gain | None:
+def gain_of_pinned_copies(module: Module, project: Project, call: cst.Call) -> Gain | None:
     """Return the gain of rewriting ``call`` if this makes the loader pin batches that a loop copies without blocking.
 
     The result is None if no loop provably copies the batches of this loader.

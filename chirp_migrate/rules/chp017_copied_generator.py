@@ -25,7 +25,7 @@ from chirp_migrate.rules.api import (
     dataset_names,
     is_name,
     keywords,
-    quoted,
+    quote_sources,
 )
 
 _HELD = re.compile(
@@ -114,9 +114,9 @@ def _seeds_alike(module: Module, seed: RepeatedSeed) -> Proposal:
     bound = " % 2**32" if any(name.startswith("numpy.") for name in names) else ""
     remedy = f"`{called}(torch.initial_seed(){bound})`"
     who, happens = ("epoch", "each draws") if seed.by_worker else ("worker", "all draw")
-    message = f"{quoted(module, seed.call)} sets the same seed in every {who}"
+    message = f"{quote_sources(module, seed.call)} sets the same seed in every {who}"
     if seed.state is not None:
-        message += f": {quoted(module, seed.state)} is 2147483648 in every worker. Write {remedy} (see `doctor`)"
+        message += f": {quote_sources(module, seed.state)} is 2147483648 in every worker. Write {remedy} (see `doctor`)"
     else:
         message += (
             f": {happens} the same numbers. Remove it (PyTorch seeds workers itself), or write {remedy}. {SEE_IT}"

@@ -8,7 +8,17 @@ from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.analysis.loops.sync_points import device_loops
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, keywords, listed, quoted
+from chirp_migrate.rules.api import (
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    join_texts,
+    keywords,
+    quote_sources,
+)
 
 
 class DeviceResident(Rule):
@@ -36,15 +46,15 @@ class DeviceResident(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report the loops over loaders that move parts of their batches to one device."""
         for there in device_loops(module, project):
-            devices = list(dict.fromkeys(quoted(module, device) for device in there.moves.values()))
+            devices = list(dict.fromkeys(quote_sources(module, device) for device in there.moves.values()))
             if len(devices) == 1 and not all(_has_device(loader) for loader in there.loaders):
                 first, *others = sorted(there.moves, key=lambda move: module.span(move)[0])
                 copies = "copies" if not others else "copy"
+                sources = join_texts([quote_sources(module, one) for one in (first, *others)])
                 yield Proposal(
                     module.span(first)[0],
-                    f"{listed([quoted(module, first), *(quoted(module, one) for one in others)])} {copies} every batch "
-                    f"in the loop; if every loop over this loader does so, build the loader with `device=`: its "
-                    f"batches then arrive on {devices[0]}",
+                    f"{sources} {copies} every batch in the loop; if every loop over this loader does so, build the "
+                    f"loader with `device=`: its batches then arrive on {devices[0]}",
                 )
 
 

@@ -25,9 +25,9 @@ from chirp_migrate.rules.api import (
     find_in,
     holds,
     is_read,
-    listed,
+    join_texts,
     method_called,
-    quoted,
+    quote_sources,
 )
 
 _READ = re.compile(rf"\.{GAP}item{CALL}|\b(float|int){CALL}")
@@ -81,8 +81,8 @@ class ItemInLoop(Rule):
 
 
 def _describe_waits(module: Module, waits: list[Wait]) -> str:
-    texts = [quoted(module, wait.node) for wait in waits]
-    return f"{listed(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
+    texts = [quote_sources(module, wait.node) for wait in waits]
+    return f"{join_texts(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
 
 
 def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:

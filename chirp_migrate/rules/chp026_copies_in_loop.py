@@ -27,7 +27,7 @@ from chirp_migrate.rules.api import (
     holds,
     mention,
     method_called,
-    quoted,
+    quote_sources,
     resolves_to,
 )
 
@@ -64,7 +64,7 @@ class CopiesInLoop(Rule):
         for there in device_loops(module, project):
             copies = (one for one in there.waits() if not one.is_number)
             for instead, waits in group_by_advice(copies, partial(_advice_for, module, there.loop)).items():
-                shown = " and ".join(quoted(module, wait.node) for wait in waits)
+                shown = " and ".join(quote_sources(module, wait.node) for wait in waits)
                 verb = "forces" if len(waits) == 1 else "force"
                 message = f"{shown} {verb} a GPU sync in every step; {instead}"
                 yield Proposal(module.span(waits[0].node)[0], message)

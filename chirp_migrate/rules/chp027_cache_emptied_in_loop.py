@@ -22,7 +22,7 @@ from chirp_migrate.rules.api import (
     find_own,
     is_integer,
     is_name,
-    quoted,
+    quote_sources,
     resolves_to,
 )
 
@@ -76,14 +76,14 @@ class CacheEmptiedInLoop(Rule):
             if emptying:
                 yield Proposal(
                     module.span(emptying[0])[0],
-                    f"calling {quoted(module, *emptying, *collecting)} after each batch forces a GPU sync, "
+                    f"calling {quote_sources(module, *emptying, *collecting)} after each batch forces a GPU sync, "
                     "and the next step allocates the memory again: call it once after the loop, or remove it; if "
                     "memory is short, use smaller batches",
                 )
             if waiting and not _is_timed(module, project, loop):
                 yield Proposal(
                     module.span(waiting[0])[0],
-                    f"calling {quoted(module, *waiting)} after each batch forces a GPU sync that this loop "
+                    f"calling {quote_sources(module, *waiting)} after each batch forces a GPU sync that this loop "
                     "does not need: remove it",
                 )
 
