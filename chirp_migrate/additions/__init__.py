@@ -1,4 +1,4 @@
-"""Additions of ``apply`` to a backend: the dependency, the vendored runtime, the scaffold.
+"""What ``apply`` adds to a backend: the dependency, the vendored runtime and the scaffold.
 
 The package may import ``transaction``, ``source`` and ``plans`` only.
 """

@@ -1,8 +1,8 @@
-"""The line with which a migrated project requires ``chirpid_patch``, which its code imports.
+"""Add the runtime to the dependencies of a migrated project, because the migrated code imports ``chirpid_patch``.
 
-The line is added where the project lists torch, so that exactly the installations with torch get the runtime. A project
-that is no package always gets the line in its requirements file. The distribution is ``chirpid-patch``. Edits keep
-comments, order and newlines of the rest of a file.
+The new entry, ``chirpid-patch``, is added to the list that names torch. So an installation gets the runtime exactly if
+it gets torch. If no list names torch, and the project is not a package, the entry is added to its requirements file.
+The edits keep the comments, order and newlines of a file.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ __all__ = [
 
 _DISTRIBUTION = "chirpid-patch"
 _COMMENT = "  # provides chirpid_patch, the migrated data loading"
-#: The entry that ``apply`` adds to a list of dependencies; in a requirements file it has the comment.
+#: The entry that ``apply`` adds to a list of dependencies. In a requirements file, the comment follows the entry.
 _ADDED = re.compile(rf"chirpid-patch>=\d+\.\d+,<\d+(\.\d+)?({_COMMENT})?")
 
-#: Requirement files of a project; the first existing file counts.
+#: Names of requirements files in which projects list their main dependencies, the most common name first.
 _REQUIREMENTS = (
     "requirements.txt",
     "requirements/base.txt",
@@ -47,7 +47,7 @@ _REQUIREMENTS = (
     "requirements/common.txt",
     "requirements/main.txt",
 )
-#: Distributions of torch, or installed together with torch.
+#: Names of distributions that contain torch, or whose installation also installs torch.
 _BRINGS_TORCH = re.compile(
     r"torch\w*|pytorch\w*|(py)?torch-.+|.+-(py)?torch|lightning|timm|accelerate|fastai|monai|kornia|peft|diffusers"
     r"|ultralytics|sentence-transformers|chirp-migrate|chirpid-patch"
@@ -57,21 +57,21 @@ _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
 
 def requirement(version: str) -> str:
-    """Return the requirement for the runtime versions that work with code migrated by ``version``.
+    """Return the requirement for the versions of the runtime that work with code that ``version`` has migrated.
 
-    It is ``chirpid-patch>=0.1,<0.2`` for version ``0.1.0``, and ``chirpid-patch>=1.2,<2`` for ``1.2.3``.
+    For version ``0.1.0`` this is ``chirpid-patch>=0.1,<0.2``, and for ``1.2.3`` it is ``chirpid-patch>=1.2,<2``.
     """
     major, minor = map(int, version.split(".")[:2])
     return f"{_DISTRIBUTION}>={major}.{minor},<{major + 1 if major else f'0.{minor + 1}'}"
 
 
 def imports_runtime(content: bytes) -> bool:
-    """Return whether a file of Python, or a notebook, imports the runtime."""
+    """Return whether a Python file or notebook imports the runtime."""
     return _IMPORT.search(content) is not None
 
 
 def need_runtime(files: Iterable[FilePlan]) -> bool:
-    """Return whether written files import the runtime, apart from files that only provide it."""
+    """Return whether a written file imports the runtime; the files of the vendored runtime do not count."""
     return any(imports_runtime(file.after) for file in files if file.note not in ("dependency", "vendor"))
 
 
@@ -81,25 +81,25 @@ def has_dependencies(root: Path) -> bool:
 
 
 def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:
-    """Return the edit that makes ``root`` depend on the runtime, and a note for the user.
+    """Return the edit that adds the runtime to the dependencies of a project, and a note for the user.
 
-    The function extends the first list that names torch: ``requirements.txt``, ``requirements/base.txt`` and similar
-    files, ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` of ``setup.cfg``, or else
-    the extras of ``pyproject.toml``. If no list names torch, it extends the requirements file of a project that is no
-    package. A list that already names the runtime does not change.
+    The edit extends the first list that names torch. The order is: ``requirements.txt``, ``requirements/base.txt`` and
+    similar files, ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` in ``setup.cfg``,
+    and the extras in ``pyproject.toml``. If no list names torch and the project is not a package, the edit extends the
+    requirements file. A list that already names the runtime does not change.
 
     Args:
         root: folder of the project.
         version: version of this program.
 
     Returns:
-        The edit, if any, and a sentence, if the user has to do something.
+        The edit, or None if no file changes; and a sentence for the user, or None if the user need not do anything.
     """
     wanted = requirement(version)
     edits, others = _lists_with_torch(root)
     if not edits:
         if not others:
-            what = f"No dependency list of the project names torch, so none was changed. Install {wanted}"
+            what = f"No dependency list of the project names torch, so no list was changed. Install {wanted}"
             return None, f"{what} where the migrated files run, or use --vendor."
         whom = f"{' and '.join(others)}, which {'names' if len(others) == 1 else 'name'} torch"
         return None, f"The changed files import chirpid_patch: add {wanted} to {whom}, or use --vendor."
@@ -129,9 +129,10 @@ _Edit = Callable[[str, str], str]
 
 
 def _lists_with_torch(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
-    """Return the lists with torch: editable files with their edits in order of preference, and all other files.
+    """Return the files that list torch as a dependency.
 
-    The other files do not include lists that already require the distribution.
+    The first list has the files that can be edited, each with the function that edits it, the best file first. The
+    second list has the other files, without those that already list the runtime.
     """
     edits: list[tuple[str, _Edit]] = []
     others: list[str] = []
@@ -161,7 +162,7 @@ def _lists_with_torch(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
 
 
 def _is_package(root: Path) -> bool:
-    """Return whether other projects may install this one, because a file describes it as a package."""
+    """Return whether the project is a package that other projects may install."""
     if (root / _SETUP).is_file() or (root / _SETUP_SCRIPT).is_file():
         return True
     try:
@@ -176,7 +177,7 @@ def _brings_torch(entry: Any) -> bool:
 
 
 def _poetry_dependencies(root: Path) -> list[Any]:
-    """Return the packages in Poetry's table of dependencies."""
+    """Return the names in Poetry's table of dependencies."""
     try:
         table = _parse_toml(text_of(root / _PYPROJECT)).get("tool", {}).get("poetry", {}).get("dependencies", {})
     except ValueError:
@@ -185,7 +186,7 @@ def _poetry_dependencies(root: Path) -> list[Any]:
 
 
 def _setup_script_dependencies(root: Path) -> list[Any]:
-    """Return the dependencies and extras that ``setup.py`` lists as literals."""
+    """Return the entries of ``install_requires`` and ``extras_require`` that ``setup.py`` lists as literals."""
     given = setup_arguments(text_of(root / _SETUP_SCRIPT))
     extras = given.get("extras_require")
     lists = (given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ()))
@@ -193,7 +194,7 @@ def _setup_script_dependencies(root: Path) -> list[Any]:
 
 
 def dependency_removal(root: Path) -> FilePlan | None:
-    """Return the edit that removes the dependency that ``apply`` added; None if there is none."""
+    """Return the edit that removes the dependency that an earlier ``apply`` added; None if there is none."""
     for name, without in (*((one, without_requirement) for one in _REQUIREMENTS), (_PYPROJECT, without_entry),
                           (_SETUP, without_requirement)):  # fmt: skip
         try:
@@ -215,7 +216,10 @@ def without_requirement(text: str) -> str:
 
 
 def without_entry(text: str) -> str:
-    """Return a ``pyproject.toml`` without the added dependencies; unchanged if the edit is not plain."""
+    """Return a ``pyproject.toml`` without the dependencies that ``apply`` added.
+
+    The text stays as it is if the removal would change anything else.
+    """
     expected: Any = _parse_toml(text)
     lists = [
         (table, name)
@@ -238,14 +242,14 @@ def without_entry(text: str) -> str:
 
 
 def _remove_added(entries: Any) -> None:
-    """Remove the entries of a list that ``apply`` added."""
+    """Remove from a list the entries that ``apply`` added."""
     for place in reversed(range(len(entries))):
         if isinstance(entries[place], str) and _ADDED.fullmatch(entries[place]):
             del entries[place]
 
 
 def _toml_lists(content: Any) -> Iterator[tuple[tuple[str, ...], str, list[Any]]]:
-    """Yield the lists of dependencies under ``[project]``: the table, the name of the list, and its entries."""
+    """Yield the lists of dependencies under ``[project]``, each with its table, its name, and its entries."""
     project = content.get("project")
     for table, of in (
         (("project",), project),
@@ -260,12 +264,13 @@ def _toml_lists(content: Any) -> Iterator[tuple[tuple[str, ...], str, list[Any]]
 
 
 def with_requirement(text: str, wanted: str) -> str:
-    """Return a requirements file with the line for ``wanted``; unchanged if it requires the distribution.
+    """Return a requirements file with a line for ``wanted``; unchanged if the file already requires the runtime.
 
-    Newline style and a missing final newline are kept.
+    The newlines keep their style, and a file without a newline at its end keeps this form.
 
     Raises:
-        ValueError: the file pins hashes, so that a line without hashes would break it.
+        ValueError: the file pins hashes, so that a line without hashes would break it; or its last line ends with a
+            backslash.
     """
     body = text.removeprefix("\ufeff")
     if any(_names_distribution(line) for line in body.splitlines()):
@@ -281,10 +286,12 @@ def with_requirement(text: str, wanted: str) -> str:
 
 
 def with_project_dependency(text: str, wanted: str) -> str:
-    """Return a ``pyproject.toml`` whose ``[project]`` dependencies end in ``wanted``, unless they contain it already.
+    """Return a ``pyproject.toml`` with ``wanted`` as last entry of the dependencies under ``[project]``.
+
+    The text is unchanged if the dependencies already contain the runtime.
 
     Raises:
-        ValueError: it is not TOML, it has no list of dependencies, or the list cannot be extended reliably.
+        ValueError: the text is not TOML, it has no list of dependencies, or the list cannot be extended reliably.
     """
     listed = _project_dependencies(text)
     if listed is None:
@@ -293,14 +300,14 @@ def with_project_dependency(text: str, wanted: str) -> str:
 
 
 def _add_entry(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
-    """Return a ``pyproject.toml`` in which the lists of a table have the additional entry ``wanted``.
+    """Return a ``pyproject.toml`` in which the lists ``names`` of a table have the additional entry ``wanted``.
 
     Raises:
-        ValueError: it is not TOML, or the lists cannot be extended reliably.
+        ValueError: the text is not TOML, or the lists cannot be extended reliably.
     """
     if not names:
         return text
-    import tomlkit.exceptions  # which most runs do not need
+    import tomlkit.exceptions  # imported here, because most runs do not need it
 
     expected: Any = _parse_toml(text)
     try:
@@ -324,19 +331,23 @@ def _inside(content: Any, table: Sequence[str]) -> Any:
 
 
 def with_extra_dependency(text: str, wanted: str) -> str:
-    """Return a ``pyproject.toml`` in which each extra with torch ends in ``wanted``, unless it contains it already.
+    """Return a ``pyproject.toml`` in which each extra with torch has ``wanted`` as its last entry.
+
+    Extras that already contain the runtime do not change.
 
     Raises:
-        ValueError: it is not TOML, or the lists cannot be extended reliably.
+        ValueError: the text is not TOML, or the lists cannot be extended reliably.
     """
     return _add_entry(text, wanted, ("project", "optional-dependencies"), *_extras_with_torch(text))
 
 
 def with_install_requires(text: str, wanted: str) -> str:
-    """Return a ``setup.cfg`` whose ``install_requires`` ends in ``wanted``, unless it contains it already.
+    """Return a ``setup.cfg`` with ``wanted`` as last entry of ``install_requires``.
+
+    The text is unchanged if the list already contains the runtime.
 
     Raises:
-        ValueError: it is no INI file, it has no such list, or the list is in another file.
+        ValueError: the text is not an INI file, it has no such list, or the list is in another file.
     """
     before = _install_requires(text)
     if before is None:
@@ -384,7 +395,7 @@ def _project_dependencies(text: str) -> list[Any] | None:
 
 
 def _extras_with_torch(text: str) -> list[str]:
-    """Return the names of the extras of a ``pyproject.toml`` with torch and without the distribution."""
+    """Return the names of the extras of a ``pyproject.toml`` that contain torch but not the runtime."""
     return [
         name
         for table, name, entries in _toml_lists(_parse_toml(text))
@@ -393,12 +404,12 @@ def _extras_with_torch(text: str) -> list[str]:
 
 
 def _extra_dependencies(text: str) -> list[Any]:
-    """Return the packages in the extras of a ``pyproject.toml``."""
+    """Return the entries of all extras of a ``pyproject.toml``."""
     return [one for table, _, entries in _toml_lists(_parse_toml(text)) if len(table) > 1 for one in entries]
 
 
 def _read_dependencies(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | None:
-    """Return the dependencies that a file lists; None if it lists none, cannot be read, or does not exist."""
+    """Return the dependencies that a file lists; None if it has no list, cannot be read, or does not exist."""
     try:
         return read(read_file(file).decode("utf-8"))
     except (OSError, ValueError):
@@ -406,7 +417,7 @@ def _read_dependencies(file: Path, read: Callable[[str], list[Any] | None]) -> l
 
 
 def _lacks_runtime(listed: list[Any] | None) -> bool:
-    """Return whether dependencies are listed, and the distribution is not among them."""
+    """Return whether a list of dependencies exists and does not contain the runtime."""
     return listed is not None and not any(isinstance(one, str) and _names_distribution(one) for one in listed)
 
 

@@ -1,8 +1,8 @@
-"""Pinned versions of a project that contradict the runtime, so that both could not be installed together.
+"""Find version pins of a project because of which the project and the runtime cannot be installed together.
 
 The module reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, literals in ``setup.py``,
-and conda's ``environment.yml``. The runtime needs minimum versions, so an upper bound of a package can contradict it. A
-project that supports an older Python as well can be installed, but not together with the runtime on that Python.
+and conda's ``environment.yml``. The runtime needs minimum versions of torch, NumPy and Python, so an upper bound can
+contradict them. If a project also supports an older Python, the two cannot be installed together on that Python.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _TITLES = {"python": "Python"}
 _CONDA = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 _FILES = ("requirements*.txt", "*requirements.txt", "requirements/*.txt")
 _ENVIRONMENTS = ("environment*.yml", "environment*.yaml", "conda*.yml", "conda*.yaml")
-#: Versions of Python for which a requirement with a marker may hold.
+#: Supported versions of Python. A requirement with a marker counts only if the marker is true for all of them.
 _PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
-#: Versions of Python that the runtime does not work with, the first and last release of each.
+#: Versions of Python that the runtime does not support: the first and the last release of each minor version.
 _OLDER = [f"{one}.{patch}" for one in ("2.7", *(f"3.{minor}" for minor in range(10))) for patch in (0, 99)]
 _SPACES = re.compile(r"\s+")
 _WHEEL = re.compile(r"[^/\s]+\.whl")
@@ -59,14 +59,14 @@ _CONDA_SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z][\w.-]*)\s*(.*)")
 
 @dataclass(frozen=True)
 class PinnedRequirement:
-    """A version that a file requires.
+    """The versions of a package that a file of a project requires.
 
     Attributes:
         name: ``torch``, ``numpy`` or ``python``.
-        written: the pin as in the file, on one line.
-        path: the file, relative to the requested folder.
-        bounds: the bounds of versions that may be installed.
-        is_supported: whether the project supports every version within the bounds, as with ``requires-python``.
+        written: the text of the requirement in the file, on one line.
+        path: the file, relative to the folder that was searched.
+        bounds: the bounds for the versions that may be installed.
+        is_supported: whether the project must work with every version within the bounds, as with ``requires-python``.
     """
 
     name: str
@@ -77,7 +77,7 @@ class PinnedRequirement:
 
     @property
     def contradicts(self) -> bool:
-        """Return whether the runtime works with no version within the bounds."""
+        """Return whether the bounds exclude every version that the runtime works with."""
         return any(_excludes(bound, NEEDED[self.name]) for bound in self.bounds)
 
     @property
@@ -87,12 +87,12 @@ class PinnedRequirement:
 
 
 def contradictions(folder: Path, project: Path) -> list[str]:
-    """Return a sentence part for each pin with which the project could not be installed together with the runtime.
+    """Return a message for each pin because of which the project and the runtime cannot be installed together.
 
     Args:
         folder: the migrated folder.
-        project: the folder of the project, which contains or is ``folder``. The files in it and in all folders between
-            are read; paths are relative to it.
+        project: the folder of the project: ``folder`` or a folder above it. The function reads the files in both, and
+            in all folders between them. The paths in messages are relative to ``project``.
     """
     return [
         f"{pin.written} in {path}, chirpid-patch needs {_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
@@ -102,7 +102,7 @@ def contradictions(folder: Path, project: Path) -> list[str]:
 
 
 def older_pythons(folder: Path, project: Path) -> list[str]:
-    """Return a sentence for each pin that also allows a Python that the runtime does not support.
+    """Return a message for each pin that also permits a version of Python that the runtime does not support.
 
     Args:
         folder: see :func:`contradictions`.
@@ -117,7 +117,10 @@ def older_pythons(folder: Path, project: Path) -> list[str]:
 
 
 def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, PinnedRequirement]]:
-    """Return the different pins, with their files, in a folder and its parents up to the project, topmost first."""
+    """Return the pins in a folder and in its parents up to the project, each with its file, the topmost folder first.
+
+    Equal pins in the same file appear once.
+    """
     folders = [one for one in (folder, *folder.parents) if one.is_relative_to(project)]
     found: dict[tuple[str, str], PinnedRequirement] = {}
     for one in reversed(folders):
@@ -127,7 +130,7 @@ def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, PinnedRequiremen
 
 
 def pins_in(root: Path) -> Iterator[PinnedRequirement]:
-    """Yield the requirements for the runtime's packages that the files in a folder declare."""
+    """Yield the requirements for torch, NumPy and Python in the files of a folder."""
     for path in requirement_files(root):
         yield from _pins_of_requirements_file(text_of(path), path.relative_to(root).as_posix())
     for name, read in (
@@ -142,7 +145,7 @@ def pins_in(root: Path) -> Iterator[PinnedRequirement]:
 
 
 def requirement_files(root: Path) -> list[Path]:
-    """Return the requirements files of a project, with any name."""
+    """Return the files of a project whose name is that of a requirements file, such as ``requirements-dev.txt``."""
     return _matching(root, _FILES)
 
 
@@ -151,7 +154,7 @@ def _matching(root: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file; "" if it cannot be read. PowerShell writes UTF-16."""
+    """Return the text of a file in UTF-8, or in UTF-16 as PowerShell writes it; "" if it cannot be read."""
     try:
         data = read_file(path)
     except OSError:
@@ -180,7 +183,7 @@ def _excludes(bound: Specifier, least: Version) -> bool:
 
 
 def _pin_of_requirement(text: str, path: str) -> Iterator[PinnedRequirement]:
-    """Return the pin of one requirement of pip, if it applies to every supported version of Python."""
+    """Yield the pin in one requirement for pip, if it applies to every supported version of Python."""
     line = _without_comment_and_options(text)
     wheel = _distribution_of_wheel(line)
     if wheel is not None:
@@ -199,7 +202,7 @@ def _pin_of_requirement(text: str, path: str) -> Iterator[PinnedRequirement]:
 
 
 def name_of(requirement: str) -> str:
-    """Return the distribution of a requirement, in its canonical spelling; "" for other text."""
+    """Return the canonical name of the distribution that a requirement names; "" if the text is not a requirement."""
     line = _without_comment_and_options(requirement)
     wheel = _distribution_of_wheel(line)
     if wheel is not None:
@@ -209,12 +212,12 @@ def name_of(requirement: str) -> str:
 
 
 def _without_comment_and_options(requirement: str) -> str:
-    """Return a requirement on one line, without comment and options."""
+    """Return a requirement on one line, without its comment and its options."""
     return _SPACES.sub(" ", re.split(r"\s#|\s--", f" {requirement}")[0]).strip()
 
 
 def _distribution_of_wheel(line: str) -> tuple[str, Version] | None:
-    """Return the distribution and version of the wheel that a requirement names, if it names one."""
+    """Return the distribution and version of the wheel that a requirement names; None if it names no wheel."""
     wheel = _WHEEL.search(line)
     if wheel is None:
         return None
@@ -234,13 +237,13 @@ def _pin(name: str, bounds: str, written: str, path: str) -> Iterator[PinnedRequ
 
 
 def _python_pins(bounds: str, written: str, path: str) -> Iterator[PinnedRequirement]:
-    """Yield the pin of the versions of Python that a project supports."""
+    """Yield the pin for the versions of Python that a project supports; nothing if ``bounds`` is empty."""
     if bounds:
         yield from (replace(pin, is_supported=True) for pin in _pin("python", bounds, written, path))
 
 
 def _pins_of_requirements_file(text: str, path: str) -> Iterator[PinnedRequirement]:
-    """Yield the pins of a requirements file."""
+    """Yield the pins in a requirements file."""
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
         if line.strip() and not line.lstrip().startswith(("#", "-")):
             yield from _pin_of_requirement(line, path)
@@ -273,14 +276,14 @@ def _pins_of_pyproject(text: str) -> Iterator[PinnedRequirement]:
 
 
 def _nested_table(content: Any, *keys: str) -> dict[str, Any]:
-    """Return a table inside of tables; empty if it does not exist."""
+    """Return the table under a sequence of keys; empty if it does not exist."""
     for key in keys:
         content = content.get(key) if isinstance(content, dict) else None
     return content if isinstance(content, dict) else {}
 
 
 def _poetry_bounds(text: str) -> str:
-    """Return Poetry's ``^1.2``, ``~1.2`` and ``1.2`` in pip's syntax; "" for alternatives (``||``)."""
+    """Translate version bounds of Poetry, such as ``^1.2``, into pip's syntax; "" for alternatives (``||``)."""
     if "|" in text:
         return ""
     bounds = []
@@ -314,7 +317,7 @@ def _pins_of_setup_cfg(text: str) -> Iterator[PinnedRequirement]:
 
 
 def _pins_of_setup_script(text: str) -> Iterator[PinnedRequirement]:
-    """Yield the literal pins in a call of ``setup``; the script is not run."""
+    """Yield the pins that a call of ``setup`` in ``setup.py`` contains as literals. The script is not run."""
     path, given = "setup.py", setup_arguments(text)
     requires = given.get("python_requires")
     if isinstance(requires, str):
@@ -327,7 +330,7 @@ def _pins_of_setup_script(text: str) -> Iterator[PinnedRequirement]:
 
 
 def setup_arguments(text: str) -> dict[str, Any]:
-    """Return the arguments of ``setup(…)`` in a script that are literals, or names with one literal value."""
+    """Return the arguments of ``setup(…)`` that are literals, or names to which the script assigns one literal."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -351,7 +354,10 @@ def setup_arguments(text: str) -> dict[str, Any]:
 
 
 def _pins_of_conda_environment(text: str, path: str) -> Iterator[PinnedRequirement]:
-    """Yield the pins in conda's list of dependencies: lines ``- name=version``, and further indented lines of pip."""
+    """Yield the pins in the ``dependencies`` of a conda environment: lines ``- name=version``, and lines for pip.
+
+    Lines for pip are indented further than the others.
+    """
     inside, depth = False, -1
     for line in text.splitlines():
         content = re.split(r"\s#", line)[0].rstrip()
@@ -372,7 +378,7 @@ def _pins_of_conda_environment(text: str, path: str) -> Iterator[PinnedRequireme
 
 
 def _pin_of_conda_specification(text: str, path: str) -> Iterator[PinnedRequirement]:
-    """Return the pin of one conda specification: ``name=1.2``, ``name=1.2.3=build``, ``name 1.2.*``, …"""
+    """Yield the pin in one conda specification, such as ``name=1.2``, ``name=1.2.3=build`` or ``name 1.2.*``."""
     spec = _CONDA_SPEC.fullmatch(text.strip())
     if spec is None or "|" in spec[2]:
         return

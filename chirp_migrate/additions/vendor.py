@@ -1,4 +1,4 @@
-"""The runtime as files of the backend itself, under the same import name."""
+"""Copy the runtime into the backend (``--vendor``), under the same import name."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from chirp_migrate.plans.plan import FilePlan
 
 __all__ = ["PACKAGE", "vendor_files"]
 
-#: Name of the runtime, as a package and as a folder of the backend.
+#: Name of the runtime package, and of the folder in the backend that contains its copy.
 PACKAGE = "chirpid_patch"
 
 
 def vendor_files(root: Path) -> list[FilePlan]:
-    """Return the files that make ``root/chirpid_patch`` equal to the installed runtime; empty if it is equal already.
+    """Return the files that make ``root/chirpid_patch`` equal to the installed runtime; empty if they are equal.
 
-    An older copy is updated. Nothing is imported, and nothing is written.
+    The files also update an older copy. The function imports no module of the runtime and writes no files.
 
     Raises:
-        Refused: there is a folder or file of that name that is no copy of the runtime.
+        Refused: ``root/chirpid_patch`` exists, and is not a copy of the runtime.
     """
     source = _runtime_folder()
     target = root / PACKAGE
@@ -43,16 +43,17 @@ def vendor_files(root: Path) -> list[FilePlan]:
 
 
 def _modules(package: Path) -> Iterator[Path]:
-    """Yield the modules of a package and of its sub-packages, without copies from a build."""
+    """Yield the modules of a package and of its sub-packages; folders without ``__init__.py`` are skipped."""
     yield from package.glob("*.py")
     for initializer in package.glob("*/__init__.py"):
         yield from _modules(initializer.parent)
 
 
 def _runtime_folder() -> Path:
-    """Return the folder of the installed runtime, never of a copy in the working directory.
+    """Return the folder of the installed runtime. A copy in the working directory does not count.
 
-    The runtime is next to the tool in a checkout and in most environments. Otherwise its distribution has the path.
+    In a checkout and in most environments, the runtime is next to this program. Otherwise, the metadata of its
+    distribution names the folder.
 
     Raises:
         Refused: the runtime is not installed.

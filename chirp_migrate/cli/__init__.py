@@ -1,4 +1,4 @@
-"""The command line, which parses arguments, prints, and ends with a documented exit code.
+"""The command line: it parses arguments, prints results, and exits with a documented exit code.
 
 Other packages do the work.
 """
@@ -22,10 +22,10 @@ from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
 _DEBUG = "--debug"
-#: Errors of a write to standard output, which has no file name.
+#: Error numbers that mean that standard output cannot be written to, such as for a full disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-#: Each command with a one-line description; its module has the same name.
+#: For each command: its one-line description. The module of a command has the same name.
 _COMMANDS = {
     "plan": "Show what would change; save it as a plan with -o.",
     "review": "Accept or refuse changes hunk by hunk.",
@@ -44,7 +44,7 @@ _COMMANDS = {
 
 
 class _LazyGroup(click.Group):
-    """Commands that are imported on demand, so that ``--help`` does not wait for PyTorch."""
+    """The group of all commands. It imports a command only when it is used, so that ``--help`` imports no PyTorch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -78,7 +78,7 @@ class _LazyGroup(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # The reader of our output ended. The buffered output must not fail again at the interpreter's end.
+            # The program that reads our output has ended. Discard the rest, or Python's exit would fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(ExitCode.PIPE_CLOSED)
         return result
@@ -99,7 +99,7 @@ def main(debug: bool) -> None:
 
 
 def _usage_message(error: click.ClickException) -> str:
-    """Return click's message about a wrong command line, with the command that prints the right one."""
+    """Return click's message about an invalid command line, and the command that prints the help."""
     message = visible(error.format_message())
     if isinstance(error, click.NoSuchOption):
         name = error.option_name.lstrip("-")
@@ -111,14 +111,14 @@ def _usage_message(error: click.ClickException) -> str:
 
 
 def entry_point(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit; every error is one sentence on standard error."""
+    """Run the command line and exit. Every error is printed as one sentence to standard error."""
     given = sys.argv[1:] if arguments is None else arguments
-    # It has the same meaning before and after the command's name.
+    # --debug may be before or after the name of the command.
     debug = _DEBUG in given[: given.index("--") if "--" in given else None]
     given = [_DEBUG, *(one for one in given if one != _DEBUG)] if debug else given
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names of files need not be text
+            stream.reconfigure(errors="backslashreplace")  # a file name may contain bytes that are not text
     try:
         code = main.main(args=given, prog_name="chirp-migrate", standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -141,7 +141,7 @@ def entry_point(arguments: list[str] | None = None) -> None:
         if debug:
             traceback.print_exc()
         if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
-            # The buffered output must not fail again at the interpreter's end.
+            # Discard the buffered output, or Python's exit would fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             why = error.strerror or str(error)
             click.echo(

@@ -14,7 +14,7 @@ from chirp_migrate.additions.dependency import need_runtime
 from chirp_migrate.additions.requirement_pins import contradictions
 from chirp_migrate.cli.options import (
     Command,
-    Text,
+    NonEmptyText,
     ignore_pins_option,
     option,
     output_options,
@@ -67,7 +67,7 @@ from chirp_migrate.transaction.rollback import rollback
 @plan_file_option("Apply exactly this plan (see `plan` and `review`).")
 @option("--diff", "show_diff", is_flag=True, help="Print a unified diff; write nothing.")
 @option(
-    "--check-with", "command", type=Text("a command"), metavar="CMD", group="Safety",
+    "--check-with", "command", type=NonEmptyText("a command"), metavar="CMD", group="Safety",
     help="Run CMD in the project's folder afterwards; roll everything back if CMD fails.",
 )  # fmt: skip
 @option("--allow-dirty", is_flag=True, group="Safety", help="Allow uncommitted changes in the work tree.")
@@ -120,8 +120,8 @@ def apply(
 
 
 def next_commands(path: Path) -> list[str]:
-    """Return the lines with the next commands after a run at ``path``."""
-    from chirp_migrate.training.errors import InvalidTree  # which apply needs only here
+    """Return lines for the user with the commands to run next, after a run at ``path``."""
+    from chirp_migrate.training.errors import InvalidTree  # imported here, because no other code needs it
     from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, find_entry_points
 
     folder = path if path.is_dir() else path.parent
@@ -144,7 +144,11 @@ def next_commands(path: Path) -> list[str]:
 
 @contextmanager
 def explain_interruption(path: Path) -> Iterator[None]:
-    """Add to a refusal that another run was applied meanwhile, and to Ctrl-C the state of the tree."""
+    """Add information to errors in a ``with`` block.
+
+    If the run is refused because another run was applied meanwhile, the new message names the other run. After Ctrl-C,
+    the message describes the state of the project.
+    """
     root = journal_root(path) if path.exists() else None
     before = _applied_runs(root)
     try:
@@ -164,12 +168,12 @@ def explain_interruption(path: Path) -> Iterator[None]:
         elif root is not None and is_unfinished(root):
             said = f"the run was not undone; `chirp-migrate rollback {quote(str(path))}` undoes it."
         else:
-            said = "nothing was written, or it was undone: all files are as before."
+            said = "nothing was written, or all changes were undone: all files are as before."
         raise Interrupted(f"interrupted: {said}") from None
 
 
 def _applied_runs(root: Path | None) -> frozenset[str]:
-    """Return the names of the applied runs; empty if the journal cannot be read, as while a run writes to it."""
+    """Return the names of the applied runs; empty if the journal cannot be read now, for example during a run."""
     try:
         return frozenset(run.name for run in applied_runs(root)) if root is not None else frozenset()
     except JournalDamaged:
@@ -179,13 +183,13 @@ def _applied_runs(root: Path | None) -> frozenset[str]:
 def apply_plan(
     request: PlanRequest, plan: Plan, output: Output, *, edited: frozenset[str], allow_dirty: bool, wait_s: float = 0.0
 ) -> CommitResult:
-    """Write a plan to its tree after the last checks, and record it in the project (see :func:`journal_root`).
+    """Make the last checks, write the files of a plan, and record the run in the journal of the project.
 
     Returns:
-        The result, with paths relative to the project.
+        The result, with paths relative to the project (see :func:`journal_root`).
 
     Raises:
-        Refused: there are uncommitted changes, or the plan is not sound.
+        Refused: there are uncommitted changes, or a rule would rewrite the new files again.
         CommitFailed: a file cannot be written.
     """
     recorded = plan.seen_from(journal_root(request.path))
@@ -203,7 +207,7 @@ def apply_plan(
 
 
 def check_pins(plan: Plan) -> None:
-    """Check that the project can be installed together with the runtime, if a written file imports the runtime.
+    """Check that the project can be installed together with the runtime, if the plan needs the runtime.
 
     Raises:
         Refused: the project pins versions that the runtime does not work with.
@@ -213,7 +217,7 @@ def check_pins(plan: Plan) -> None:
 
 
 def _pin_problem(plan: Plan) -> str:
-    """Return the pins that contradict the runtime of the written files; "" if there are none."""
+    """Return a message with the version pins that contradict the runtime; "" if there are no such pins."""
     pins = contradictions(plan.root, journal_root(plan.root)) if need_runtime(plan.files) else []
     return (
         f"{'; '.join(pins)}: the project could not be installed together with the runtime of the migrated files."
@@ -222,10 +226,10 @@ def _pin_problem(plan: Plan) -> str:
 
 
 def accepted_part(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:
-    """Return the accepted part of a reviewed plan, and the paths of files with edited hunks.
+    """Return the accepted part of a reviewed plan, and the paths of the files with edited hunks.
 
     Raises:
-        Refused: its review is not finished, or accepted hunks depend on refused ones.
+        Refused: the review of the plan is not finished, or accepted hunks depend on refused hunks.
     """
     open_ones = [one for one in decisions_of(found.plan) if one not in found.choices]
     if found.reviewed and open_ones:
@@ -239,7 +243,7 @@ def accepted_part(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, f
 
 def _show_diff(plan: Plan, output: Output) -> None:
     output.write(run_document(plan, ()))
-    # After the diff, as comments that `patch` and `git apply` ignore.
+    # Print the remarks after the diff as comments, which `patch` and `git apply` ignore.
     screen = output.screen(prose=False)
     remarks = render_to_text(
         lambda shown: applied.show_remarks(plan, (), shown), width=screen.width - 2, verbose=output.verbose
@@ -256,7 +260,7 @@ def _show_diff(plan: Plan, output: Output) -> None:
 
 
 def _check(command: str, folder: Path, project: Path, result: CommitResult, output: Output) -> None:
-    """Run the user's command in ``folder``; if it fails, roll back the run that is recorded in ``project``."""
+    """Run the user's command in ``folder``; if the command fails, roll back the run recorded in ``project``."""
     try:
         with output.progress(f"running: {command}"):
             check = run_check(command, folder)

@@ -1,4 +1,4 @@
-"""``chirp-migrate check PATH``: is anything left for ``apply``? For continuous integration and commit hooks."""
+"""``chirp-migrate check PATH``: report code that ``apply`` would rewrite, for CI and commit hooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import Command, File, option, output_options
+from chirp_migrate.cli.options import Command, FilePath, option, output_options
 from chirp_migrate.cli.planning import PlanRequest, looking_options
 from chirp_migrate.console.json_document import as_bytes
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
@@ -31,7 +31,7 @@ from chirp_migrate.review.plan_file import plan_document, run_document
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import APPLIED_PLAN, is_unfinished
 
-#: Notes after a finding that ``apply`` would not rewrite.
+#: The note that is printed after a finding that ``apply`` would not rewrite.
 _MARKS = {
     Status.OPT_IN: "suggestion, --unsafe applies it",
     Status.REPORT: "listed only",
@@ -62,7 +62,7 @@ _MARKS = {
     help="A line for each finding, the JSON of `apply --json`, SARIF 2.1.0 with fixes, or annotations for GitHub.",
 )  # fmt: skip
 @option(
-    "-o", "--output", "target", type=File(allow_dash=True), default=STANDARD_OUTPUT,
+    "-o", "--output", "target", type=FilePath(allow_dash=True), default=STANDARD_OUTPUT,
     metavar="FILE", help="Write to FILE instead of standard output.",
 )  # fmt: skip
 @option(
@@ -76,16 +76,16 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
 
     Only --add-ignore writes to PATH; `rollback` removes the comments again.
 
-    Every finding counts that `apply` with the same options and settings would rewrite, and every file that could not be
-    read. Remarks, advice and suggestions count with --strict. Findings that a comment `# chirp: ignore[CODE]` or a
-    setting suppresses never count.
+    A finding counts if `apply` with the same options and settings would rewrite it. A file that could not be read
+    counts, too. Remarks, advice and suggestions count only with --strict. Findings that a comment `# chirp:
+    ignore[CODE]` or a setting suppresses never count.
     """
     check_writable(target)
     is_text = form == "text"
     if output.json_file == target and not (is_text and output.json_is_printed):
         raise UsageProblem("--json and the output name the same file: choose another file for one of them.")
     path, settings, project = request.path, request.settings, journal_root(request.path)
-    if is_unfinished(project):  # a tree that is half rewritten is neither clean nor not
+    if is_unfinished(project):  # the files may be rewritten only in part, so a result would be meaningless
         raise UsageProblem(
             "a run of apply or rollback was interrupted here, or is still running: wait for it, or finish it "
             f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
@@ -97,7 +97,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     to_output = target == STANDARD_OUTPUT
     result = run_document(found.plan.seen_from(project), (), strict=strict, exit_code=int(found.exit_code))
     output.write(result)
-    if is_text and to_output and output.json_is_printed:  # as in every command: the text then goes to standard error
+    if is_text and to_output and output.json_is_printed:  # as in every command, print the text to standard error then
         for line in _lines_of_findings(found, path if path.is_dir() else path.parent, output.screen()):
             click.echo(line, err=True)
         lines = []
@@ -110,7 +110,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
         lines = as_bytes(result if form == "json" else sarif(found)).decode("ascii").splitlines()
     write_bytes(target, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
-        # Only the document goes to an output that a program reads.
+        # If a program reads standard output, print only the document there.
         click.echo(_last_line(found, path), err=(to_output and not is_text) or output.json_is_printed)
     sys.exit(found.exit_code)
 
@@ -121,7 +121,7 @@ def _run_check(path: Path, settings: Settings, jobs: int | None, output: Output,
 
 
 def _add_ignores(found: Check, project: Path, output: Output) -> str:
-    """Write the comments as a separate run, recorded in ``project``, and print that."""
+    """Write the comments as a separate run, which ``project`` records; return a sentence about it."""
     recorded = plan_ignores(found.plan, found.work).seen_from(project)
     with output.progress("writing comments") as step:
         result = commit(recorded, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
@@ -131,7 +131,7 @@ def _add_ignores(found: Check, project: Path, output: Output) -> str:
 
 
 def _lines_of_findings(found: Check, base: Path, screen: Screen) -> Iterator[str]:
-    """Yield a line for each finding and for each file that was not handled."""
+    """Yield a line for each finding to show, and for each file that could not be handled."""
     shown = {
         *found.work,
         *found.stopping,
@@ -155,7 +155,7 @@ def _line_of_finding(finding: Finding, base: Path, screen: Screen) -> str:
 
 
 def _last_line(found: Check, path: Path) -> str:
-    """Return the last line: whether the tree is clean, and the numbers of findings that count and that do not."""
+    """Return the last line: whether work remains, and how many findings count and do not count."""
     plan = found.plan
     files = len({finding.path for finding in found.work})
     parts = [f"{count(len(found.work), 'finding')} in {count(files, 'file')}"] if found.work else []

@@ -1,8 +1,7 @@
 """Read default values for the options of ``verify`` and ``tune`` from ``pyproject.toml``, and check their types.
 
-The tables are ``[tool.chirp-migrate.verify]`` and ``[tool.chirp-migrate.tune]``.
-
-The keys are the names of the options; docs/settings.md describes them.
+The tables are ``[tool.chirp-migrate.verify]`` and ``[tool.chirp-migrate.tune]``. Their keys are the names of the
+options; docs/settings.md describes them.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ _SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
 
 
 def settings_as_defaults(command: str) -> Callable[[click.Context, click.Parameter, Path], Path]:
-    """Return a callback for PATH that makes the settings for ``command`` at PATH the defaults of its options.
+    """Return a callback for the argument PATH that reads the settings at PATH as defaults of a command's options.
 
     Raises:
-        UsageProblem: a key is no option that can be a setting; also as
-            :func:`~chirp_migrate.engine.settings.read_settings`.
+        UsageProblem: the callback raises this if a key is not an option that can be a setting, or if
+            :func:`~chirp_migrate.engine.settings.read_settings` raises it.
     """
 
     def read(ctx: click.Context, parameter: click.Parameter, path: Path) -> Path:
@@ -60,7 +59,7 @@ def settings_as_defaults(command: str) -> Callable[[click.Context, click.Paramet
 
 
 def settings_of(command: click.Command) -> dict[str, str | None]:
-    """Return the names of parameters by their keys in settings, which are the long names of the options."""
+    """Return, for each key that can be a setting, the name of the parameter; keys are long names of options."""
     return {
         option.removeprefix("--"): one.name
         for one in command.params
@@ -71,7 +70,7 @@ def settings_of(command: click.Command) -> dict[str, str | None]:
 
 
 def no_option_sets(*names: str) -> bool:
-    """Return whether no option sets these parameters; options replace contradicting settings."""
+    """Return whether the command line sets none of these parameters, so that their values come from settings."""
     ctx = click.get_current_context()
     return all(ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE for name in names)
 
@@ -100,9 +99,9 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
 
 
 def given_values(ctx: click.Context) -> dict[str, Any]:
-    """Return the values of options, else of settings, by name.
+    """Return the values that options or settings set, by the names of the parameters; options win over settings.
 
-    A workload or command in an option replaces both settings.
+    If an option sets a workload or command, the settings for workload, command and result do not count.
     """
     names = {one.name for one in ctx.command.params if getattr(one, "is_setting", False)}
     sources = {name: ctx.get_parameter_source(name) for name in ctx.params.keys() & names}
@@ -115,9 +114,9 @@ def given_values(ctx: click.Context) -> dict[str, Any]:
 
 
 class _ParsedValue(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """A parameter type from a function that parses a value.
+    """A parameter type that parses a value with a function.
 
-    The function raises ``ValueError`` with the required form.
+    For an invalid value, the function raises ``ValueError`` with a message about the required form.
     """
 
     def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
@@ -176,7 +175,7 @@ def _parse_data_path(value: Any) -> Path:
 
 
 def _parse_shape(value: Any) -> tuple[int, int, int]:
-    """Parse a shape into (channels, frequency bins, time frames): ``1x224x313``, ``224x313`` or a list."""
+    """Parse a shape such as ``1x224x313`` or ``224x313``, or a list; return (channels, frequency bins, time frames)."""
     text = "x".join(map(str, value)) if isinstance(value, list | tuple) else value
     if not isinstance(text, str) or not _SHAPE.fullmatch(text):
         raise ValueError("must be a shape such as 1x224x313")

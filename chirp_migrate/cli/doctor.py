@@ -1,4 +1,4 @@
-"""``chirp-migrate doctor PATH``: which loading problems does a real training run show?"""
+"""``chirp-migrate doctor PATH``: run a training and report its loading problems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from chirp_migrate.cli.command_settings import EXPRESSION, SCRIPT_ARGUMENT, WORKLOAD
-from chirp_migrate.cli.options import Command, File, Number, argument, option, output_options
+from chirp_migrate.cli.options import Command, FilePath, Number, argument, option, output_options
 from chirp_migrate.cli.verify import options_of
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.errors import UsageProblem
@@ -50,7 +50,7 @@ __all__ = ["doctor"]
     group="What is run", help="Seconds for the whole command; long epochs are cut short.",
 )  # fmt: skip
 @option(
-    "--sarif", "sarif_file", type=File(allow_dash=True), metavar="FILE", group="Output",
+    "--sarif", "sarif_file", type=FilePath(allow_dash=True), metavar="FILE", group="Output",
     help="Write the problems as SARIF 2.1.0 ('-': standard output).",
 )  # fmt: skip
 @output_options(
@@ -91,7 +91,7 @@ def doctor(
             report = examine(path.resolve(), options, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:
-            click.echo(f"The last lines it printed:\n{failed.shown_tail}", err=True)
+            click.echo(f"The last lines of its output:\n{failed.shown_tail}", err=True)
         raise
     output.write(report)
     not_kept = keep_problems(path.resolve(), report)

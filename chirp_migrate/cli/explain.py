@@ -1,4 +1,4 @@
-"""``chirp-migrate explain CODE``: one rule in full, with the rewrite of its example."""
+"""``chirp-migrate explain CODE``: print everything about one rule, with the rewrite of its example."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from chirp_migrate.syntax.project import Project
 @click.argument("code", shell_complete=complete_rules)
 @output_options("the same", "Print no example.", "Print every message of the examples, not one of each kind.")
 def explain(code: str, output: Output) -> None:
-    """Explain the rule CODE (or its name): why, how safe, what it rewrites and what it only reports."""
+    """Explain the rule CODE (or its name): its reason, how safe it is, what it rewrites and what it only reports."""
     rule = _find_rule(code)
     examples = _example_files(rule.code)
     reports = list(_findings_in_examples(rule, examples, each=output.verbose))
@@ -96,7 +96,7 @@ def _find_rule(selector: str) -> Rule:
 
 
 def _example_files(code: str) -> dict[str, str]:
-    """Return the example files of a rule by name, from the installation or from the repository."""
+    """Return the texts of a rule's example files, by file name. They are in the installed package or the repository."""
     repository = Path(__file__).resolve().parents[2] / "fixtures" / "rules"
     for folder in (files("chirp_migrate").joinpath("examples"), repository):
         if folder.joinpath(code).is_dir():
@@ -106,7 +106,10 @@ def _example_files(code: str) -> dict[str, str]:
 
 
 def _findings_in_examples(rule: Rule, examples: dict[str, str], *, each: bool) -> Iterator[tuple[Finding, str]]:
-    """Yield the findings of a rule in its examples with their lines: ``each`` finding, or one of each kind."""
+    """Yield the findings that a rule only reports in its examples, each with its line of code.
+
+    With ``each``, yield every finding; else one finding for each reason.
+    """
     texts = {f"example/{name}": text for name, text in examples.items()}
     kinds = set()
     for path, text in texts.items():

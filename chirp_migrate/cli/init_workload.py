@@ -30,15 +30,15 @@ __all__ = ["init_workload", "write_workload"]
 
 _PYPROJECT = "pyproject.toml"
 _SETTINGS = f"""\
-# What `chirp-migrate verify` trains; every key is also an option of it.
+# The training that `chirp-migrate verify` runs. Every key is also an option of `verify`.
 [tool.chirp-migrate.verify]
 workload = "{DEFAULT_WORKLOAD}:workload"
-# command = ["{{python}}", "train.py", "--epochs", "{{epochs}}"]   # instead: a program, timed as a whole
-# result = "metrics.json"   # what that program writes, compared between the sides
+# command = ["{{python}}", "train.py", "--epochs", "{{epochs}}"]   # a program to time, in place of workload
+# result = "metrics.json"   # a file that the program writes and that verify compares
 # samples = 300
 # epochs = 3
 # batch-size = 32
-# data = "data/some_samples.npz"   # handed to the workload as sizes.data
+# data = "data/some_samples.npz"   # the workload gets this path as sizes.data
 """
 
 
@@ -61,13 +61,13 @@ workload = "{DEFAULT_WORKLOAD}:workload"
 def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     """Create a starter file that defines what `verify` trains in the project at PATH.
 
-    Writes chirp_verify.py, with the lines to fill in marked, and its settings to pyproject.toml. Nothing is
-    overwritten. ChirpID-shaped backends need neither: their training is found automatically.
+    Writes chirp_verify.py, in which the lines to fill in are marked, and its settings to pyproject.toml. Nothing is
+    overwritten. ChirpID-shaped backends need neither file: `verify` finds their training automatically.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: pass the folder of your project.")
     root = root_of(path)
-    discover(path)  # a folder without any code has nothing to train, so it is probably the wrong folder
+    discover(path)  # raises an error for a folder without code, which is probably the wrong folder
     interrupted = recover(journal_root(root))
     if interrupted is not None:
         click.echo(interrupted, err=True)
@@ -81,7 +81,7 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     for line in () if output.quiet else lines:
         if line.startswith("note"):
             screen.text(line.removeprefix("note").strip(), first="note      ")
-        else:  # users copy a command and a name from there, so each stays on one line
+        else:  # users copy names and commands from these lines, so do not wrap them
             screen.line(line)
     sys.exit(0)
 
@@ -89,12 +89,12 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
 def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str], list[str]]:
     """Write the workload file and, if possible, its settings in ``pyproject.toml``.
 
-    If ``apply`` has changed ``pyproject.toml``, the settings are left to the user, because ``rollback`` refuses files
-    with later edits. The workload file is found without settings.
+    If ``apply`` has changed ``pyproject.toml``, no settings are written to it, because ``rollback`` refuses to restore
+    a file with later edits. ``verify`` finds the workload file also without settings.
 
     Args:
         root: folder of the project.
-        allow_dirty: write to ``pyproject.toml`` over uncommitted changes.
+        allow_dirty: write to ``pyproject.toml`` even if it has uncommitted changes.
 
     Returns:
         Names of the written files, and sentences for the user.
@@ -102,7 +102,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
     Raises:
         UsageProblem: the workload or its settings exist already, or ``pyproject.toml`` is not valid.
         Refused: ``pyproject.toml`` has uncommitted changes or is a link, or another process is running.
-        CommitFailed: a file cannot be written; all written files are removed again.
+        CommitFailed: a file cannot be written. All files written before are removed again.
     """
     workload, pyproject = root / DEFAULT_WORKLOAD, root / _PYPROJECT
     file, table = read_command_table(root, "verify")
@@ -144,7 +144,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
                     write_new(pyproject, content)
                     sync_folder(root)
                 elif pyproject.read_bytes() != before:
-                    raise Refused(f"{pyproject} changed meanwhile: nothing was written, run it again.")
+                    raise Refused(f"{pyproject} changed meanwhile: nothing was written, run the command again.")
                 else:
                     replace_file(pyproject, content, root / f".{_PYPROJECT}.chirp-migrate-new", like=pyproject)
             except BaseException:
@@ -153,11 +153,13 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
             return [DEFAULT_WORKLOAD, _PYPROJECT], notes
     except OSError as error:
         what = f"{error.filename or root}: {error.strerror}"
-        raise CommitFailed(f"{what}: nothing was written; make the folder writable and run it again.") from error
+        raise CommitFailed(
+            f"{what}: nothing was written; make the folder writable and run the command again."
+        ) from error
 
 
 def _with_settings(pyproject: Path, before: bytes | None) -> bytes:
-    """Return the file with the settings at its end, with the file's own newlines.
+    """Return the bytes of ``pyproject.toml`` with the settings added at its end, in the file's own style of newlines.
 
     Raises:
         UsageProblem: the result is not valid TOML.
@@ -171,7 +173,7 @@ def _with_settings(pyproject: Path, before: bytes | None) -> bytes:
         tomllib.loads(content.decode("utf-8"))
     except ValueError as error:  # not UTF-8, or not TOML
         raise UsageProblem(
-            f"{pyproject} cannot be added to ({error}): correct it, or add [tool.chirp-migrate.verify] by hand; "
-            "nothing was written."
+            f"no settings can be added to {pyproject} ({error}): correct the file, or add [tool.chirp-migrate.verify] "
+            "by hand; nothing was written."
         ) from None
     return content

@@ -1,4 +1,4 @@
-"""Arguments and options of several commands, with the same meaning in each."""
+"""Arguments and options that several commands share; they have the same meaning in each command."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from chirp_migrate.rules import all_rules
 __all__ = [
     "SETTING_PLACES",
     "Command",
-    "Counts",
-    "File",
-    "Folder",
+    "FilePath",
+    "FolderPath",
+    "NonEmptyText",
     "Number",
-    "Text",
     "WholeNumber",
+    "WholeNumbers",
     "collect_options",
     "complete_rules",
     "ignore_pins_option",
@@ -38,7 +38,7 @@ __all__ = [
     "wait_option",
 ]
 
-#: In a context's ``meta``: file and key of each option whose default is a setting, by name.
+#: Key in the ``meta`` of a click context: for each option whose default is a setting, the file and key of the setting.
 SETTING_PLACES = "chirp_migrate.setting_places"
 
 _LAST_GROUP = "Output"
@@ -51,38 +51,42 @@ class _Option(click.Option):
         self.group, self.is_setting = group, is_setting
 
 
-#: ``click.option`` with its ``group`` in ``--help``, and whether it is also a setting.
+#: ``click.option`` with two more arguments: the ``group`` of the option in ``--help``, and ``is_setting``.
 option = partial(click.option, cls=_Option)
 _printed = partial(option, group=_LAST_GROUP)
 
 
 class WholeNumber(click.IntRange):
-    """Whole numbers in a range; ``true`` and 1.0 in a settings file are refused."""
+    """A whole number in a range. The values ``true`` and ``1.0`` in a settings file are errors."""
 
     name = "whole number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See :class:`click.ParamType`."""
+        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
         written: Any = str(value)
         return super().convert(written, param, ctx)
 
 
 class Number(click.FloatRange):
-    """Finite numbers in a range; ``true`` in a settings file is refused."""
+    """A finite number in a range. The value ``true`` in a settings file is an error."""
 
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See :class:`click.ParamType`."""
+        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
         written: Any = str(value)
         number = super().convert(written, param, ctx)
         return number if math.isfinite(number) else self.fail(f"{written!r} is not a finite number.", param, ctx)
 
 
-class Counts(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """Whole numbers of at least ``least``, from ``2,4,8`` or a list in a settings file: each once, in ascending order.
+class WholeNumbers(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+    """Whole numbers in a range, written as ``2,4,8`` or as a list in a settings file.
 
-    An empty text is not a number.
+    The value is a tuple of the numbers in ascending order, without repetitions. For an empty text, it is empty.
+
+    Args:
+        least: the smallest permitted number.
+        most: the largest permitted number; None for no limit.
     """
 
     name = "whole numbers"
@@ -91,7 +95,7 @@ class Counts(click.ParamType):  # type: ignore[type-arg]  # generic in newer rel
         self._least, self._most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See :class:`click.ParamType`."""
+        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
         text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
         words = [word.strip() for word in text.split(",")] if text.strip() else []
         numbers = [int(word) for word in words if word.isdecimal()]
@@ -102,11 +106,11 @@ class Counts(click.ParamType):  # type: ignore[type-arg]  # generic in newer rel
         return tuple(sorted(set(numbers)))
 
 
-class Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
-    """A non-empty string: an unset shell variable expands to an empty one, which is refused.
+class NonEmptyText(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases only
+    """A string that is not empty. An empty string is an error, because it mostly comes from an unset shell variable.
 
     Args:
-        what: description of the expected text.
+        what: description of the expected text, for the error message.
     """
 
     name = "text"
@@ -115,16 +119,16 @@ class Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer relea
         self._what = what
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See :class:`click.ParamType`."""
+        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
         if not isinstance(value, str) or not value.strip():
             self.fail(f"it is empty: pass {self._what}.", param, ctx)
         return value
 
 
-class File(click.Path):
-    """The path of an existing or new file; an empty path is refused and does not mean the current folder.
+class FilePath(click.Path):
+    """The path of an existing or new file. An empty path is an error; it does not mean the current folder.
 
-    Keywords are those of ``click.Path``.
+    The keyword arguments are those of ``click.Path``.
     """
 
     what = "a file"
@@ -133,19 +137,19 @@ class File(click.Path):
         super().__init__(path_type=Path, **kwargs)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See :class:`click.ParamType`."""
-        if value == "":  # from an unset variable of the shell
+        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
+        if value == "":  # mostly from an unset shell variable
             self.fail(f"it is empty: pass {self.what}.", param, ctx)
         return super().convert(value, param, ctx)
 
 
-class Folder(File):
-    """An existing or new folder."""
+class FolderPath(FilePath):
+    """The path of an existing or new folder."""
 
     what = "a folder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See :class:`click.ParamType`."""
+        """Convert a value of the command line or of a setting (see :class:`click.ParamType`)."""
         if Path(value).is_file():
             self.fail(f"{str(value)!r} is a file: pass a folder.", param, ctx)
         return super().convert(value, param, ctx)
@@ -158,7 +162,7 @@ class Command(click.Command):
         """Parse the command line.
 
         Raises:
-            UsageProblem: a setting is wrong. The message names its file and key.
+            UsageProblem: a setting has an invalid value. The message names its file and key.
         """
         try:
             return super().parse_args(ctx, args)
@@ -181,12 +185,16 @@ class Command(click.Command):
 
 
 def split_at_commas(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
-    """Return the parts of a repeatable option that takes lists with commas."""
+    """Return the single values of an option that can be repeated and whose values may be lists with commas."""
     return tuple(one.strip() for given in value for one in given.split(",") if one.strip())
 
 
 def selectors(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
-    """Return the parts as :func:`split_at_commas`; refuse an empty value, as of an unset variable."""
+    """Return the result of :func:`split_at_commas`.
+
+    Raises:
+        click.BadParameter: the option is set but has no value, mostly because of an unset shell variable.
+    """
     parts = split_at_commas(ctx, parameter, value)
     if value and not parts:
         raise click.BadParameter("it is empty: pass codes or names of rules (see `chirp-migrate rules`).")
@@ -194,7 +202,7 @@ def selectors(ctx: click.Context, parameter: click.Parameter, value: Sequence[st
 
 
 def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return codes and names of rules that complete the typed text after the last comma of a list."""
+    """Return the codes and names of rules that complete the text after the last comma, for the shell."""
     begun, comma, last = incomplete.rpartition(",")
     return [
         CompletionItem(f"{begun}{comma}{word}", help=rule.name)
@@ -207,7 +215,13 @@ def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: s
 def collect_options(
     name: str, kind: type[Any], *options: Callable[[Any], Any]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that passes the values of options to a command as one dataclass ``kind``, called ``name``."""
+    """Return a decorator that passes the values of several options to a command as one argument.
+
+    Args:
+        name: name of the argument.
+        kind: dataclass of the argument; its fields are the options.
+        options: the decorators that add the options.
+    """
 
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -222,21 +236,22 @@ def collect_options(
     return decorated
 
 
-class _Project(File):
+class _Project(FilePath):
     what = "the folder of your project"
 
 
-#: ``path``: the project; by default the current folder. Keywords are those of ``click.argument``.
+#: Adds the argument ``path``: the project, by default the current folder. The keywords are those of ``click.argument``.
 argument = partial(click.argument, "path", type=_Project(), default=".")
 path_argument = argument()
 
-#: ``ignore_pins``: whether versions that the project pins may contradict the runtime.
+#: Adds the option ``ignore_pins``: whether to apply although the project pins versions that the runtime does not
+#: support.
 ignore_pins_option = option(
     "--ignore-pins", is_flag=True, group="Safety",
     help="Ignore pinned versions that chirpid_patch does not support.",
 )  # fmt: skip
 
-#: ``wait_s``: how long to wait for another run.
+#: Adds the option ``wait_s``: how many seconds to wait for another run.
 wait_option = option(
     "--wait", "wait_s", type=Number(0), default=0, metavar="SECONDS", group="Safety",
     help="Wait up to SECONDS for another run on PATH to finish.",
@@ -244,9 +259,9 @@ wait_option = option(
 
 
 def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Decorated], _Decorated]:
-    """Return the option ``plan_file``, the file of a plan."""
+    """Return a decorator that adds the option ``plan_file``, the path of a plan file; ``what`` is its help text."""
     return option(
-        "--plan", "plan_file", type=File(dir_okay=False), default=default,
+        "--plan", "plan_file", type=FilePath(dir_okay=False), default=default,
         show_default=default is not None, metavar="FILE", help=what,
     )  # fmt: skip
 
@@ -258,15 +273,19 @@ def output_options(
     *,
     names: Sequence[str] = ("--json",),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options for output, as one argument ``output``, an :class:`.Output`.
+    """Return a decorator that adds the options for output. The command gets them as ``output``, an :class:`.Output`.
 
-    ``json`` describes the document, which is written to a file given with the options ``names``.
+    Args:
+        json: what the JSON document contains, for the help text.
+        quiet: help text of ``--quiet``.
+        verbose: help text of ``--verbose``.
+        names: names of the option that sets the file of the JSON document.
     """
     return collect_options(
         "output",
         Output,
         _printed(
-            *names, "json_file", type=File(allow_dash=True), metavar="FILE",
+            *names, "json_file", type=FilePath(allow_dash=True), metavar="FILE",
             help=f"Write {json} as JSON ('-': standard output).",
         ),
         _printed("-q", "--quiet", is_flag=True, help=quiet),

@@ -33,8 +33,8 @@ from chirp_migrate.review.plan_file import plan_document
 def plan(request: PlanRequest, output: Output) -> None:
     """Show what `apply` would change in the project at PATH; write nothing to it.
 
-    The plan lists the hunks of every file with rule and reason, and the hash of the source. `review` shows each hunk of
-    a saved plan for a decision; `apply --plan` applies exactly the saved plan.
+    The plan lists the hunks of every file with their rules and reasons, and the hash of each source file. `review`
+    shows the hunks of a saved plan one by one, to accept or refuse them; `apply --plan` applies exactly the saved plan.
     """
     made = make_plan(request, output)
     output.write(plan_document(made))

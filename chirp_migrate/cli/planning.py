@@ -1,4 +1,4 @@
-"""The plan of a command: its options, and its computation from the tree or from a file."""
+"""The options for planning, and the functions that make a plan or read it from a file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["PlanRequest", "looking_options", "make_plan", "planning_options", "r
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """The planning options of a command line; see the help of ``apply``."""
+    """The options for planning on a command line; the help of ``apply`` describes them. None: the option is not set."""
 
     path: Path
     select: tuple[str, ...] = ()
@@ -46,10 +46,10 @@ class PlanRequest:
 
     @property
     def settings(self) -> Settings:
-        """Return the project's settings, overridden by the options.
+        """Return the settings of the project; the options of the command line override them.
 
         Raises:
-            UsageProblem: see :func:`~chirp_migrate.engine.settings.read_settings`.
+            UsageProblem: a setting or an option is invalid.
         """
         return read_settings(self.path).overridden(
             select=self.select,
@@ -65,11 +65,11 @@ class PlanRequest:
 
     @property
     def is_bare(self) -> bool:
-        """Return whether no option selects what to plan."""
+        """Return whether the command line has no option that affects the plan."""
         return self == PlanRequest(self.path, jobs=self.jobs)
 
     def again(self, options: PlanOptions) -> PlanRequest:
-        """Return the request for a plan with ``options``, at the same path."""
+        """Return the request that makes a plan with the ``options`` of an earlier plan, at the same path."""
         asked = structs.asdict(options)
         return PlanRequest(self.path, select=asked.pop("rules") or (), jobs=self.jobs, **asked)
 
@@ -117,13 +117,14 @@ _what_is_added = (
     ),
 )  # fmt: skip
 
-#: PATH and the options for planning, as one ``request``; for commands that only read, without options for added files.
+#: Decorators that add PATH and the options for planning. The command gets them as one argument, ``request``. The second
+#: decorator omits the options for added files, for commands that only read.
 planning_options = collect_options("request", PlanRequest, path_argument, *_looked_at, *_what_is_added)
 looking_options = collect_options("request", PlanRequest, path_argument, *_looked_at)
 
 
 def make_plan(request: PlanRequest, output: Output) -> Plan:
-    """Return the plan for the current tree, with progress on a terminal."""
+    """Return the plan for the current files of the project; show progress on a terminal."""
     settings = request.settings
     with output.progress("planning") as progress:
         return plan_migration(
@@ -137,11 +138,11 @@ def make_plan(request: PlanRequest, output: Output) -> Plan:
 
 
 def read_plan_file(file: Path, request: PlanRequest) -> PlanFile:
-    """Return the plan in ``file`` for the tree of the request.
+    """Return the plan in ``file`` for the project of the request.
 
     Raises:
-        UsageProblem: the file cannot be read or is no plan, or there are options that only apply to a new plan.
-        Refused: the tree has changed since the plan was made.
+        UsageProblem: the file cannot be read or is not a plan, or the command line has options for making a new plan.
+        Refused: files of the project have changed since the plan was made.
     """
     if not request.is_bare:
         raise UsageProblem("--plan already fixes rules and files: omit the options that choose them.")

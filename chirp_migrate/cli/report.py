@@ -1,4 +1,4 @@
-"""``chirp-migrate report PATH``: a report on a project, on the terminal or as one HTML file."""
+"""``chirp-migrate report PATH``: print a report on a project, or write it to one HTML file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from chirp_migrate import __version__
 from chirp_migrate.cli.options import (
     Command,
-    File,
+    FilePath,
     WholeNumber,
     option,
     output_options,
@@ -44,17 +44,17 @@ from chirp_migrate.report.terminal.render import show_story
 )
 @path_argument
 @option(
-    "-o", "--output", "page_file", type=File(allow_dash=True), metavar="FILE",
+    "-o", "--output", "page_file", type=FilePath(allow_dash=True), metavar="FILE",
     help="Write one self-contained HTML file ('-': standard output).",
 )  # fmt: skip
 @plan_file_option("Report this plan instead of the applied runs (see `plan`).")
 @option("--run", type=WholeNumber(1), metavar="N", help="Report only run N (see `rollback --list`).")
 @option(
-    "--verdict", "verdict_file", type=File(dir_okay=False), metavar="FILE",
+    "--verdict", "verdict_file", type=FilePath(dir_okay=False), metavar="FILE",
     help="Output of `verify --json FILE`.  [default: the last verify of PATH]",
 )  # fmt: skip
 @option(
-    "--doctor", "doctor_file", type=File(dir_okay=False), metavar="FILE",
+    "--doctor", "doctor_file", type=FilePath(dir_okay=False), metavar="FILE",
     help="Output of `doctor --json FILE`.  [default: the last doctor of PATH]",
 )  # fmt: skip
 @output_options("all that the report contains", "Print only the verdict and its figures.", "Also explain the terms.")
@@ -70,7 +70,7 @@ def report(
     """Report the last verdict of the project at PATH, its loading problems, and every change with its reason.
 
     Reads the journal that `apply`, `verify` and `doctor` write; the project's code is never imported or run. Prints to
-    the terminal unless -o names a file; diffs are side by side from 160 columns on.
+    the terminal unless -o names a file. On a terminal with 160 columns or more, diffs are printed side by side.
     """
     check_writable(page_file)
     if plan_file is not None and run is not None:
@@ -99,7 +99,10 @@ def _write_page(output: Path, story: Story) -> str:
 
 
 def _report_as_json(value: Any) -> Any:
-    """Return a document without the word kinds of lines (for colours), and with the reason in each finding."""
+    """Return a copy of the report data without the parts of it that JSON does not need.
+
+    These are the kinds of the words in each line, which only colours need, and repeated reasons of findings.
+    """
     if isinstance(value, dict):
         copies = ("words", "reason") if "rule" in value else ("words",)
         return {name: _report_as_json(one) for name, one in value.items() if name not in copies}

@@ -1,4 +1,4 @@
-"""``chirp-migrate review PATH``: questions and answers, line by line, so that it works anywhere and from a pipe."""
+"""``chirp-migrate review PATH``: show each hunk and read the user's decision as a line, also from a pipe."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from chirp_migrate.plans.plan_document import PlanDocument
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.report.wording import NOTES
 from chirp_migrate.review.plan_file import PlanFile, plan_document, read_document, read_plan, with_earlier_decisions
-from chirp_migrate.review.walk import Item, NotValid, Review, edit_buffer, read_buffer
+from chirp_migrate.review.walk import InvalidEdit, Review, ReviewItem, edit_buffer, read_buffer
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.files import read_file, replace_file
 
@@ -37,7 +37,7 @@ y  accept this hunk                   n  refuse it
 a  accept it and the rest of the file d  refuse it and the rest of the file
 r  accept the rest of this rule       R  refuse the rest of this rule
 e  edit it in your editor             x  explain the rule
-b  back to the hunk before            q  quit; the decisions are kept
+b  back to the previous hunk          q  quit; the decisions are kept
 """
 _SHOWN_LINES = 40
 
@@ -72,8 +72,8 @@ def review(
 ) -> None:
     """Accept, refuse or edit the changes to the project at PATH hunk by hunk.
 
-    The plan file stores every answer at once, so that you can quit and continue later, or pass the file on. At the end,
-    `review` offers to apply the accepted hunks; so does `apply --plan`.
+    `review` saves every answer to the plan file at once, so that you can quit and continue later, or pass the file on.
+    At the end, `review` offers to apply the accepted hunks. `apply --plan` applies them, too.
     """
     path = request.path
     found = _open_plan(request, plan_file, output)
@@ -87,12 +87,12 @@ def review(
     begun = len(session.choices)
     total = count(len(session.items), "hunk")
     screen.line(f"{total} to decide on" + (f", {begun} of them decided before." if begun else ".") + " ? explains.")
-    if not plan_file.exists():  # whether it can be written is known before the first question
+    if not plan_file.exists():  # report that the file cannot be written before the first question
         _save_decisions(plan_file, found.plan, session)
     interrupted = False
     try:
         _review_items(session, screen, lambda: _save_decisions(plan_file, found.plan, session))
-    except KeyboardInterrupt:  # as `q`, but for the exit code
+    except KeyboardInterrupt:  # has the effect of `q`, with another exit code
         interrupted = True
         click.echo("\nchirp-migrate: interrupted", err=True)
     accepted = sum(choice.accepted for choice in session.choices.values())
@@ -112,7 +112,7 @@ def review(
         screen.line("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
     try:
-        answer = _ask(screen, "Apply what you accepted now? [y,n] ") or "n"
+        answer = _ask(screen, "Apply the accepted hunks now? [y,n] ") or "n"
     except KeyboardInterrupt:
         answer, interrupted = "n", True
         click.echo("\nchirp-migrate: interrupted", err=True)
@@ -126,7 +126,7 @@ def review(
         check_pins(selected)
     with explain_interruption(path):
         result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
-    # Neither -q nor -v applies after the review.
+    # -q and -v are for the review only, and not for the output of the apply.
     plain = replace(output, quiet=False, verbose=False).screen()
     applied.show_applied(selected.seen_from(journal_root(path)), result, path, plain, next_commands(path))
     if refused:
@@ -135,7 +135,7 @@ def review(
 
 
 def _ask(screen: Screen, question: str) -> str | None:
-    """Return the user's answer without white space, from a terminal or a pipe; None at the end of the input."""
+    """Print a question and return the user's answer without surrounding white space; None at the end of the input."""
     screen.line(question, "bold", end="")
     line = sys.stdin.readline()
     if not line or not sys.stdin.isatty():
@@ -144,7 +144,10 @@ def _ask(screen: Screen, question: str) -> str | None:
 
 
 def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFile:
-    """Return the plan to review: that of the file if it fits the tree, else a new plan with the earlier decisions."""
+    """Return the plan to review: the plan in the file if the sources are unchanged, else a new plan.
+
+    The new plan keeps the decisions on hunks that are equal to hunks of the plan in the file.
+    """
     if request.path.suffix == ".json":
         raise UsageProblem(f"{request.path} is a plan: chirp-migrate review PROJECT --plan {quote(str(request.path))}")
     old: PlanDocument | None = None
@@ -177,8 +180,8 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
 
 
 def _review_items(session: Review, screen: Screen, save: Callable[[], None]) -> None:
-    """Show items and read decisions until all items are decided or the user quits."""
-    shown: Item | None = None
+    """Show hunks and read decisions until all hunks are decided or the user quits."""
+    shown: ReviewItem | None = None
     while (item := session.current) is not None:
         if item is not shown:
             _show_item(session, item, screen)
@@ -205,7 +208,7 @@ def _review_items(session: Review, screen: Screen, save: Callable[[], None]) -> 
         save()
 
 
-#: Answers that decide on several hunks, and their decisions.
+#: For each answer that decides on several hunks: the method that decides, and whether the hunks are accepted.
 _RESTS: dict[str, tuple[Callable[[Review, bool], int], bool]] = {
     "a": (Review.decide_rest_of_file, True),
     "d": (Review.decide_rest_of_file, False),
@@ -214,8 +217,8 @@ _RESTS: dict[str, tuple[Callable[[Review, bool], int], bool]] = {
 }
 
 
-def _show_item(session: Review, item: Item, screen: Screen) -> None:
-    """Print a hunk: its place, its rules with their reasons, and its diff."""
+def _show_item(session: Review, item: ReviewItem, screen: Screen) -> None:
+    """Print a hunk: its file, its findings, its diff, and the hunks that are decided together with it."""
     choice = session.choices.get(item.id)
     now = "" if choice is None else "  (accepted so far)" if choice.accepted else "  (refused so far)"
     screen.line()
@@ -238,18 +241,18 @@ def _show_item(session: Review, item: Item, screen: Screen) -> None:
         )
         screen.line(f"decided together with: {places}", "dim")
     for module, clause in sorted(item.hunk.imports) if item.hunk is not None else ():
-        screen.line(f"brings: from {module} import {clause}", "dim")
+        screen.line(f"adds: from {module} import {clause}", "dim")
     if screen.verbose:
         _explain_rules(item, screen)
 
 
-def _explain(item: Item, screen: Screen) -> None:
+def _explain(item: ReviewItem, screen: Screen) -> None:
     _explain_rules(item, screen)
     for line in item.diff():
         screen.diff_line(line)
 
 
-def _explain_rules(item: Item, screen: Screen) -> None:
+def _explain_rules(item: ReviewItem, screen: Screen) -> None:
     rules = {rule.code: rule for rule in all_rules()}
     for code in dict.fromkeys(one.rule for one in item.findings):
         rule = rules[code]
@@ -257,7 +260,7 @@ def _explain_rules(item: Item, screen: Screen) -> None:
         screen.text(rule.reason, 2)
 
 
-def _edit_item(session: Review, item: Item, screen: Screen) -> None:
+def _edit_item(session: Review, item: ReviewItem, screen: Screen) -> None:
     choice = session.choices.get(item.id)
     suffix = Path(item.file.path).suffix.replace(".ipynb", ".py")
     try:
@@ -266,14 +269,14 @@ def _edit_item(session: Review, item: Item, screen: Screen) -> None:
             screen.line("Not edited.")
             return
         session.edit(read_buffer(item, choice, text))
-    except NotValid as error:
-        screen.line(f"Not taken: {error!s}.")
+    except InvalidEdit as error:
+        screen.line(f"The edit was not accepted: {error!s}.")
     except click.ClickException as error:
-        screen.line(f"No editor: {error.format_message()}. Set EDITOR to yours.")
+        screen.line(f"The editor cannot be started: {error.format_message()}. Set EDITOR to your editor.")
 
 
 def _save_decisions(plan_file: Path, plan: Plan, session: Review) -> None:
-    """Write the plan with all decisions, atomically."""
+    """Write the plan and all decisions to the plan file, atomically."""
     content = as_bytes(plan_document(plan, session.choices))
     try:
         replace_file(plan_file, content, plan_file.with_name(f".{plan_file.name}.tmp"))

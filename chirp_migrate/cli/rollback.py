@@ -19,7 +19,7 @@ from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied
 from chirp_migrate.transaction.rollback import rollback as roll_back
 
-#: Number of files in the list of a run; JSON has all of them.
+#: Number of files that the list of runs shows for each run. The JSON document contains all files.
 _FILES_SHOWN = 4
 
 _UNFINISHED = {
@@ -67,9 +67,9 @@ def rollback(
     wait_s: float,
     output: Output,
 ) -> None:
-    """Undo the last `apply` at PATH, or another one: every byte, every mode bit, and the files it added.
+    """Undo the last `apply` at PATH, or an earlier one: restore every byte and mode bit, and remove added files.
 
-    After an interrupted run, only that run is finished or undone, unless --run or --back-to names another.
+    After an interrupted run, only that run is finished or undone, unless --run or --back-to names another run.
     """
     if (show_list, only is not None, first is not None).count(True) > 1:
         raise UsageProblem("--list, --run and --back-to exclude each other: pass only one of them.")
@@ -90,8 +90,8 @@ def rollback(
     with output.progress("locking the journal") as step:
         interrupted = recover(root, force=force, wait_s=wait_s, on_step=step)
         if interrupted is not None:
-            # Undoing an interrupted run does not include the run before it, unless an option names that. The
-            # interrupted one, too, may be the one they name; it is gone now.
+            # The interrupted run is undone now. Undo an earlier run only if an option names it. The option may also
+            # name the interrupted run, which no longer exists.
             standing = [run.number for run in applied_runs(root)]
             only = only if only in standing else None
             first = None if first is None else next((number for number in standing if number >= first), None)
@@ -150,5 +150,6 @@ def _run_lines(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
         lines.append(f"      {', '.join(names)}{f' and {more} more' if more else ''}")
         later = later_runs(run, runs)
         if later:
-            lines.append(f"      changed again by {', '.join(later)}: undo that first, or use --back-to {run.number}")
+            shown_runs = ", ".join(later)
+            lines.append(f"      changed again by run {shown_runs}: undo that run first, or use --back-to {run.number}")
     return lines

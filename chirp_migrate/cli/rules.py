@@ -38,6 +38,6 @@ def rules(output: Output) -> None:
 
 
 def rule_entry(rule: Rule) -> dict[str, str]:
-    """Return a rule in the form of documents."""
+    """Return the code, name, safety, summary and reason of a rule, for JSON documents."""
     fields = {"code": rule.code, "name": rule.name, "safety": rule.safety.value}
     return {**fields, "summary": rule.summary, "reason": rule.reason}

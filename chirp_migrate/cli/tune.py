@@ -1,4 +1,4 @@
-"""``chirp-migrate tune PATH``: which settings load the training's data fastest on this machine?"""
+"""``chirp-migrate tune PATH``: find the settings that load the training's data fastest on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from chirp_migrate.cli.command_settings import (
     no_option_sets,
     settings_as_defaults,
 )
-from chirp_migrate.cli.options import Command, Counts, File, Number, argument, collect_options, option, output_options
+from chirp_migrate.cli.options import (
+    Command,
+    FilePath,
+    Number,
+    WholeNumbers,
+    argument,
+    collect_options,
+    option,
+    output_options,
+)
 from chirp_migrate.cli.verify import options_of
 from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
@@ -68,7 +77,7 @@ _kept = partial(option, group="Saved results")
 )  # fmt: skip
 @_data("--unaugmented", type=REFERENCE, metavar="MODULE:CALLABLE", help="The same dataset without augmentation.")
 @_data(
-    "--config", "config_file", type=File(), metavar="FILE",
+    "--config", "config_file", type=FilePath(), metavar="FILE",
     help="The training's configuration (YAML, TOML, JSON): data.* and training.batch_size.",
 )  # fmt: skip
 @collect_options(
@@ -76,15 +85,15 @@ _kept = partial(option, group="Saved results")
     Grid,
     _tried(
         "--num-workers", "workers", default="0,2,4,8", show_default=True, metavar="N,N,…",
-        type=Counts(0, _MOST_WORKERS), help="Worker counts to try; 0 is always tried.",
+        type=WholeNumbers(0, _MOST_WORKERS), help="Worker counts to try; 0 is always tried.",
     ),
     _tried(
         "--prefetch", default="2,4", show_default=True, metavar="N,N,…",
-        type=Counts(1), help="Batches that each worker prefetches, to try.",
+        type=WholeNumbers(1), help="Batches that each worker prefetches, to try.",
     ),
     _tried(
         "--batch-sizes", default="", metavar="N,N,…",
-        type=Counts(1), help="Also measure the chosen setting at these batch sizes.",
+        type=WholeNumbers(1), help="Also measure the chosen setting at these batch sizes.",
     ),
     _tried(
         "--time-budget", "seconds", metavar="SECONDS", type=Number(1, 86_400), default=90,
@@ -105,7 +114,7 @@ _kept = partial(option, group="Saved results")
     help="Seconds after which a process counts as hung.  [default: 600, or four times --time-budget]",
 )  # fmt: skip
 @_kept(
-    "--plot", type=File(dir_okay=False), metavar="FILE",
+    "--plot", type=FilePath(dir_okay=False), metavar="FILE",
     help="Draw throughput over workers (.svg, .png, .pdf); with --config by default into system.output_dir.",
 )  # fmt: skip
 @_kept(
@@ -115,7 +124,7 @@ _kept = partial(option, group="Saved results")
     help="Save the chosen settings in a profile that the factory reads.",
 )
 @_kept(
-    "--profile", type=File(dir_okay=False), metavar="FILE",
+    "--profile", type=FilePath(dir_okay=False), metavar="FILE",
     help="File of the profile.  [default: CHIRPID_PROFILE, or the user's cache folder]",
 )  # fmt: skip
 @output_options("all raw values", "Print only the recommendations.", "Also print the rates of every round.")
@@ -135,11 +144,11 @@ def tune(
 ) -> None:
     """Find the fastest loader settings of the project at PATH.
 
-    Runs the project's own code in a separate process: a training in a temporary copy, to see which loaders it builds
-    and how long it waits for them; or only the dataset that --dataset or --config names. The training of a
-    ChirpID-shaped backend is found automatically; otherwise give -- python train.py, --workload or chirp_verify.py.
-    Worker counts, prefetching and batch sizes are measured in turn. The smallest setting within 5 % of the best is
-    chosen (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
+    Runs the project's own code in a separate process. `tune` runs a training in a temporary copy, to see which loaders
+    it builds and how long it waits for them. With --dataset or --config, it only reads the dataset that they name. The
+    training of a ChirpID-shaped backend is found automatically; for other projects pass -- python train.py, --workload
+    or chirp_verify.py. `tune` measures worker counts, prefetching and batch sizes in turn, and chooses the smallest
+    setting within 5 % of the best (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: pass the root folder of your project.")
@@ -180,7 +189,7 @@ def tune(
             report = tune_tree(request, training, timeout_s, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:
-            click.echo(f"The last lines it printed:\n{failed.shown_tail}", err=True)
+            click.echo(f"The last lines of its output:\n{failed.shown_tail}", err=True)
         raise
     output.write(report)
     if target is not None:
@@ -191,14 +200,14 @@ def tune(
 
 
 def _config_path(root: Path, given: Path) -> Path:
-    """Return the path as given, or relative to the root of the project, in which its own scripts run."""
+    """Return ``given`` if it exists, else the same path relative to the root of the project if that exists."""
     return given if given.exists() or not (root / given).exists() else root / given
 
 
 def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | None:
-    """Return the path of the plot in ``system.output_dir`` of the configuration.
+    """Return the path of the plot in the folder that the configuration names as ``system.output_dir``.
 
-    None if the configuration has no such folder, or matplotlib is not installed.
+    The result is None if the configuration names no such folder, or matplotlib is not installed.
     """
     folder = config.system.get("output_dir")
     if not isinstance(folder, str) or not folder:

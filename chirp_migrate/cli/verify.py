@@ -1,4 +1,4 @@
-"""``chirp-migrate verify PATH``: options, progress, exit codes, and cleaning up in every case."""
+"""``chirp-migrate verify PATH``: measure whether training is faster and unchanged."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from chirp_migrate.cli.command_settings import (
 )
 from chirp_migrate.cli.options import (
     Command,
-    Counts,
-    Folder,
+    FolderPath,
+    NonEmptyText,
     Number,
-    Text,
     WholeNumber,
+    WholeNumbers,
     argument,
     option,
     output_options,
@@ -142,8 +142,8 @@ Examples:
     help="List the entry points and their calls; run nothing.",
 )  # fmt: skip
 @option(
-    "--baseline", type=Text("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED, is_setting=True,
-    help="Compare with a git revision or a folder.  [default: before apply]",
+    "--baseline", type=NonEmptyText("a git revision or a folder"), metavar="REV|FOLDER", group=_DECIDED,
+    is_setting=True, help="Compare with a git revision or a folder.  [default: before apply]",
 )  # fmt: skip
 @_decided(
     "--max-rounds", "rounds", type=WholeNumber(MIN_ROUNDS), default=_DEFAULTS.rounds, metavar="N",
@@ -179,14 +179,14 @@ Examples:
 )  # fmt: skip
 @_measured(
     "--num-workers", "worker_counts", is_setting=True, metavar="N,N,…", default=",".join(map(str, DEFAULT_WORKERS)),
-    type=Counts(0, 64), help="Worker counts to measure the migrated datasets with; '' for none.",
+    type=WholeNumbers(0, 64), help="Worker counts to measure the migrated datasets with; '' for none.",
 )  # fmt: skip
 @_measured(
     "--measure-seconds", "extra_s", is_setting=True, type=Number(0, 3600), default=_DEFAULTS.extra_s, metavar="S",
     help="Seconds to measure the datasets of each version; 0 also skips wait times and memory.",
 )  # fmt: skip
 @_measured(
-    "--plot", type=Folder(file_okay=False), metavar="FOLDER",
+    "--plot", type=FolderPath(file_okay=False), metavar="FOLDER",
     help="Write plots of the measurements to this folder (SVG).",
 )  # fmt: skip
 @output_options("all raw values", "Print only the verdict.", "Print all measurements and the environment.")
@@ -203,13 +203,14 @@ def verify(
 ) -> None:
     """Measure whether the migrated project at PATH trains faster and unchanged.
 
-    Runs the training before and after the migration, in separate processes that take turns. Both versions are copies in
-    a temporary folder. PATH is only read; its journal keeps the result for `chirp-migrate report`.
+    Runs the training with the code before and after the migration, in separate processes that take turns. Both versions
+    are copies in a temporary folder. PATH is only read; its journal keeps the result for `chirp-migrate report`.
 
     The entry points of a ChirpID-shaped backend are found automatically. They train on synthetic spectrograms or on
-    --data. For other projects, give the command that trains: `verify PATH -- python train.py`. The script is watched,
-    and ended after enough epochs. Or `chirp-migrate init-workload PATH` writes a file that defines the training, or
-    --command times a program. Options override [tool.chirp-migrate.verify] in pyproject.toml.
+    --data. For other projects, pass the command that trains: `verify PATH -- python train.py`. `verify` watches the
+    script, and ends it after enough epochs. Alternatively, `chirp-migrate init-workload PATH` writes a file that
+    defines the training, or --command names a program to time. Options override [tool.chirp-migrate.verify] in
+    pyproject.toml.
     """
     measured = {"simulate_step_ms": simulate_step_ms, "worker_counts": worker_counts, "extra_s": extra_s}
     asked = {**given_values(click.get_current_context()), **measured}
@@ -231,7 +232,7 @@ def verify(
 
 
 def options_of(*arguments: str) -> VerifyOptions:
-    """Return the options of ``verify`` for these arguments, with settings applied.
+    """Return the options of ``verify`` for these command-line arguments, with the project's settings applied.
 
     Raises:
         UsageProblem: see :func:`~chirp_migrate.verify.options.resolve` and :func:`.settings_as_defaults`.
@@ -249,7 +250,7 @@ def _run_verification(
         before = before_side(root, baseline)
         verified = verified_files(root)
         if options.source is Source.FOUND:
-            find_entry_points(root, options.model)  # errors of the project are reported before anything is copied
+            find_entry_points(root, options.model)  # report errors in the project before copying anything
         progress(ProgressStep("importing PyTorch"))
         from chirp_migrate.verify.session import verification
 
@@ -260,7 +261,7 @@ def _run_verification(
 
         has_own_data = options.source is not Source.FOUND or options.sizes.data is not None
         report = msgspec.structs.replace(report, problems=problems_in(report.passes.get("after", {}), has_own_data))
-    more = [_save_document(root, report, output)]  # before the plots, which may not be writable
+    more = [_save_document(root, report, output)]  # save before drawing plots, which may fail
     if plot is not None:
         more.append(draw_plots(plot, report))
     if not output.verbose:
@@ -273,7 +274,7 @@ def _run_verification(
 
 
 def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
-    """Return how many loading problems were seen, and the command that shows them."""
+    """Return a sentence with the number of loading problems that were seen, and the command that shows them."""
     checks = ", ".join(dict.fromkeys(one.check for one in report.problems))
     context = click.get_current_context()
     words = [f"--workload={context.params['workload']}"] if context.params["workload"] else []
@@ -284,7 +285,7 @@ def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
 
 
 def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
-    """Print the document, and the sentences ``more`` after it."""
+    """Print the report, and the sentences ``more`` after it."""
     screen = output.screen()
     show_verify(report, screen)
     for one in () if output.quiet else more:
@@ -292,7 +293,7 @@ def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
 
 
 def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
-    """Write the document to the requested file, and next to the last run; return a sentence if writing fails."""
+    """Write the report to the file of ``--json`` and to the journal; return a sentence if the latter fails."""
     output.write(report)
     return keep_verdict(root, report)
 
@@ -306,12 +307,12 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
     if not_kept is not None:
         output.print_line(not_kept)
     if report.output_tail and not output.quiet:
-        click.echo(f"The last lines it printed:\n{report.output_tail}", err=True)
+        click.echo(f"The last lines of its output:\n{report.output_tail}", err=True)
 
 
 def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
     if baseline is not None:
-        before_side(root, baseline)  # a wrong setting is reported before anything runs, even if nothing runs
+        before_side(root, baseline)  # report an invalid --baseline, although --list runs nothing
     if options.source is Source.FOUND:
         discovery = select_entry_points(find_entry_points(root, options.model), options.select)
     else:
@@ -335,11 +336,11 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
         if any("config" in call for call in calls.values()):
             screen.text(f"config = {call_options(options.sizes)['config']}", hang=4)
         for reason in discovery.left_out:
-            screen.text(f"Left out: {reason}.")
+            screen.text(f"Omitted: {reason}.")
 
 
 def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
-    """Return the root of the project, after recovering interrupted runs, and the options."""
+    """Recover from an interrupted run, and return the root of the project and the options."""
     if not path.is_dir():
         raise InvalidTree(f"{path} is not a folder: pass the root folder of the migrated project.")
     root = path.resolve()

@@ -1,1 +1,1 @@
-"""Output on a terminal and of ``--json``. The package imports nothing but errors."""
+"""Print to a terminal and write JSON documents. The package imports no other package of ``chirp_migrate``."""

@@ -1,7 +1,7 @@
-"""Reading and writing of typed documents as JSON: journals, plans, and the results of verify and tune.
+"""Read and write typed documents as JSON: journals, plans, and the results of commands.
 
-The module does not use msgspec's own JSON: text may contain lone surrogates, which represent bytes that are not UTF-8,
-and values may be NaN.
+The module uses Python's ``json`` and not that of msgspec: texts may contain lone surrogates, which represent bytes that
+are not UTF-8, and values may be NaN.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _T = TypeVar("_T")
 
 
 def plain(document: object) -> Any:
-    """Return the document as dictionaries, lists, text and numbers, in the order of its fields."""
+    """Return a document as dictionaries, lists, texts and numbers; keys are in the order of the fields."""
     return msgspec.to_builtins(document)
 
 
 def as_bytes(document: object, indent: int | None = 2) -> bytes:
-    """Return the document as the bytes of a file; in one line if ``indent`` is None."""
+    """Return a document as the bytes of a JSON file; on one line if ``indent`` is None."""
     return (json.dumps(plain(document), indent=indent, ensure_ascii=True) + "\n").encode("ascii")
 
 
 def read_json(data: bytes) -> dict[str, Any]:
-    """Return the object in a file that any program may have changed.
+    """Return the JSON object in the bytes of a file, which any program may have changed.
 
     Raises:
-        ValueError: it is no JSON object; the message has the reason.
+        ValueError: the bytes are not a JSON object; the message gives the reason.
     """
     try:
         found = json.loads(data)
@@ -43,10 +43,10 @@ def read_json(data: bytes) -> dict[str, Any]:
 
 
 def read_as(found: dict[str, Any], kind: type[_T]) -> _T:
-    """Return the result of :func:`read_json`, checked against the types of a document.
+    """Convert a JSON object from :func:`read_json` to a document of type ``kind``.
 
     Raises:
-        ValueError: it does not match the types; the message names the place and the reason.
+        ValueError: the object does not match the types of the document; the message names the place and the reason.
     """
     try:
         return msgspec.convert(found, kind)
@@ -55,7 +55,7 @@ def read_as(found: dict[str, Any], kind: type[_T]) -> _T:
 
 
 def _translate_type_error(message: str) -> str:
-    """Return the first type error in the form of other messages: `str` where `int` should be at `$.a`."""
+    """Return a message of msgspec in the style of other messages, such as "`str` where `int` should be at `$.a`"."""
     what, _, place = message.partition(" - at ")
     what = re.sub(r"Object missing required field (`.*?`)", r"\1 is missing", what)
     what = re.sub(r"Expected (.*), got (.*)", r"\2 where \1 should be", what)

@@ -1,4 +1,7 @@
-"""Output of a command: text for users, and a document for programs, checked to be writable before any work."""
+"""The output of a command: text for users, and a JSON document for programs.
+
+A target that cannot be written is reported before the command begins its work.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,16 @@ from chirp_migrate.errors import UsageProblem
 __all__ = ["STANDARD_OUTPUT", "Output", "check_writable", "write_bytes"]
 
 STANDARD_OUTPUT = Path("-")
-#: Columns beyond which prose is hard to read.
+#: Largest number of columns for prose. Longer lines are hard to read.
 _READABLE_WIDTH = 100
 
 
 @dataclass(frozen=True)
 class Output:
-    """The amount of output, and the target of the document.
+    """How much a command prints, and where it writes its JSON document.
 
     Attributes:
-        json_file: the target of ``--json``, ``-`` for standard output; None for no document.
+        json_file: the file of ``--json``, or ``-`` for standard output; None writes no document.
         quiet: whether to print only the most important lines.
         verbose: whether to print everything.
         color: ``auto``, ``always`` or ``never``.
@@ -47,13 +50,17 @@ class Output:
 
     @property
     def json_is_printed(self) -> bool:
-        """Return whether standard output is for a program that reads JSON."""
+        """Return whether the JSON document is written to standard output, so that a program reads it there."""
         return self.json_file == STANDARD_OUTPUT
 
     def screen(self, *, prose: bool = True, err: bool | None = None) -> Screen:
-        """Return the screen for text: standard output, or (``err``) standard error.
+        """Return a screen that prints text to standard output or standard error.
 
-        Colours are used on a terminal unless NO_COLOR is set. ``prose`` keeps lines readable on a wide terminal.
+        Colours are used on a terminal unless NO_COLOR is set.
+
+        Args:
+            prose: whether to limit lines to a readable length, also on a wide terminal.
+            err: whether to print to standard error; None: only if the JSON document is written to standard output.
         """
         stream = sys.stderr if (self.json_is_printed if err is None else err) else sys.stdout
         automatic = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
@@ -67,23 +74,24 @@ class Output:
         )
 
     def write(self, document: object) -> None:
-        """Write the document to the target of ``--json``.
+        """Write the JSON document to the file of ``--json``, if there is one.
 
         Raises:
-            UsageProblem: it cannot be written.
+            UsageProblem: the document cannot be written.
         """
         if self.json_file is not None:
             write_bytes(self.json_file, as_bytes(document))
 
     def print_line(self, text: str) -> None:
-        """Print one line to standard error; nothing if ``quiet``."""
+        """Print one line to standard error, unless ``quiet`` is set."""
         if not self.quiet:
             print(f"  {visible(text)}", file=sys.stderr, flush=True)
 
     def progress(self, doing: str) -> AbstractContextManager[Progress]:
-        """Return a progress callback that prints to standard error; it does nothing with ``quiet``.
+        """Return a context whose value is a progress callback that prints to standard error, unless ``quiet`` is set.
 
-        On a terminal, one line moves after two seconds. Elsewhere, only permanent lines are printed.
+        On a terminal, a progress line appears after two seconds and shows the current step. Elsewhere, only lines that
+        stay are printed.
         """
         if not self.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             return MovingLine(sys.stderr, doing)
@@ -91,10 +99,10 @@ class Output:
 
 
 def check_writable(target: Path | None) -> None:
-    """Check that ``target`` can be written, before a run whose report would be lost.
+    """Check that the file ``target`` can probably be written, before a run whose result would be lost otherwise.
 
     Raises:
-        UsageProblem: its folder is missing, or it is a folder.
+        UsageProblem: the folder of ``target`` does not exist, or ``target`` is itself a folder.
     """
     if target is None or target == STANDARD_OUTPUT:
         return
@@ -105,10 +113,10 @@ def check_writable(target: Path | None) -> None:
 
 
 def write_bytes(target: Path, content: bytes) -> None:
-    """Write ``content`` to ``target``, or to standard output for ``-``.
+    """Write ``content`` to the file ``target``, or to standard output if it is ``-``.
 
     Raises:
-        UsageProblem: it cannot be written.
+        UsageProblem: the file cannot be written.
     """
     if target == STANDARD_OUTPUT:
         sys.stdout.flush()

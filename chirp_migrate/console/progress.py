@@ -1,4 +1,7 @@
-"""Progress callbacks of long operations. The module imports little, because many modules import it."""
+"""The type of callbacks that report the progress of long operations.
+
+The module imports little, because many modules import it.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,9 @@ class ProgressStep(msgspec.Struct, frozen=True, tag="step"):
         text: description of the step.
         done: number of finished parts.
         total: number of all parts; 0 if it is not known.
-        left_s: estimated seconds left; the lower bound if ``most_s`` is larger.
-        most_s: upper bound of the seconds left. If one of both is None, its earlier value continues to count down.
+        left_s: estimated seconds left, or the lower bound of this estimate if ``most_s`` is larger. None: the last
+            estimate continues to count down.
+        most_s: upper bound of the seconds left. None: the last bound continues to count down.
     """
 
     text: str
@@ -28,8 +32,8 @@ class ProgressStep(msgspec.Struct, frozen=True, tag="step"):
 
 
 Progress = Callable[[str | ProgressStep], None]
-"""A text is a line that stays, in a log too; a step shows on a terminal while it lasts."""
+"""A callback for progress. A text is printed as a line; a step is shown on a terminal, until the next step."""
 
 
 def no_progress(_what: str | ProgressStep) -> None:
-    """Ignore progress."""
+    """Ignore progress: the default for callbacks of type ``Progress``."""

@@ -1,4 +1,7 @@
-"""The moving line on a terminal during long operations. A thread draws it, so that it also moves during long steps."""
+"""Show the progress of a long operation in one line of a terminal.
+
+A thread draws the line, so that its clock also continues during a long step.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,21 @@ from chirp_migrate.console.text import visible
 
 __all__ = ["MovingLine"]
 
-#: Seconds before the line appears, and between two updates.
+#: Seconds before the line appears, and seconds between two updates of the line.
 _PATIENCE_S, _EVERY_S = 2.0, 0.25
-#: Columns of a terminal of unknown width, maximum of the line, minimum of the text, and columns of the bar.
+#: Numbers of columns: of a terminal of unknown width, of the longest line, of the shortest text, and of the bar.
 _USUAL_WIDTH, _WIDEST, _LEAST_TEXT, _BAR = 80, 100, 14, 10
 
-#: Locked while the line is drawn: a fork waits for it, so that the child has no lock that is never released.
+#: Held while the line is drawn. A fork waits for this lock, because a lock that is held stays locked in the child.
 _drawing = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_drawing.acquire, after_in_parent=_drawing.release, after_in_child=_drawing.release)
 
 
 class MovingLine(threading.Thread):
-    """Progress on a terminal within the context, at whose end the line is removed.
+    """A context whose value is a progress callback for a terminal. At the end of the context, the line is removed.
 
-    The cursor stays at the beginning of the line, so that other output, such as ``^C``, replaces it.
+    The cursor stays at the beginning of the line, so that other output, such as ``^C``, overwrites the line.
     """
 
     def __init__(self, stream: TextIO, doing: str) -> None:
@@ -37,7 +40,7 @@ class MovingLine(threading.Thread):
         self._full, self._empty, self._more = "█░…" if stream.encoding.lower().startswith("utf") else "#.>"
         self._began = time.monotonic()
         self._step = ProgressStep(doing)
-        self._least = self._most = 0.0  # when it is over
+        self._least = self._most = 0.0  # bounds of the time at which the operation ends; 0 if they are not known
         self._shown = ""
         self._over = threading.Event()
 
@@ -51,7 +54,7 @@ class MovingLine(threading.Thread):
         self._draw("")
 
     def __call__(self, what: str | ProgressStep) -> None:
-        """Show a step, or print a line above it."""
+        """Show ``what`` if it is a step; if it is a text, print it above the progress line."""
         if isinstance(what, str):
             self._draw(self._shown, above=f"  {visible(what)}\x1b[K\n")
             return
@@ -61,7 +64,7 @@ class MovingLine(threading.Thread):
         self._step = what
 
     def run(self) -> None:
-        """Draw changes of the line until it ends."""
+        """Draw the line again and again until the context ends."""
         pause_s = _PATIENCE_S
         while not self._over.wait(pause_s):
             pause_s = _EVERY_S
@@ -69,13 +72,13 @@ class MovingLine(threading.Thread):
 
     def _draw(self, line: str, above: str = "") -> None:
         with _drawing:
-            if above or line != self._shown:  # in one write, and only the changed part, so that nothing flickers
+            if above or line != self._shown:  # write only changes, and in one call, so that the line does not flicker
                 self._stream.write(f"\r{above}{line}\x1b[K\r")
                 self._stream.flush()
                 self._shown = line
 
     def _line(self, step: ProgressStep) -> str:
-        """Return the current step, a bar and numbers as far as they fit, and the time."""
+        """Return the text of the line: the step, a bar and numbers if they fit, and the time."""
         now = time.monotonic()
         right = _describe_time_left(self._least - now, self._most - now) or f"{_clock(now - self._began)} so far"
         room = min(os.get_terminal_size(self._stream.fileno()).columns or _USUAL_WIDTH, _WIDEST) - 3
@@ -89,7 +92,7 @@ class MovingLine(threading.Thread):
 
 
 def _describe_time_left(least_s: float, most_s: float) -> str:
-    """Return the remaining time as text; empty once it is over."""
+    """Return the remaining time as text; empty if it is not known or less than a second."""
     if least_s >= 1:
         return f"about {_clock(least_s)}{f' to {_clock(most_s)}' if most_s > least_s + 1 else ''} left"
     return f"at most about {_clock(most_s)} left" if most_s >= 1 else ""

@@ -1,8 +1,8 @@
-"""Text for users: paragraphs, lists, tables and diffs that fit the terminal, laid out by rich.
+"""Print paragraphs, lists, tables and diffs that fit the terminal, with the library rich.
 
-Texts cannot control the terminal: their control characters are escaped first (see ``visible`` in :mod:`.text`), and
-rich's own markup in them is not interpreted. The module imports rich, so only code that prints imports it, not
-``--help``.
+Texts cannot control the terminal: control characters are escaped first (see ``visible`` in :mod:`.text`), and rich does
+not interpret markup in texts. The module imports rich, so only code that prints imports this module; ``--help`` does
+not.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from chirp_migrate.console.text import plain, visible
 
 __all__ = ["LEAST_WIDTH", "Screen", "diff_style", "render_to_text"]
 
-#: Least width of the layout, in columns, even on a narrower terminal.
+#: Smallest width of the output, in columns, also on a narrower terminal.
 LEAST_WIDTH = 40
-#: Columns of a terminal of unknown width.
+#: Number of columns of a terminal whose width is not known.
 _USUAL_WIDTH = 80
-#: Columns between two columns of a table.
+#: Number of blanks between two columns of a table.
 _GAP = 2
 _TAB = 4
 _MORE = " … (-v)"
@@ -36,7 +36,10 @@ _DIFF_STYLES = {"+++": "bold", "---": "bold", "+": "green", "-": "red", "@": "cy
 
 class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
-        """Raise the error of a closed pipe, for which the command line has an exit code; rich would exit with 1."""
+        """Raise the error of a closed pipe again; rich itself would exit with 1.
+
+        The command line has its own exit code for this error.
+        """
         raise
 
 
@@ -74,9 +77,9 @@ class Screen:
         )
 
     def line(self, text: str = "", style: str = "", *, end: str = "\n") -> None:
-        """Print one line unchanged, for programs and for copying.
+        """Print one line without wrapping it, so that users can copy it and programs can read it.
 
-        An empty line is not printed at the beginning of the output.
+        At the beginning of the output, an empty line is not printed.
         """
         if not text and not self._begun:
             return
@@ -84,18 +87,18 @@ class Screen:
         self._console.print(Text(visible(text), style), soft_wrap=True, end=end)
 
     def styled(self, text: str, style: str) -> str:
-        """Return the complete ``text``, in ``style`` if colours may be used."""
+        """Return ``text`` with the codes for ``style``, or unchanged if colours may not be used."""
         return Style.parse(style).render(text, color_system=ColorSystem.STANDARD if self.colour else None)
 
     def title(self, text: str) -> None:
-        """Print the title of a part of the report: an empty line, its name in capitals, and a line below it."""
+        """Print the title of a section: an empty line, the title in capitals, and a rule below it."""
         name = plain(text).upper()
         self.line()
         self.text(name, style="bold")
         self.line("=" * min(self.width, cell_len(name)), "dim")
 
     def heading(self, text: str) -> None:
-        """Print a heading: an empty line and the text."""
+        """Print an empty line, and a heading in bold."""
         self.line()
         self.text(text, style="bold")
 
@@ -105,17 +108,17 @@ class Screen:
         """Print a paragraph.
 
         Args:
-            text: its text.
-            indent: columns in front of every line.
+            text: the text of the paragraph.
+            indent: number of blanks in front of every line.
             style: name of a style of rich.
-            first: text in front of the first line; later lines are indented by its width.
-            hang: additional indentation of the lines after the first, in columns.
-            most: largest number of lines; a note on -v replaces the rest.
+            first: text in front of the first line; the other lines are indented by its width.
+            hang: additional indentation of all lines but the first, in columns.
+            most: largest number of lines; if the text is longer, a note on -v replaces the rest.
         """
         self._paragraph(Text(plain(text), style), indent, Text(first), hang, most)
 
     def item(self, mark: str, text: str, indent: int = 2, style: str = "") -> None:
-        """Print a paragraph after a mark in ``style``; further lines align with the text."""
+        """Print a mark in ``style``, and a paragraph next to it; all lines of the paragraph are aligned."""
         shown = Text(plain(mark), style)
         if indent + shown.cell_len + _GAP > self.width // 2:
             self._paragraph(shown, indent)
@@ -124,23 +127,23 @@ class Screen:
             self._paragraph(Text(plain(text)), indent, shown + Text(" " * _GAP))
 
     def term(self, name: str, meaning: str, indent: int = 2, style: str = "bold", hang: int = 4) -> None:
-        """Print a word in ``style`` and its meaning, which continues further to the right."""
+        """Print a term in ``style`` and its meaning; further lines of the meaning are indented by ``hang``."""
         begun = plain(name) if name.endswith(".") else f"{plain(name)}:"
         self._paragraph(Text.assemble((begun, style), " ", plain(meaning)), indent, hang=hang)
 
     def table(
         self, header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), indent: int = 2
     ) -> None:
-        """Print rows in columns.
+        """Print a table.
 
-        If the columns do not fit next to each other, the first column gets a separate line. If that is still too wide,
-        each row is a paragraph of names and values.
+        If the table is too wide, the first cell of each row gets a separate line. If it is still too wide, each row is
+        printed as a paragraph of column names and values.
 
         Args:
             header: a name for each column; may be empty.
             rows: rows with a cell for each column.
-            left: left-aligned columns; all others contain numbers.
-            indent: number of columns in front of every line.
+            left: indices of the left-aligned columns; all other columns are right-aligned.
+            indent: number of blanks in front of every line.
         """
         shown = [[plain(cell) for cell in row] for row in (*([header] if header else []), *rows)]
         widths = [max(map(cell_len, column)) for column in zip(*shown, strict=True)]
@@ -164,11 +167,11 @@ class Screen:
                 self.text(", ".join(said), indent + 2)
 
     def diff(self, rows: Iterable[Sequence[tuple[str, str]]], columns: Sequence[int | None]) -> None:
-        """Print lines of source next to their numbers; long lines continue below, without a number.
+        """Print the lines of a diff next to their numbers. A long line continues on the next line, without a number.
 
         Args:
-            rows: cells as text and style.
-            columns: width of each column; columns with None share the rest.
+            rows: for each line, its cells; each cell is a text and a style.
+            columns: width of each column; columns with None share the remaining width.
         """
         table = Table.grid(padding=(0, 1, 0, 0))
         free = self.width - sum(width + 1 for width in columns if width is not None)
@@ -186,7 +189,7 @@ class Screen:
     def _cells(
         self, rows: Sequence[Sequence[str]], widths: Sequence[int], rights: Sequence[bool], indent: int, style: str = ""
     ) -> None:
-        """Return the cells as lines that fit the widths."""
+        """Print rows of cells in columns of the given widths."""
         table = Table.grid(padding=(0, _GAP, 0, 0))
         for width, right in zip(widths, rights, strict=True):
             table.add_column(justify="right" if right else "left", width=width)
@@ -195,7 +198,7 @@ class Screen:
         self._print(table, indent)
 
     def diff_line(self, line: str) -> None:
-        """Print one line of a unified diff in its colour, without wrapping."""
+        """Print one line of a unified diff in its colour, without wrapping it."""
         self.line(line.rstrip("\n"), diff_style(line))
 
     def _paragraph(
@@ -213,7 +216,7 @@ class Screen:
             self._print(front + line, 0)
 
     def _print(self, shown: RenderableType, indent: int) -> None:
-        """Print without the blanks with which rich fills lines."""
+        """Print something without the blanks that rich adds at the ends of lines."""
         self._begun = True
         for line in self._console.render_lines(shown, self._console.options.update(width=self.width - indent)):
             segments = [Segment(" " * indent), *line]
@@ -226,12 +229,12 @@ class Screen:
 
 
 def render_to_text(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
-    """Return the output of ``show`` without colours; ``options`` are those of :class:`Screen`."""
+    """Return the text that ``show`` prints, without colours; ``options`` are options of :class:`Screen`."""
     stream = io.StringIO()
     show(Screen(stream, width=width, **options))
     return stream.getvalue()
 
 
 def diff_style(line: str) -> str:
-    """Return the style of one line of a unified diff."""
+    """Return the name of the rich style for one line of a unified diff; "" for a line of context."""
     return next((style for start, style in _DIFF_STYLES.items() if line.startswith(start)), "")

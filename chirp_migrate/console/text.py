@@ -1,4 +1,4 @@
-"""Texts for users: control characters are escaped; numbers and counts have one form."""
+"""Format texts, numbers and counts for users, and escape control characters."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = [
     "visible",
 ]
 
-#: Number of names that a sentence lists; it only counts the others.
+#: Number of names that a sentence lists. Of further names, it gives only the number.
 _NAMED = 12
 
 
 def visible(text: str) -> str:
-    """Return ``text`` with control characters and invisible characters escaped; tabs stay."""
+    """Return ``text`` with control characters and invisible characters escaped, except tabs."""
     return "".join(
         one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode("ascii") for one in text
     )
@@ -36,13 +36,19 @@ def plain(text: str) -> str:
 
 
 def escape_for_matplotlib(text: str) -> str:
-    """Return text for matplotlib, in which dollar signs begin no formula and all characters are printable."""
+    """Return a text for matplotlib: dollar signs are escaped, because they would begin a formula.
+
+    Characters that cannot be printed are replaced.
+    """
     shown = "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
     return shown.replace("$", r"\$")
 
 
 def sentence(text: str) -> str:
-    """Return text with a capital letter and a full stop; a path or label at its beginning does not change."""
+    """Return a text as a sentence, with a capital letter at its beginning and a full stop at its end.
+
+    The first letter stays as it is if the text begins with a path or a label, such as ``train.py`` or ``note: ``.
+    """
     begins_with_name = re.match(r"\S*[._:/]\S|\w+: ", text) is not None
     first = text[:1] if begins_with_name else text[:1].upper()
     end = "" if text.endswith("?") else "."
@@ -50,7 +56,10 @@ def sentence(text: str) -> str:
 
 
 def format_value(value: float | None) -> str:
-    """Return a measured value with three digits; "-" without a value."""
+    """Return a measured value as text with three significant digits, or all digits of a large integer part.
+
+    The result is "-" for None.
+    """
     if value is None:
         return "-"
     if value == 0:
@@ -59,18 +68,18 @@ def format_value(value: float | None) -> str:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """Return ``20 %`` for 0.2."""
+    """Return a share as a percentage, such as ``20 %`` for 0.2."""
     return f"{100 * share:.{digits}f} %"
 
 
 def format_time(iso: str) -> str:
-    """Return ``2026-11-21 12:50 UTC`` for an ISO 8601 time in UTC; any other text unchanged."""
+    """Return an ISO 8601 time in UTC in the form ``2026-11-21 12:50 UTC``; return any other text unchanged."""
     day, letter, time = iso.partition("T")
     return f"{day} {time[:5]} UTC" if letter and iso.endswith("Z") else iso
 
 
 def count(number: int, noun: str) -> str:
-    """Return ``1 file``, ``2 files``, ``2 classes``, ``2 entries``."""
+    """Return a number with its noun, such as ``1 file``, ``2 files``, ``2 classes`` or ``2 entries``."""
     if number != 1:
         noun = re.sub(r"(?<=[^aeiou])y$", "ie", noun)
         noun += "es" if noun.endswith("s") else "s"
@@ -78,16 +87,18 @@ def count(number: int, noun: str) -> str:
 
 
 def shorten_list(names: Iterable[str], most: int = _NAMED) -> str:
-    """Return ``a, b and 7 more``: the first ``most`` names, and the number of all others."""
+    """Return names as text such as ``a, b and 7 more``: the first ``most`` names, and the number of all others."""
     listed = list(names)
     more = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def suggest_name(wrong: str, names: Iterable[str], there_are: str) -> str:
-    """Return a suggestion for a ``wrong`` name, as the end of a sentence: the nearest of ``names``, or all of them.
+    """Return a suggestion for a ``wrong`` name, as the end of a message: the most similar name, or all names.
 
     Args:
+        wrong: the name that does not exist.
+        names: the names that exist.
         there_are: text before the list of all names, such as "the commands are".
     """
     known = list(names)

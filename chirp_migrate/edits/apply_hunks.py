@@ -1,4 +1,4 @@
-"""The text of a file in which some hunks are accepted: their edits, the imports they need, and no newly dead code."""
+"""Build the new text of a file from its accepted hunks: apply their edits, add imports, and remove newly dead code."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str], styl
     """Return the text of ``module`` with only ``hunks`` accepted.
 
     Args:
-        module: the file as it is.
-        hunks: the accepted hunks, in the order of the file. The result does not depend on other hunks of the file.
-        public: top-level names that other files import from it. They stay, even if nothing in the file uses them.
+        module: the present file.
+        hunks: the accepted hunks, in the order of the file. The result does not depend on the refused hunks.
+        public: top-level names that other files import from this file. They stay, even if the file does not use them.
         style: how the project sorts imports.
 
     Raises:
         UnparsableModule: the file cannot be parsed.
-        SyntaxError: the result cannot be parsed, which only a hunk that the user edited can cause.
+        SyntaxError: the result cannot be parsed. Only a hunk that the user edited can cause this.
     """
     accepted = tuple(hunks)
-    # Two rewrites may add the same import next to the same statement.
+    # Two rewrites may contain the same edit, such as one that adds an import next to a statement.
     edits = list(dict.fromkeys(edit for hunk in accepted for edit in hunk.edits))
     if not edits:
         return module.text
     words = set(_WORD.findall(apply_edits(module.text, edits)))
-    # A manual edit of a hunk may have removed the use of an import.
+    # The user may have edited a hunk such that it no longer uses an import.
     needed = {one for hunk in accepted for one in hunk.imports if bound_name(one[1]) in words}
     first_use = min(edit.start for edit in edits)
     text = apply_edits(module.text, [*import_edits(module, needed, style, first_use), *edits])

@@ -1,4 +1,4 @@
-"""Text of new calls, and changes of a call that keep the rest of its lines."""
+"""Write the source of new calls, and change an existing call without changing other code on its lines."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import is_in_string
 
-#: Share of the line length after which arguments are not aligned with the bracket.
+#: If arguments aligned with the opening bracket would begin to the right of this share of the line length, they are
+#: written on new lines instead.
 _FARTHEST = 0.6
-#: Wide gap between code and a comment: it shrinks before a line gets too long.
+#: A wide gap between code and a comment. It may shrink, so lines are measured with a gap of two spaces.
 _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 
 
 def call_text(
     module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", around: int = 0
 ) -> str:
-    """Return ``callee(arguments)``, broken as black does if the line would be too long for the project.
+    """Return the source of ``callee(arguments)``; break it into lines as black does if it is too long for the project.
 
     Args:
         module: the module that the call becomes part of.
@@ -43,7 +44,7 @@ def call_text(
 
 
 class CallEdit:
-    """Changes of one call. :meth:`edits` keeps commas, comments, alignment and line lengths right.
+    """Collects the changes of one call. :meth:`edits` keeps commas, comments, alignment and line lengths correct.
 
     Args:
         module: the module of the call.
@@ -53,7 +54,7 @@ class CallEdit:
 
     def __init__(self, module: Module, call: cst.Call, style: CodeStyle | None = None) -> None:
         self._module, self._call = module, call
-        # Before Python 3.12 an expression in a string has no line breaks.
+        # Before Python 3.12, an expression in an f-string must be on one line, so do not break it.
         self._style = None if is_in_string(module, call) else style
         self._spans = [module.span(argument) for argument in call.args]
         self._callee = ""
@@ -62,28 +63,28 @@ class CallEdit:
         self._added: list[str] = []
 
     def rename(self, callee: str) -> None:
-        """Call ``callee`` instead.
+        """Replace the called name by ``callee``.
 
-        If the call has this name already, its edits belong to the rewrite that wrote the name.
+        If the call already has this name, an earlier rewrite wrote it; the edits then become part of that rewrite.
         """
         self._callee = callee
 
     def name(self, position: int, keyword: str) -> None:
-        """Pass the argument at a position by this keyword."""
+        """Pass the argument at ``position`` by keyword."""
         argument, start = self._call.args[position], self._spans[position][0]
         said = argument.keyword
         self._named.append(Edit(*self._module.span(said), keyword) if said else Edit(start, start, f"{keyword}="))
 
     def drop(self, position: int) -> None:
-        """Remove an argument, with its comma and the comment on its line; at least one argument has to stay."""
+        """Remove an argument, with its comma and the comment on its line. At least one argument must remain."""
         self._dropped.add(position)
 
     def add(self, *arguments: str) -> None:
-        """Add keyword arguments."""
+        """Add keyword arguments, each written as ``name=value``."""
         self._added += arguments
 
     def edits(self) -> tuple[Edit, ...]:
-        """Return all edits; lay out the call again if its lines would get too long or too far to the right."""
+        """Return all edits. If lines would get too long or too far to the right, break the call into lines again."""
         start, end = self._module.span(self._call.func)
         renamed = [Edit(start, end, self._callee)] if self._callee else []
         if self._callee == self._module.text[start:end]:
@@ -93,7 +94,10 @@ class CallEdit:
         return self._with_new_layout(in_place, shift) or self._edits_below_name(renamed, shift) or tuple(in_place)
 
     def _edits_in_place(self, renamed: Sequence[Edit], shift: int) -> list[Edit]:
-        """Return the changes in place; arguments that are aligned with the first one move by ``shift`` columns."""
+        """Return edits that keep the lines of the call.
+
+        Lines that are aligned with the first argument move by ``shift`` columns.
+        """
         return [
             *renamed,
             *self._named,
@@ -103,7 +107,10 @@ class CallEdit:
         ]
 
     def _edits_below_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
-        """Return the changes of a call with comments; move lines that would be far right below the name."""
+        """Return edits that move the first argument, and the lines aligned with it, to a new line below the name.
+
+        The result is empty if these lines would not be far to the right anyway.
+        """
         start = self._spans[0][0] if self._spans else 0
         if self._style is None or 0 in self._dropped or not self._is_far_right(shift):
             return ()
@@ -113,7 +120,7 @@ class CallEdit:
         )
 
     def _is_far_right(self, shift: int) -> bool:
-        """Return whether lines that are aligned with the first argument move far to the right."""
+        """Return whether a shift would move the lines that are aligned with the first argument far to the right."""
         assert self._style is not None
         wanted = self._style.longest_line(self._module.text)
         return shift > 0 and self._aligned_column() + shift > _FARTHEST * wanted
@@ -123,14 +130,14 @@ class CallEdit:
         return [position for position in range(len(self._spans)) if position not in self._dropped]
 
     def _removal_edits(self) -> Iterator[Edit]:
-        """Yield the edits that remove arguments; comments on their own lines and of other arguments stay."""
+        """Yield the edits that remove arguments. Comments on separate lines and comments of other arguments stay."""
         for first in sorted(self._dropped):
             if first - 1 not in self._dropped:
                 following = next((one for one in self._kept_positions if one > first), None)
                 yield self._tail_removal(first) if following is None else self._removal_before(first, following)
 
     def _removal_before(self, first: int, following: int) -> Edit:
-        """Return the edit that removes the arguments from ``first`` up to ``following``, which takes their place."""
+        """Return the edit that removes the arguments from ``first`` up to, but without, ``following``."""
         last, end = self._spans[following - 1][1], self._spans[following][0]
         between = self._module.text[last:end]
         line_break = NEWLINE.search(between)
@@ -146,7 +153,7 @@ class CallEdit:
         end_of_line = NEWLINE.search(tail)
         end = last + (end_of_line.start() if end_of_line is not None else len(tail))
         if "#" in gap:
-            # Keep the comma and comment of the argument before; remove from the end of that line.
+            # Keep the comma and the comment of the previous argument: remove the text after the end of its line.
             after_comment = NEWLINE.search(gap, gap.rfind("#"))
             start += after_comment.start() if after_comment is not None else len(gap)
             if end_of_line is None:
@@ -158,9 +165,10 @@ class CallEdit:
         return Edit(start, last, "")
 
     def _insertion_edits(self, shift: int) -> Iterator[Edit]:
-        """Yield the edits that insert new arguments after the last kept one, but before one with a comment.
+        """Yield the edits that insert new arguments after the last kept argument, or before it if it has a comment.
 
-        ``shift``: by how many columns arguments move that are aligned with the opening parenthesis.
+        Args:
+            shift: number of columns by which the arguments move that are aligned with the opening parenthesis.
         """
         if not self._added:
             return
@@ -198,19 +206,18 @@ class CallEdit:
         for position, (start, _) in enumerate(self._spans[1:], start=1):
             line = self._module.line_start(start)
             aligned = self._module.text[line:start] == " " * column
-            # An argument moves to the place of removed arguments before it; a removed argument keeps its line only for
-            # that.
+            # The line of an argument does not move if the argument takes the place of removed arguments before it. The
+            # line of a removed argument moves only if a kept argument takes its place.
             stays = position <= max(self._kept_positions)
             if aligned and stays and position - 1 not in self._dropped:
                 yield Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, "")
 
     def _with_new_layout(self, in_place: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
-        """Return the call with arguments on separate lines, if edits in place would make lines too long.
+        """Return the edit that breaks the whole call into lines again, if that is necessary.
 
-        The same applies if edits in place would move lines far to the right.
-
-        The result is empty if edits in place suffice, if the whole statement will be laid out, or if the call contains
-        comments, which have their place in its layout.
+        It is necessary if ``in_place``, the edits that keep the lines, would make lines too long or move them far to
+        the right. Otherwise the result is empty. It is also empty if the whole statement is formatted later, or if the
+        call contains comments, which could lose their place.
         """
         module, style = self._module, self._style
         if style is None or not self._kept_positions or is_laid_out(module, style, self._call):
@@ -234,7 +241,7 @@ class CallEdit:
         return (Edit(start, end, self._one_per_line()),)
 
     def _aligned_column(self) -> int:
-        """Return the column at which later lines are aligned with the first argument; 0 if none is."""
+        """Return the column of the first argument if other lines are aligned with it, else 0."""
         positions = range(1, len(self._spans))
         aligned = any(self._opens_line(n) and self._column(n) == self._column(0) for n in positions)
         return self._column(0) if aligned and not self._opens_line(0) else 0
@@ -250,12 +257,12 @@ class CallEdit:
         return f"{self._callee or self._module.source(self._call.func).strip()}("
 
     def _argument_texts(self) -> list[str]:
-        """Return the text of the kept arguments with their new keywords, and of the added arguments."""
+        """Return the source of each kept argument, with its new keyword, and of each added argument."""
         named = [[one for one in self._named if start <= one.start < end] for start, end in self._spans]
         return [edited(self._module.text, self._spans[n], named[n]) for n in self._kept_positions] + self._added
 
     def _in_groups(self) -> Iterator[str]:
-        """Yield the lines of the call, below its name, with the same arguments together on each line as before."""
+        """Yield the source of the call with the same arguments together on a line as before, below the called name."""
         if not any(self._opens_line(n) for n in self._kept_positions[1:]):
             return
         (indent, inner), texts = self._indents, self._argument_texts()
@@ -274,7 +281,10 @@ class CallEdit:
         yield f"{self._head}{module.newline}{inner}{lines}{last})"
 
     def _fill_lines(self, longest: int) -> Iterator[str]:
-        """Return the call with as many arguments on each line as fit, or all on one line, by the file's style."""
+        """Yield the source of the call with all arguments on one line below the called name.
+
+        If the file closes brackets directly behind the last argument, each line holds as many arguments as fit.
+        """
         assert self._style is not None
         module, (indent, inner), texts = self._module, self._indents, self._argument_texts()
         if not self._style.closes_behind_arguments(module.text):
@@ -290,7 +300,7 @@ class CallEdit:
         yield module.newline.join([self._head, *lines])
 
     def _one_per_line(self) -> str:
-        """Return the call with one argument a line."""
+        """Return the source of the call with each argument on its own line."""
         indent, inner = self._indents
         newline = self._module.newline
         return f"{self._head}{newline}{''.join(f'{inner}{text},{newline}' for text in self._argument_texts())}{indent})"

@@ -1,7 +1,7 @@
-"""Removal of imports and variables that a rewrite made dead, and of no others.
+"""Remove the imports and variables that only a rewrite has made unused.
 
-Names that were unused before the rewrite stay. The module uses the standard library's ``ast`` and counts names by
-spelling, so that in doubt it keeps code.
+Imports and variables that were unused before the rewrite stay. The module reads the tree of the standard library's
+``ast`` and compares names by their spelling, so that in doubt it keeps code.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from chirp_migrate.source.text import SOURCE_LINE, apply_edits, edited
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.outline import Outline
 
-#: Calls without side effects, by their spelling, because the project is not available here.
+#: Names of called functions without side effects. The spelling decides: this module cannot look names up in the
+#: project.
 _PURE_CALLS = re.compile(r"min|max|int|bool|len|str|[\w.]+\.get")
 _WORD = re.compile(r"\w+")
-#: Text after the last name of an import if its line ends before the bracket.
+#: The rest of a line after the last name of an import, if the closing bracket is on a later line.
 _REST_OF_CLAUSE = re.compile(r"[ \t]*(?:,[ \t]*)?(#[^\r\n]*)?(?=\r?\n)")
-#: Modules that ``import torch`` imports, and names that ``import *`` binds from them.
+#: Modules that ``import torch`` already imports; the next constant has the names that ``import *`` binds from them.
 _DATA = frozenset({"torch.utils.data", "torch.utils.data.dataloader"})
 _GIVEN_BY_STAR = frozenset({
     "BatchSampler", "ChainDataset", "ConcatDataset", "DFIterDataPipe", "DataChunk", "DataLoader", "Dataset",
@@ -55,18 +56,19 @@ class _DeadStatement:
 def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle) -> Iterator[list[Edit]]:
     """Yield edits that remove imports and variables that are unused in ``after`` but were used in ``before``.
 
-    Each removal may make further names dead. So the result is a sequence of lists of edits; the
-    positions in each list refer to the text that the earlier lists produce.
+    A removal may make further names unused. Therefore this yields several lists of edits. The positions in a list refer
+    to the text after the edits of all earlier lists.
 
     Args:
-        before: module text before the rewrite.
-        after: module text after it.
-        is_public: whether another file may take a top-level name from this module; such names stay.
+        before: source text of the module before the rewrite.
+        after: source text of the module after the rewrite.
+        is_public: function that returns whether another file may import a top-level name from this module. Such names
+            stay.
         style: how the project writes imports.
     """
     only_imports = False
     while not only_imports:
-        # Only names that occur less often than before can be dead now, and these are few.
+        # Only a name that occurs less often than before the rewrite can have become unused.
         names = frozenset(Counter(_WORD.findall(before)) - Counter(_WORD.findall(after)))
         known = _names_of(before).bound(names) if names else {}
         idle = _names_of(before).unused(names) if known else {}
@@ -89,9 +91,9 @@ def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style:
 def _without_idle_submodules(
     before: str, dead: dict[_Binding, list[_DeadStatement]]
 ) -> dict[_Binding, list[_DeadStatement]]:
-    """Remove from ``dead`` each ``import package.module`` whose module the old text did not read.
+    """Return ``dead`` without each ``import package.module`` whose module the old text did not read.
 
-    The import of the package next to it then stays, too.
+    An ``import package`` next to such an import is omitted, too, because both bind the same name.
     """
     read, found = _names_of(before).paths, dict(dead)
     for binding, places in dead.items():
@@ -105,7 +107,7 @@ def _without_idle_submodules(
 def _needless_imports(
     before: str, after: str, is_public: Callable[[str], bool]
 ) -> dict[_Binding, list[_DeadStatement]]:
-    """Return top-level imports without a remaining effect.
+    """Return the top-level imports of ``torch.utils.data`` that the new text no longer needs.
 
     These are ``import torch.utils.data`` next to ``import torch``, and ``from torch.utils.data import *``.
     """
@@ -125,7 +127,7 @@ def _needless_imports(
 
 
 def top_level_names(text: str) -> set[str]:
-    """Return the names that :func:`newly_dead` might find dead at the top level of a module."""
+    """Return the names of a module whose top-level imports :func:`newly_dead` may remove."""
     names = _names_of(text)
     return {binding.name for binding in names.bindings if not binding.scope} | (
         _GIVEN_BY_STAR if names.stars else set()
@@ -133,7 +135,10 @@ def top_level_names(text: str) -> set[str]:
 
 
 class _ModuleNames:
-    """The names that a module binds and reads, by scopes: ``.function.inner``, or "" for the module."""
+    """The names that a module binds and reads in each scope.
+
+    A scope is written as ``.function.inner``; "" stands for the top level of the module.
+    """
 
     def __init__(self, text: str) -> None:
         self._outline = Outline("", text)
@@ -141,7 +146,7 @@ class _ModuleNames:
 
     @cached_property
     def bindings(self) -> dict[_Binding, list[_DeadStatement]]:
-        """Yield bindings: imports, and in functions also inner functions and variables."""
+        """Return the statements that bind each name: imports, and in functions also variables and inner functions."""
         found: dict[_Binding, list[_DeadStatement]] = {}
         for statement in self._outline.find(ast.Import, ast.ImportFrom, ast.Assign, ast.FunctionDef):
             around = self._enclosing_definitions(statement)
@@ -160,13 +165,13 @@ class _ModuleNames:
         return found
 
     def bound(self, names: Collection[str]) -> dict[_Binding, list[_DeadStatement]]:
-        """Return the bindings of ``names`` whose computation has no visible effect."""
+        """Return the statements that bind ``names``, without those whose removal would remove a side effect."""
         named = {one: places for one, places in self.bindings.items() if one.name in names}
         pure = {one: [place for place in places if _is_pure(place.statement)] for one, places in named.items()}
         return {one: places for one, places in pure.items() if places}
 
     def unused(self, names: Collection[str]) -> dict[_Binding, list[_DeadStatement]]:
-        """Return the bindings of ``names`` that no code reads."""
+        """Return the statements that bind ``names``, for the names that no code reads."""
         bound = self.bound(names).items()
         return {
             one: places
@@ -177,7 +182,7 @@ class _ModuleNames:
 
     @cached_property
     def submodules(self) -> dict[str, list[_DeadStatement]]:
-        """Return top-level ``import package.module`` next to an ``import package``, by their modules."""
+        """Return, for each module, its top-level ``import package.module`` if there is also an ``import package``."""
         body = self._outline.tree.body
         plain = [(one, alias) for one in body if isinstance(one, ast.Import) for alias in one.names if not alias.asname]
         packages = {alias.name for _, alias in plain}
@@ -196,7 +201,7 @@ class _ModuleNames:
 
     @cached_property
     def paths(self) -> frozenset[str]:
-        """Return the dotted paths that code reads, with all their prefixes."""
+        """Return the dotted paths that code reads, such as ``a.b.c``, and their prefixes, such as ``a.b``."""
         found = set[str]()
         for attribute in self._outline.find(ast.Attribute):
             parts: list[str] = []
@@ -217,11 +222,11 @@ class _ModuleNames:
         return frozenset(self._names_read_in("") - bound)
 
     def names_in_strings(self, path: str) -> bool:
-        """Return whether code in a string reads the first name of ``path``, or the path itself."""
+        """Return whether code in a string contains ``path`` and reads its first name."""
         return any(path in text and path.partition(".")[0] in _read_in_string(text) for text in self._strings)
 
     def _appears_in_string(self, binding: _Binding) -> bool:
-        """Return whether code in a string reads a name of the module: a quoted type, code to evaluate, a doctest."""
+        """Return whether code in a string, such as a quoted type, a doctest or code for ``eval``, reads a name."""
         return self.names_in_strings(binding.name)
 
     @cached_property
@@ -249,7 +254,7 @@ class _ModuleNames:
 
     @cached_property
     def _blocks(self) -> dict[ast.AST, list[ast.stmt]]:
-        """Return the block of each statement."""
+        """Return, for each statement, the list of statements that contains it."""
         tree = self._outline.tree
         nodes = (tree, *self._outline.inside(tree))
         fields = (value for node in nodes for _, value in ast.iter_fields(node) if isinstance(value, list))
@@ -262,7 +267,7 @@ def _names_of(text: str) -> _ModuleNames:
 
 
 def _names_loaded(nodes: Sequence[ast.AST]) -> set[str]:
-    """Return the names that code reads, and the words of annotations that are strings."""
+    """Return the names that syntax nodes read, and all words in annotations that are strings."""
     found: set[str] = set()
     annotations: list[ast.expr | None] = []
     for one in nodes:
@@ -285,9 +290,10 @@ def _names_loaded(nodes: Sequence[ast.AST]) -> set[str]:
 
 @lru_cache(maxsize=256)
 def _read_in_string(text: str) -> frozenset[str]:
-    """Return the names that code in a string reads: the whole string, or the examples of a doctest; none for prose.
+    """Return the names that code in a string reads. The code is the whole string, or the examples of a doctest.
 
-    A single word is mostly a key; a word that begins with a capital letter may name a class.
+    The result is empty if the string is a text and not code. It is also empty for a single word, which is mostly a key,
+    unless the word begins with a capital letter and so may name a class.
     """
     if _WORD.fullmatch(text) is not None:
         return frozenset({text} if text[:1].isupper() else ())
@@ -343,12 +349,12 @@ def _removals(text: str, dead: dict[_Binding, list[_DeadStatement]], style: Impo
             edits += removals if written is None else [Edit(start, end, written)]
             continue
         if gone[id(block)] + 1 >= len(block):
-            continue  # the block must keep a statement
+            continue  # a block must contain at least one statement
         line_start = starts[statement.lineno - 1]
         line_end = starts[statement.end_lineno or statement.lineno]
         tail = text[end:line_end]
         if text[line_start:start].strip() or tail.strip().startswith(";"):
-            continue  # shares its line with another statement
+            continue  # another statement is on the same line
         gone[id(block)] += 1
         comment = tail.lstrip()
         if comment:
@@ -360,22 +366,22 @@ def _removals(text: str, dead: dict[_Binding, list[_DeadStatement]], style: Impo
         elif (
             statement.lineno > 1 and not lines[statement.lineno - 2].strip() and _is_followed_by_blank(lines, statement)
         ):
-            line_start = starts[statement.lineno - 2]  # a removed section takes one of its two blank lines along
+            line_start = starts[statement.lineno - 2]  # of the two blank lines around a removed import, remove one
         edits.append(Edit(line_start, line_end, ""))
     return edits
 
 
 def _is_followed_by_blank(lines: list[str], statement: ast.stmt) -> bool:
-    """Return whether the line after an import is blank."""
+    """Return whether a statement is an import, and the next line is blank."""
     following = statement.end_lineno or statement.lineno
     is_import = isinstance(statement, ast.Import | ast.ImportFrom)
     return is_import and following < len(lines) and not lines[following].strip()
 
 
 def _shorten_import(statement: str, after: str, style: ImportStyle) -> str | None:
-    """Return an import of several lines without some names, in the project's layout.
+    """Return an import of several lines in the project's layout, after some of its names have been removed.
 
-    The result is None if no new layout is needed.
+    The result is None if the import keeps its layout.
     """
     if "\n" not in statement or "#" in statement:
         return None
@@ -389,9 +395,9 @@ def _alias_removals(
     gone: Collection[ast.alias | None],
     offset: Callable[[int, int], int],
 ) -> list[Edit]:
-    """Return edits that remove names from an import, each with the comment behind it.
+    """Return edits that remove names from an import, each with the comment on its line.
 
-    Comments above names that stay are kept.
+    Comments above the other names stay.
     """
     spans = [(offset(a.lineno, a.col_offset), offset(a.end_lineno or a.lineno, a.end_col_offset or 0)) for a in names]
     last = max(position for position, alias in enumerate(names) if alias not in gone)
@@ -404,7 +410,7 @@ def _alias_removals(
     if last + 1 < len(names):
         start, end = spans[last][1], spans[-1][1]
         line, newline, _ = text[start : spans[last + 1][0]].partition("\n")
-        if newline and "#" in line:  # that of the name that is now last
+        if newline and "#" in line:  # keep the comment of the name that is now the last one
             rest = _REST_OF_CLAUSE.match(text, end)
             start = start + len(line.rstrip("\r")) if rest is not None else spans[last + 1][0]
             end = rest.end() if rest is not None else end

@@ -1,4 +1,4 @@
-"""Names for functions that replace lambdas, derived from the lambda's expression or its purpose.
+"""Find names for functions that replace lambdas, from the expression of the lambda or from its purpose.
 
 Each name is a verb, with an object if the verb alone is too vague (``_add_noise``), or the role of the function
 (``_collate_fn``).
@@ -17,7 +17,7 @@ from chirp_migrate.syntax.queries import is_integer, is_name, parameters
 __all__ = ["lambda_names"]
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-#: Names of arguments and variables that do not describe a function, and a verb for their usual purpose.
+#: For names of arguments and variables that do not describe a function: a verb for the usual purpose of the function.
 _VAGUE_VERBS: dict[re.Pattern[str], str] = {
     re.compile(rf"(?P<of>\w+_)?({names})(_?(fns?|funcs?|list))?"): verb
     for names, verb in (
@@ -30,18 +30,18 @@ _VAGUE_VERBS: dict[re.Pattern[str], str] = {
         r"\w{1,2}|fn|func|function|callable|default|lambda|apply|call|forward|run|get|map|train|test|val|valid"
     ): "process"
 }
-#: Result of a call, by the name of the called object.
+#: For the name of a called function that converts its argument: the name for a function that only calls it.
 _MADE = {
     **dict.fromkeys(("Tensor", "tensor", "as_tensor", "from_numpy", "FloatTensor", "LongTensor"), "to_tensor"),
     **dict.fromkeys(("array", "asarray", "numpy"), "to_array"),
     **{name: f"to_{name}" for name in ("float", "int", "str", "bool", "tuple", "list", "dict", "set")},
     **{name: f"to_{name}" for name in ("half", "double", "long", "byte", "cpu", "cuda")},
 }
-#: Arguments for the manner of a function, not for its purpose.
+#: Keyword arguments that select how a function works, such as `mode="reflect"`. Their values become part of the name.
 _MANNERS = frozenset({"mode", "padding_mode", "reduction", "interpolation"})
-#: Word before the parameters in the name of a function that returns a function.
+#: In the name of a function that returns a function: the word before the parameters of the returned function.
 _FOR = "_for_"
-#: Methods that only change the container or memory of a value.
+#: Methods and attributes that change only the shape, type or memory of a value. They do not count for a name.
 _HOLDS = frozenset(
     {"squeeze", "unsqueeze", "view", "reshape", "contiguous", "detach", "clone", "flatten", "copy", "data", "numpy"}
 )
@@ -53,9 +53,9 @@ _OPERATIONS: tuple[tuple[type[cst.BaseBinaryOp], str], ...] = (
     (cst.Modulo, "take_remainder"),
     (cst.MatrixMultiply, "multiply"),
 )
-#: Called objects with a noun as name, such as `model` and `tokenizer`.
+#: Names of called objects that are nouns, such as `model` and `tokenizer`.
 _TOOL = re.compile(r"(?!to_)\w*(er|ctor|ator|model|net|module)")
-#: Functions with such a name that is a verb.
+#: Names that match this pattern although they are verbs.
 _VERBS = frozenset(
     {"filter", "lower", "upper", "floor", "scatter", "order", "center", "render", "register", "xor", "transfer"}
 )
@@ -65,16 +65,16 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
     """Return names for the function that replaces a lambda, the best name first.
 
     Args:
-        module: the module that contains it.
+        module: the module that contains the lambda.
         node: the lambda.
         given_for: name of the parameter or variable that gets the lambda.
     """
     wish, outer = given_for.strip("_").partition(_FOR)[0], name_of_enclosing(module, node).partition(_FOR)[0]
     does, vague = _name_for_expression(node.body, node), _vague_verb(wish)
     wish = wish if vague is None else vague
-    if isinstance(node.body, cst.Lambda):  # the wanted name describes its result
+    if isinstance(node.body, cst.Lambda):  # `given_for` describes the inner lambda, which the outer one returns
         wish += _FOR + "_".join(parameters(node))
-    # What does nothing gets no name of an operation, such as that of a variable `to_tensor`.
+    # A lambda that returns its argument is called `_identity`, even if its variable is called `to_tensor`.
     is_identity = does == "identity" and not wish.endswith("_fn")
     first, second = (does, None) if does is not None and (vague is not None or is_identity) else (wish, does)
     names = [one for one in (first, second) if one is not None]
@@ -85,7 +85,7 @@ def lambda_names(module: Module, node: cst.Lambda, given_for: str) -> list[str]:
 
 
 def _vague_verb(name: str) -> str | None:
-    """Return the verb of a vague function name; ``None`` for a descriptive name."""
+    """Return the verb that replaces a vague function name; ``None`` if the name is descriptive."""
     for names, verb in _VAGUE_VERBS.items():
         if (found := names.fullmatch(name)) is not None:
             return (found.groupdict().get("of") or "") + verb
@@ -93,9 +93,9 @@ def _vague_verb(name: str) -> str | None:
 
 
 def _name_for_expression(body: cst.BaseExpression, function: cst.Lambda) -> str | None:
-    """Return a name for the operation of an expression on the function's parameters.
+    """Return a name for what an expression computes from the parameters of a function.
 
-    The result is ``None`` if that takes many words.
+    The result is ``None`` if no short name describes the expression.
     """
     match body:
         case cst.Name(value=name):
@@ -175,7 +175,7 @@ def _reads(node: cst.BaseExpression, function: cst.Lambda) -> bool:
 
 
 def _verb_with_object(verb: str, node: cst.BaseExpression) -> str:
-    """Return ``add_1`` or ``add_noise``; ``shift`` if the operand has no short name."""
+    """Return a verb with its operand, such as ``add_noise``; ``shift`` if the operand has no short name."""
     match node:
         case cst.Integer(value=value) if value.isdigit():
             return f"{verb}_{value}"

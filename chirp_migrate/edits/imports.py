@@ -1,7 +1,7 @@
-"""Adding of the imports that rewritten code needs, where a reader expects them and where they are harmless.
+"""Add the imports that rewritten code needs, where a reader expects them and where they are harmless.
 
-The runtime imports torch. If a module imports torch in a ``try``, an ``if`` or a function, in order to work or to load
-quickly without torch, it imports the runtime there, too.
+The runtime, ``chirpid_patch``, imports torch. A module may import torch in a ``try``, an ``if`` or a function, so that
+it works without torch or loads quickly. The rewrite then imports the runtime at the same place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chirp_migrate.syntax.queries import dotted, is_docstring, is_name
 from chirp_migrate.syntax.scopes import Kind
 
 _RUNTIME = "chirpid_patch"
-#: Packages that need torch: once they are imported, importing the runtime costs nothing and cannot fail for torch.
+#: Packages that import torch. Below such an import, importing the runtime is cheap, and torch is installed.
 _NEEDS_TORCH = re.compile(r"(torch\w*|pytorch_lightning|lightning|chirpid_patch|timm|accelerate)(\.|$)")
 
 _TORCH = re.compile(r"torch(\.|$)")
@@ -31,7 +31,7 @@ _Statement = cst.Import | cst.ImportFrom
 
 
 def runtime(clause: str) -> Import:
-    """Return the import of ``clause`` from the runtime package."""
+    """Return the import of ``clause``, such as ``read_labels``, from the runtime package."""
     return (_RUNTIME, clause)
 
 
@@ -41,9 +41,9 @@ def bound_name(clause: str) -> str:
 
 
 def conflicting_names(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
-    """Return names of ``needed`` that already have another meaning at the top level of the module.
+    """Return the names of ``needed`` that the top level of the module already binds to another object.
 
-    Names that an ``import *`` from a module of the project binds count as well.
+    A name that an ``import *`` from a module of the project binds counts as well.
     """
     return {
         bound_name(clause)
@@ -53,7 +53,7 @@ def conflicting_names(module: Module, project: Project, needed: Collection[Impor
 
 
 def names_conflicting_elsewhere(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
-    """Return the names of ``needed`` that ``import *`` from this module would rebind in other files."""
+    """Return the names of ``needed`` that other files, which import ``*`` from this module, bind to another object."""
     table = project.table(module.path)
     if not project.imported_elsewhere(module, "*"):
         return set()
@@ -67,7 +67,7 @@ def names_conflicting_elsewhere(module: Module, project: Project, needed: Collec
 
 
 def hidden_names(module: Module, needed: Collection[Import], edits: Collection[Edit]) -> set[str]:
-    """Return the names of ``needed`` that have another meaning in the function or class around their use."""
+    """Return the names of ``needed`` that the function or class around their use binds to another object."""
     return {
         name
         for source, clause in needed
@@ -82,13 +82,13 @@ def hidden_names(module: Module, needed: Collection[Import], edits: Collection[E
 def import_edits(
     module: Module, needed: Collection[Import], style: ImportStyle, first_use: int | None = None
 ) -> list[Edit]:
-    """Return edits that make ``needed`` available at the top level; none if all names are available already.
+    """Return edits that import ``needed`` at the top level; empty if the module already imports all names.
 
     Args:
         module: the module that needs the imports.
         needed: the imports.
         style: how the project sorts imports. Existing imports are not sorted again.
-        first_use: offset of the first use of one of the imports, which must be above it.
+        first_use: offset of the first code that uses one of the names. The imports must be above this code.
     """
     edits: list[Edit] = []
     for source in sorted({source for source, _ in needed}):
@@ -107,10 +107,10 @@ def import_edits(
 
 
 def local_import_edits(module: Module, name: cst.Name, needed: Import, style: ImportStyle) -> list[Edit] | None:
-    """Return edits that import ``needed`` next to the imports of ``name``, in its function or its script block.
+    """Return edits that import ``needed`` next to the imports of ``name``, in a function or a ``__main__`` block.
 
-    ``None`` if the import belongs at the top level: ``name`` is imported there, or in a function of a module that needs
-    torch to load anyway.
+    The result is ``None`` if the import belongs at the top level of the module: ``name`` is imported there, or ``name``
+    is imported in a function but the module imports torch at the top level anyway.
     """
     variable = module.scopes.lookup(name.value, name)
     if variable is None:
@@ -146,9 +146,9 @@ def _qualified_name(source: str, clause: str) -> str:
 
 
 def _current_meanings(module: Module, project: Project, clause: str) -> set[str]:
-    """Return the current meanings of the name of ``clause`` at the top level.
+    """Return the qualified names of the objects to which the top level binds the name of ``clause``.
 
-    An empty string stands for code of the module.
+    An empty string stands for an object that the module itself defines.
     """
     bindings = module.scopes.module.bindings.get(bound_name(clause), ())
     own = {module.absolute(binding.qualified) if binding.kind is Kind.IMPORT else "" for binding in bindings}
@@ -156,15 +156,16 @@ def _current_meanings(module: Module, project: Project, clause: str) -> set[str]
 
 
 def _is_bound(module: Module, clause: str) -> bool:
-    """Return whether the name that ``clause`` would bind is bound at the top level wherever the module's code runs."""
+    """Return whether the top level always binds the name that ``clause`` would bind."""
     bindings = module.scopes.module.bindings.get(bound_name(clause), ())
     return any(binding.kind is not Kind.IMPORT or is_reached(module, binding.node) for binding in bindings)
 
 
 def is_reached(module: Module, statement: cst.CSTNode) -> bool:
-    """Return whether an import always runs with its module or function, or with the code that needs it.
+    """Return whether an import always runs when its module or function runs.
 
-    An import for type checkers alone, or for one system or version, binds nothing elsewhere.
+    An import in an ``if`` may not run, such as an import for type checkers or for one operating system. An import of
+    the runtime counts also in an ``if`` or ``try``, because the code that needs the runtime has the same condition.
     """
     if any(source == _RUNTIME for source in _sources(module, statement)):
         return not _is_for_checkers(module, statement)
@@ -177,7 +178,7 @@ def _line(source: str, clauses: list[str]) -> str:
 
 
 def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
-    """Add ``clauses`` to the names that ``statement`` imports: in order if the names are sorted, else at the end."""
+    """Yield edits that add ``clauses`` to an import, in order if its names are sorted, else at the end."""
     aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
     spans = [module.span(alias.asname.name if alias.asname else alias.name) for alias in aliases]
     starts = [module.span(alias.name)[0] for alias in aliases]
@@ -197,7 +198,7 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
         following = list(takewhile(lambda clause: clause not in names, rest))
         line, newline, _ = module.text[end:next_start].partition(module.newline)
         if following and newline and "#" in line:
-            # The name keeps its comment: the next name begins its own line.
+            # Keep the comment of this name on its line: put each new name on its own line below.
             if "," not in line.partition("#")[0]:
                 yield Edit(end, end, ",")
             yield Edit(end + len(line), end + len(line), "".join(f"{own_line}{clause}," for clause in following))
@@ -206,7 +207,7 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
 
 
 def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle) -> list[Edit]:
-    """Return ``edits`` of an import statement, laid out as the project's own tools would."""
+    """Return the edits of an import statement such that the result has the layout of the project's own tools."""
     edits, (start, end) = list(edits), module.span(statement)
     after = edited(module.text, (start, end), edits)
     before, new = (text.replace(module.newline, "\n") for text in (module.text[start:end], after))
@@ -217,7 +218,11 @@ def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit]
 def _new_import_line(
     module: Module, source: str, clauses: list[str], style: ImportStyle, first_use: int | None
 ) -> list[Edit]:
-    """Add the import as a new line: at its sorted place, or below the import that it replaces, or in its section."""
+    """Return edits that add an import as a new line.
+
+    The line is inserted at its sorted place, else below the import of ``DataLoader`` or torch, else below the imports
+    of its section.
+    """
     line = style.written(_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body
     run = _import_positions(module, source)
@@ -245,10 +250,10 @@ def _new_import_line(
 def _loader_import(
     module: Module, imports: Mapping[int, list[str]], run: Sequence[int], first_use: int | None
 ) -> cst.CSTNode | None:
-    """Return the import, among those at the positions ``run``, below which the import of the runtime is inserted.
+    """Return the import below which the import of the runtime is inserted, among the imports at the positions ``run``.
 
-    The result is the import of ``DataLoader``, else another import of ``torch.utils.data``, else the first import of
-    torch; or the last import of torch on the lines that follow it directly.
+    This is the import of ``DataLoader``, else another import from ``torch.utils``, else the first import of torch. If
+    further imports of torch follow directly, it is the last of them.
     """
     body = module.tree.body
     places = [n for n in run if n in imports and (first_use is None or module.span(body[n])[1] <= first_use)]
@@ -273,7 +278,7 @@ def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
 
 
 def _imports_in(module: Module, body: Sequence[cst.CSTNode]) -> dict[int, list[str]]:
-    """Return positions in a block of the statements that only import, each with the modules that it imports from."""
+    """Return, for the position of each import statement in a block, the names of the modules that it imports from."""
     return {
         position: [source for small in statement.body for source in _sources(module, small)]
         for position, statement in enumerate(body)
@@ -297,7 +302,7 @@ def _loads_torch(module: Module) -> bool:
 
 
 def _guarded_import(module: Module) -> cst.CSTNode | None:
-    """Return the first import of torch, where the module imports it only under some condition."""
+    """Return the first import of torch if the module imports torch only under a condition; else None."""
     if _loads_torch(module):
         return None
     for statement in sorted(module.find(cst.Import, cst.ImportFrom), key=lambda statement: module.span(statement)[0]):
@@ -314,7 +319,7 @@ def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
 
 
 def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
-    """Insert ``line`` among the imports around ``statement`` if the project sorts them, else below it."""
+    """Return edits that insert ``line`` at its sorted place if the project sorts imports, else below ``statement``."""
     parent = module.parents[statement]
     if not isinstance(parent, cst.SimpleStatementLine) or parent.body[-1] is not statement:
         end = module.span(statement)[1]
@@ -331,7 +336,7 @@ def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: Im
 
 
 def _last_of_torch(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]], position: int) -> cst.CSTNode:
-    """Return the import at a position of a block, or the last of those of torch on the lines that follow."""
+    """Return the import at a position of a block; if imports of torch directly follow it, the last of them."""
     following = position + 1
     while all(map(_TORCH.match, imports.get(following, ["-"]))) and not getattr(body[following], "leading_lines", ()):
         position, following = following, following + 1
@@ -341,7 +346,7 @@ def _last_of_torch(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]]
 def _insert_sorted(
     module: Module, first: cst.CSTNode, last: cst.CSTNode, line: str, style: ImportStyle
 ) -> list[Edit] | None:
-    """Insert ``line`` where isort would put it among consecutive imports; return None if they are not sorted."""
+    """Return edits that insert ``line`` where isort would put it; None if the imports are not sorted."""
     start, stop = module.line_start(module.span(first)[0]), module.line_end(module.span(last)[1] - 1)
     indent = module.indentation(start)
     lines = module.text[start:stop].splitlines(keepends=True)
@@ -370,12 +375,12 @@ def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
 
 
 def _import_positions(module: Module, source: str) -> Sequence[int]:
-    """Return the positions of the consecutive imports among which an import from ``source`` is inserted; maybe none.
+    """Return the positions of the consecutive imports among which an import from ``source`` is inserted.
 
-    These are the first consecutive imports of the module. For the runtime, they are those with the first import of
-    torch, so that code which a module runs before it imports torch stays before it. They are below a top-level change
-    of ``sys.path``, which may be needed to find the runtime. Without imports below that change, the position is that of
-    the change.
+    These are the first consecutive imports of the module; the result is empty if the module has no imports. For the
+    runtime, they are the consecutive imports with the first import of torch: a module may have to run code before it
+    imports torch. If the module changes ``sys.path`` below these imports, the result is the imports directly below the
+    change, or the position of the change itself: the change may be necessary to find the runtime.
     """
     imports = _imports_in(module, module.tree.body)
     start = next(iter(imports), -1)
@@ -403,7 +408,7 @@ def _neighbouring_imports(imports: Mapping[int, list[str]], start: int) -> Seque
 
 
 def _insert_line_after(module: Module, statement: cst.CSTNode, line: str) -> Edit:
-    """Insert ``line`` as a new line below a statement, with the same indentation."""
+    """Return the edit that inserts ``line`` as a new line below a statement, with the same indentation."""
     start, end = module.span(statement)
     after = module.line_end(end)
     lead = "" if module.text[:after].endswith(("\n", "\r")) else module.newline

@@ -1,4 +1,4 @@
-"""Layout of rewritten statements as the project's formatter would write them."""
+"""Format rewritten statements as the project's formatter would write them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TOKEN = re.compile(r"\s+|\w+|[^\w\s]")
 
 
 def is_laid_out(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
-    """Return whether the lines of the statement around ``node`` are as the project's formatter writes them."""
+    """Return whether the statement around ``node`` is formatted as the project's formatter would format it."""
     for one in (node, *module.ancestors(node)):
         found = _lines(module, one)
         if found is not None:
@@ -36,16 +36,16 @@ def is_laid_out(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
 def layout_edits(
     module: Module, edits: Mapping[Edit, Owners], others: Iterable[Edit], style: CodeStyle
 ) -> list[tuple[Edit, Owners]]:
-    """Return edits that format the statements which ``edits`` change, if they were formatted before.
+    """Return further edits that format each changed statement, if the statement was formatted before.
 
     Args:
         module: the module before the edits.
-        edits: edits of the module, with the rewrites that they belong to.
-        others: further edits of the module.
-        style: how the project lays out its code.
+        edits: the edits that change statements; each edit is mapped to the rewrites that it belongs to.
+        others: further edits of the module. The statements that they change are not formatted.
+        style: how the project formats its code.
 
     Returns:
-        Edits of the text after ``edits`` and ``others``, each with the rewrites of its statement.
+        Edits of the text after ``edits`` and ``others``. Each has the rewrites that change its statement.
     """
     touched = module.statements_at(edit.start for edit in edits)
     statements = sorted(
@@ -74,7 +74,14 @@ def layout_edits(
 
 @dataclass(frozen=True)
 class _Comment:
-    """A comment after code: its 0-based line, the columns where the code ends and the comment begins, and its text."""
+    """A comment after code on the same line.
+
+    Attributes:
+        line: its line, from 0.
+        code: column at which the code ends.
+        column: column at which the comment begins.
+        text: the text of the comment.
+    """
 
     line: int
     code: int
@@ -83,9 +90,10 @@ class _Comment:
 
 
 def _realign_comments(module: Module, style: CodeStyle, lines: tuple[int, int], after: str) -> Iterator[Edit]:
-    """Yield edits of ``after`` that keep comments in one column with the comments of neighbouring lines.
+    """Yield edits of ``after`` that keep a comment in the same column as the comments on neighbouring lines.
 
-    If code gets too long for the column, the column moves to the right, unless other lines use it.
+    If the code of a line gets too long, all of these comments move to the right, unless some of them are outside of the
+    changed lines.
     """
     before = module.text[slice(*lines)]
     pairs = list(_matching_comments(_comments(before), _comments(after)))
@@ -111,7 +119,10 @@ def _realign_comments(module: Module, style: CodeStyle, lines: tuple[int, int], 
 
 
 def _matching_comments(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iterator[tuple[_Comment, _Comment]]:
-    """Yield the comments that both versions have, without equal comments of which a version lacks some."""
+    """Yield the pairs of equal comments in two versions of a text.
+
+    Comments with a text that one version has more often than the other are omitted.
+    """
     for text in dict.fromkeys(one.text for one in new):
         was, now = ([comment for comment in comments if comment.text == text] for comments in (old, new))
         if len(was) == len(now):
@@ -119,7 +130,7 @@ def _matching_comments(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iter
 
 
 def _in_one_column(columns: Mapping[int, int], line: int) -> tuple[int, int]:
-    """Return the first and the last of the lines around ``line`` that have their comments in the same column."""
+    """Return the first and the last of the consecutive lines around ``line`` with comments in the same column."""
     top = bottom = line
     while columns.get(top - 1) == columns[line]:
         top -= 1
@@ -130,7 +141,7 @@ def _in_one_column(columns: Mapping[int, int], line: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _comments(text: str) -> tuple[_Comment, ...]:
-    """Return the comments after code, as far as ``text`` can be read."""
+    """Return the comments that follow code on the same line, up to the first place that cannot be tokenized."""
     found: list[_Comment] = []
     if "#" not in text:
         return ()
@@ -144,7 +155,7 @@ def _comments(text: str) -> tuple[_Comment, ...]:
 
 
 def _layout_changes(before: str, after: str) -> Iterator[Edit]:
-    """Yield edits of white space, brackets and commas that turn ``before`` into ``after``; other code is not edited."""
+    """Yield small edits that turn ``before`` into ``after``. They change only white space, brackets and commas."""
     old, new = _TOKEN.findall(before), _TOKEN.findall(after)
     starts = [0, *accumulate(map(len, old))]
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -153,7 +164,10 @@ def _layout_changes(before: str, after: str) -> Iterator[Edit]:
 
 
 def _lines(module: Module, node: cst.CSTNode) -> tuple[int, int] | None:
-    """Return the offsets of the lines of a simple statement, or of the head of a statement with a block."""
+    """Return start and end of the lines of a simple statement, or of the first line of an ``if``, loop or ``with``.
+
+    The result is None for any other node.
+    """
     if isinstance(node, cst.SimpleStatementLine):
         last: cst.CSTNode = node
     elif isinstance(node, cst.For):

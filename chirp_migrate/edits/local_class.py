@@ -1,4 +1,4 @@
-"""Checks of whether a dataset class inside a function can move to the module, and its captured values."""
+"""Check whether a dataset class inside a function can move to module level, with the values that it captures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, find_own, holds, is_name, is_super, mention, methods_of, one_line
 
-#: Bases without a constructor that would have to be called.
+#: Base classes without a constructor.
 _BARE = re.compile(
     r"torch\.utils\.data\.((dataset|sampler)\.)?(Dataset|IterableDataset|Sampler)|typing\.Generic|abc\.ABC"
 )
@@ -39,13 +39,13 @@ _STORED = (Mention.BOUND, Mention.CHANGED, Mention.DELETED)
 
 
 class LocalClass:
-    """A class inside a function.
+    """A class that is defined inside a function.
 
     Attributes:
-        values: the names that it captures from the enclosing functions, except imports.
-        imports: the imports of these functions that it uses.
+        values: the variables of enclosing functions that the class uses, except imported names.
+        imports: the names that enclosing functions import and the class uses.
         methods: its methods, in order.
-        init: its constructor, if it has one.
+        init: its ``__init__``; None if it has none.
     """
 
     def __init__(self, module: Module, project: Project, node: cst.ClassDef) -> None:
@@ -60,7 +60,7 @@ class LocalClass:
         self.init = next((method for method in self.methods if method.name.value == "__init__"), None)
 
     def method_of(self, read: cst.CSTNode) -> cst.FunctionDef | None:
-        """Return the method in whose body a name is read."""
+        """Return the method whose body contains a node; None if no method does."""
         around = set(self.module.ancestors(read))
         return next((method for method in self.methods if method.body in around), None)
 
@@ -73,7 +73,7 @@ class LocalClass:
         """Check that the class can move, and that its objects keep the captured values.
 
         Raises:
-            NotMovable: it cannot; the message has the reason.
+            NotMovable: the class cannot move; the message gives the reason.
         """
         node, module = self.node, self.module
         if not isinstance(self.scope.node, cst.FunctionDef):
@@ -111,31 +111,33 @@ class LocalClass:
                 )
 
     def _check_class_state(self) -> None:
-        """Check that no code can distinguish the class of one call from a class that all calls share."""
+        """Check that no code notices that one class replaces the classes that the function creates in each call."""
         for read in variable_reads(self.module, self.title, self.scope):
             parent = self.module.parents[read]
             of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
             if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
                 raise NotMovable("it uses its own name")
         if self.project.holds(r"\b__subclasses__\b", "__subclasses__"):
-            raise NotMovable("the project lists classes")
+            raise NotMovable("the project lists the subclasses of a class (`__subclasses__`)")
         if self.project.holds(
             r"(?:\bcls|\bself\s*\.\s*__class__|\btype\(self\))\s*\.\s*__qualname__\b", "__qualname__"
         ):
             raise NotMovable("the project reads where classes are defined (`__qualname__`)")
-        # Without captured values the classes of all calls are equal, until code sets an attribute on one of them.
+        # Without captured values, the classes from all calls of the function are equal, unless code changes one of
+        # them.
         if self.values and (place := place_of_class_value(self.project)) is not None:
             raise NotMovable(f"the project distinguishes objects by their class ({place})")
         if not self.values and (place := place_of_class_change(self.project)) is not None:
             raise NotMovable(f"the project may read or set attributes of the class of an object ({place})")
         if (code := use_of_class(self.module, self.node, may_construct=not self.values)) is not None:
-            raise NotMovable(f"`{code}` in it refers to this one class")
+            raise NotMovable(f"`{code}` in it depends on the class object, and all calls would share one class")
         for one in find_in(self.node, cst.Attribute):
             if is_name(one.value, self.title) and mention(self.module, one) in _STORED:
-                raise NotMovable(f"`{self.module.source(one)}` in it refers to this one class")
+                source = self.module.source(one)
+                raise NotMovable(f"`{source}` in it depends on the class object, and all calls would share one class")
 
     def _check_constructor(self) -> None:
-        """Check that the constructor accepts the captured values, and that objects keep them."""
+        """Check that the constructor can take the captured values, and that each object keeps these values."""
         if any(_OWN_STATE.fullmatch(method.name.value) for method in self.methods):
             raise NotMovable("it overrides how its objects are created or pickled")
         if self.init is None:
@@ -147,7 +149,7 @@ class LocalClass:
             raise NotMovable("its constructor assigns a name that another method captures")
 
     def _check_reads(self, captured: Capture) -> None:
-        """Check that captured names are only read in methods with ``self``."""
+        """Check that the class reads captured names only in methods with ``self``."""
         for read in captured.reads:
             method = self.method_of(read)
             if method is None:
@@ -161,14 +163,16 @@ class LocalClass:
 
 
 def use_of_class(module: Module, node: cst.ClassDef, *, may_construct: bool) -> str | None:
-    """Return code of a class that may distinguish it from an equal class, or store state on it; None if there is none.
+    """Return code in a class that uses the class object itself, so that an equal class may not replace it.
 
-    Reads of attributes of ``type(self)`` and of the first parameter of a class method are permitted.
+    The code may compare the class with another class, or store state on it. The result is None if there is no such
+    code. Reading attributes of ``type(self)``, and of the first parameter of a class method, is permitted.
 
     Args:
         module: the module of the class.
         node: the class.
-        may_construct: whether calls of these are permitted, too. A class that captures values takes them as arguments.
+        may_construct: whether the code may also call ``type(self)`` or such a parameter. This is not permitted for a
+            class that captures values, because the call would have to pass these values.
     """
     for one in find_in(node, cst.Attribute, cst.Call, cst.Name):
         if isinstance(one, cst.Attribute) and one.attr.value in _TELLING:
@@ -196,7 +200,7 @@ def use_of_class(module: Module, node: cst.ClassDef, *, may_construct: bool) -> 
 
 
 def _is_first_parameter(module: Module, node: cst.BaseExpression, *, of_class: bool = False) -> bool:
-    """Return whether an expression is the first parameter of a method; with ``of_class``, of a class method."""
+    """Return whether an expression is the first parameter of a method; with ``of_class``, only of a class method."""
     if not isinstance(node, cst.Name) or mention(module, node) is not Mention.READ:
         return False
     found = module.scopes.lookup(node.value, node)
@@ -210,7 +214,7 @@ def _is_first_parameter(module: Module, node: cst.BaseExpression, *, of_class: b
 
 
 def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, depth: int = 0) -> bool:
-    """Return whether provably none of the bases of a class has a constructor."""
+    """Return whether the bases of a class provably have no constructor."""
     for base in node.bases:
         names = project.resolved_names(module, base.value)
         if not names or not all(_BARE.fullmatch(name) or _is_without(project, name, depth) for name in names):
@@ -219,7 +223,7 @@ def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, de
 
 
 def _is_without(project: Project, qualified: str, depth: int) -> bool:
-    """Return whether a class of the project provably has no constructor, of its own or from a base."""
+    """Return whether a class of the project provably neither defines nor inherits a constructor."""
     found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
     if found is None or project.holds(set_from_outside("__init__"), "__init__"):
         return False
@@ -228,7 +232,7 @@ def _is_without(project: Project, qualified: str, depth: int) -> bool:
 
 
 def _is_plain(project: Project, qualified: str, *, may_construct: bool, depth: int = 0) -> bool:
-    """Return whether a base neither records nor inspects subclasses, and permits any attributes on objects."""
+    """Return whether a base class neither records nor inspects its subclasses, and permits any attribute on objects."""
     if DATASET.fullmatch(qualified) or _BARE.fullmatch(qualified):
         return True
     found = project.class_definition(qualified)
@@ -251,9 +255,10 @@ def _is_plain(project: Project, qualified: str, *, may_construct: bool, depth: i
 
 
 def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether no attribute in the body of a class may be an object that detects its class.
+    """Return whether no class attribute may be an object that notices on which class it is read.
 
-    Literals, objects that libraries create, and functions and classes of the project do not notice that.
+    Only an object of a class of the project may notice this. A literal, an object that a library creates, or a function
+    or class of the project does not.
     """
     for statement in (*find_own(node, cst.Assign), *find_own(node, cst.AnnAssign), *find_own(node, cst.NamedExpr)):
         value = getattr(statement, "value", None)
@@ -266,7 +271,7 @@ def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> 
 
 
 def _gives_own_object(module: Module, project: Project, node: cst.BaseExpression, *, is_called: bool) -> bool:
-    """Return whether an expression, or a call of it, may be an object of a class of the project."""
+    """Return whether an expression (with ``is_called``: a call of it) may be an object of a class of the project."""
     names = project.resolved_names(module, node)
     if is_called:
         return not names or any(map(project.defines, names))

@@ -1,7 +1,7 @@
-"""Reasons why a definition cannot move out of its enclosing functions and classes.
+"""Check whether a definition can move out of its enclosing functions and classes to module level.
 
-At the top of the module, the definition runs when the module is imported. Its bases, decorators, defaults and
-annotations must have the same values at that time.
+At module level, a definition runs when the module is imported. Its bases, decorators, defaults and annotations must
+have the same values then as at the old place.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_name, is_read, methods_of, name_inspecting_builtin, parameters
 from chirp_migrate.syntax.scopes import Binding, Kind, Scope, Variable
 
-#: Names whose meaning depends on the enclosing function or class.
+#: Names whose result depends on the function, or on the class, that contains them.
 _OF_FUNCTION = frozenset({"dir", "eval", "exec", "locals", "vars"})
 _OF_CLASS = frozenset({"super", "__class__"})
 #: Files in which pytest looks for tests.
 _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
-#: Decorators that return another method, and store nothing that classes of several calls would share.
+#: Decorators that only return another method, and store nothing that all objects of a moved class would share.
 _DECORATORS = re.compile(
     r"builtins\.(property|staticmethod|classmethod)|functools\.(cached_property|wraps)|(abc|typing|typing_extensions)\..+"
     r"|torch\.(no_grad|enable_grad|inference_mode|jit\.(ignore|unused|export))|.+\.(setter|getter|deleter)"
@@ -41,9 +41,9 @@ _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.Conca
 
 
 def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> None:
-    """Check that a function or class depends on its place only by the names that it reads.
+    """Check that the place of a function or class in the code matters only for the names that it reads.
 
-    No other code of the function around it or of the module may depend on its place either.
+    The code of the enclosing function and of the module must not depend on that place either.
 
     Raises:
         NotMovable: some code depends on the place.
@@ -73,7 +73,7 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
 
 
 def _normalized_name(module: Module) -> str | None:
-    """Return a name of the module that Python normalises to another spelling, if there is any."""
+    """Return a name in the module that Python normalises to another spelling; None if there is no such name."""
     if module.text.isascii():
         return None
     names = (one.value for one in module.find(cst.Name))
@@ -81,16 +81,16 @@ def _normalized_name(module: Module) -> str | None:
 
 
 def _own_class(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.ClassDef | None:
-    """Return the class around ``name`` that is ``node`` or lies inside it, and so moves with it."""
+    """Return the class around ``name`` if it is ``node`` or inside ``node``, and so moves with it; else None."""
     owner = module.enclosing_class(name)
     return owner if owner is not None and node in (owner, *module.ancestors(owner)) else None
 
 
 def check_values(module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]) -> None:
-    """Check that captured values can be bound at ``node``, and can be sent to another process.
+    """Check that the captured values are final where ``node`` is defined, and can be sent to another process.
 
     Raises:
-        NotMovable: a value cannot.
+        NotMovable: a value may change later, or cannot be sent to another process.
     """
     captured = list(captured)
     for one in captured:
@@ -99,14 +99,14 @@ def check_values(module: Module, project: Project, node: cst.CSTNode, captured: 
                 raise NotMovable(f"it uses the {kind} `{one.name}`, which would have to move first")
         sources = [binding.qualified for binding in one.bindings if binding.kind is Kind.IMPORT]
         if not all(import_always_binds_same_object(module, project, source) for source in sources):
-            raise NotMovable(f"an import of `{one.name}` may yield another value later")
+            raise NotMovable(f"the imported name `{one.name}` may get another value later")
     problem = early_binding_problem(module, project, node, captured)
     if problem is not None:
         raise NotMovable(problem)
 
 
 def _local_kind(module: Module, binding: Binding) -> str | None:
-    """Return the kind of the unpicklable local definition that a name refers to, if it refers to one."""
+    """Return the kind of definition that a name is bound to if this cannot be pickled, such as "lambda"; else None."""
     match module.parents.get(binding.node) if isinstance(binding.node, cst.AssignTarget) else binding.node:
         case cst.FunctionDef():
             return "local function"
@@ -118,7 +118,7 @@ def _local_kind(module: Module, binding: Binding) -> str | None:
 
 
 def has_same_value_at(module: Module, project: Project, default: cst.BaseExpression | None, offset: int) -> bool:
-    """Return whether a default has the same value if it is evaluated at ``offset`` of the module, during import."""
+    """Return whether an expression has the same value if it is evaluated at ``offset`` of the module, during import."""
     if default is None or isinstance(default, _CONSTANTS) or is_name(default, "None", "True", "False"):
         return True
     if isinstance(default, cst.UnaryOperation):
@@ -131,13 +131,13 @@ def has_same_value_at(module: Module, project: Project, default: cst.BaseExpress
     if owner is None:
         return not dot and module.scopes.is_builtin(first)
     scope, places = owner
-    # An attribute may have another value by then, except attributes of other packages' modules.
+    # An attribute may have another value during import. Only attributes of modules of other packages have their value.
     fixed = not dot or (places[0].kind is Kind.IMPORT and not _is_ours(module, project, places[0].qualified))
     return fixed and isinstance(scope.node, cst.Module) and is_bound_once(module, project, path, places, offset)
 
 
 def _is_ours(module: Module, project: Project, qualified: str) -> bool:
-    """Return whether an import is of the project itself, whose modules may be only partly imported at that time."""
+    """Return whether a qualified name is of the project itself, whose modules may be only partly imported then."""
     return qualified.startswith(".") or project.has_package(module.absolute(qualified).partition(".")[0])
 
 
@@ -145,7 +145,7 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
     """Check that the annotations of a function can be evaluated at ``offset`` of the module.
 
     Raises:
-        NotMovable: they use a name without a value there.
+        NotMovable: an annotation uses a name that has no value there, or calls a function.
     """
     if any(_postpones_annotations(statement) for statement in module.find(cst.ImportFrom)):
         return
@@ -169,7 +169,7 @@ def _postpones_annotations(statement: cst.ImportFrom) -> bool:
 
 
 def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, Variable | None]]:
-    """Yield the names that expressions read, each with its binding."""
+    """Yield the names that expressions read, each with its variable; None for a name that the module does not bind."""
     for name in (name for expression in expressions for name in find_in(expression, cst.Name)):
         if is_read(module, name):
             yield name.value, module.scopes.lookup(name.value, name)
@@ -178,16 +178,16 @@ def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str
 def check_class(module: Module, project: Project, node: cst.ClassDef, offset: int) -> None:
     """Check that a class can be created at ``offset`` of the module, during import.
 
-    Its body may only define methods and constants. Its bases, and the decorators, defaults and annotations of its
-    methods, must be known there. An attribute of a module of the backend is not: modules that import each other are
-    partly imported at first.
+    Its body may only define methods and constants. The bases of the class, and the decorators, defaults and annotations
+    of its methods, must already have their values there. Attributes of the backend's modules may not have them: if
+    modules import each other, one of them is only partly imported.
 
     Raises:
-        NotMovable: a value is not known at that time, or might differ.
+        NotMovable: a value may not exist at that time, or may differ.
     """
     for base in node.bases:
         if not isinstance(base.value, cst.Name | cst.Attribute | cst.Subscript):
-            raise NotMovable("its base class would be created at import")
+            raise NotMovable("its base class is an expression that would run when the module is imported")
         _check_known(module, project, base.value, offset)
     for statement in node.body.body:
         if isinstance(statement, cst.FunctionDef):
@@ -199,13 +199,13 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
                 if not has_same_value_at(module, project, parameter.default, offset):
                     raise NotMovable(f"the default of `{name}` would be evaluated at import")
         elif not _is_constant(module, project, statement, offset):
-            raise NotMovable("its body does more than define methods, and would do so at import")
+            raise NotMovable("its body does more than define methods, and this code would run at import")
 
 
 def _check_decorator(module: Module, project: Project, node: cst.BaseExpression, offset: int) -> None:
     """Check that a decorator only changes the method.
 
-    Any other effect would then occur once, and not in each call of the enclosing function.
+    At module level, any other effect would occur once, and not in each call of the enclosing function.
     """
     given = node.args if isinstance(node, cst.Call) else ()
     called = node.func if isinstance(node, cst.Call) else node
@@ -217,7 +217,7 @@ def _check_decorator(module: Module, project: Project, node: cst.BaseExpression,
 
 
 def has_plain_decorators(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether the decorators of a class's methods store no state per class."""
+    """Return whether the decorators of a class's methods store no state."""
     decorators = (one.decorator for method in methods_of(node).values() for one in method.decorators)
     called = (one.func if isinstance(one, cst.Call) else one for one in decorators)
     names = (project.resolved_names(module, one) for one in called)
@@ -225,7 +225,7 @@ def has_plain_decorators(module: Module, project: Project, node: cst.ClassDef) -
 
 
 def _is_constant(module: Module, project: Project, statement: cst.CSTNode, offset: int) -> bool:
-    """Return whether a statement of a class has no effect, or assigns a value that is the same at ``offset``."""
+    """Return whether a statement of a class has no effect, or assigns a value that would be the same at ``offset``."""
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     for small in statement.body:
@@ -245,9 +245,9 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
                 raise NotMovable(f"the module does not define `{name}`")
             continue
         if not isinstance(owner.scope.node, cst.Module):
-            continue  # of the function: reported elsewhere
+            continue  # a local name of the function, which another check reports
         imported = {binding.qualified for binding in owner.bindings}
-        # A second import yields the same object; any other statement further down may change it.
+        # If all bindings are the same import, the first one decides. Otherwise a later binding may change the value.
         decisive = min if len(imported) == 1 and imported != {""} else max
         if decisive(module.span(binding.node)[0] for binding in owner.bindings) >= offset:
             raise NotMovable(f"`{name}` is defined further down in the module")
@@ -262,7 +262,10 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
 
 
 def name_of_enclosing(module: Module, node: cst.CSTNode) -> str:
-    """Return the enclosing function's part in names of moved definitions; for ``__init__``, the class's name."""
+    """Return the name of the function around a node, for names of moved definitions.
+
+    For a method such as ``__init__``, return the name of its class instead.
+    """
     function = module.enclosing_function(node)
     name = function.name.value if function is not None else ""
     owner = module.enclosing_class(function) if function is not None else None
@@ -270,9 +273,9 @@ def name_of_enclosing(module: Module, node: cst.CSTNode) -> str:
 
 
 def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool:
-    """Return whether a name is unbound and unread outside a function's ``scope`` and in the module.
+    """Return whether a name of a function's ``scope`` is neither bound nor read outside of that scope.
 
-    A name that pytest would collect as a test at the top of a module counts as read.
+    The result is then free at module level. It is False for a name that pytest would collect as a test there.
     """
     if re.match("test|Test", name) and _TESTS.search(module.path) is not None:
         return False

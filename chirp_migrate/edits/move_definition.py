@@ -1,4 +1,4 @@
-"""Moves of definitions to another place of the module: a free name, the place, and the moved text."""
+"""Move definitions to another place in the module: find a free name and the place, and build the moved text."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_docstring, is_printed_code
 from chirp_migrate.syntax.scopes import Kind
 
-#: Longer names of moved definitions would fill their lines.
+#: Length limit for the names of moved definitions, in characters.
 _LONGEST_NAME = 40
-#: Modules that only define something.
+#: Top-level packages whose imports have no side effects.
 _QUIET = sys.stdlib_module_names | {"numpy", "torch"}
 
 
 class NotMovable(Exception):
-    """A definition cannot be moved; the message is the reason, as a clause."""
+    """A definition cannot be moved; the message is the reason, without a full stop."""
 
 
 def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()) -> str:
-    """Return the first of ``wishes`` that the module does not use as a word, or the first one with a number after it.
+    """Return the first name in ``wishes`` that the module does not contain as a word.
 
-    Wishes that are too long to read are skipped, or shortened by words in the middle.
+    If the module contains all of them, the result is the first name with a number after it. Names longer than 40
+    characters are skipped. If all names are too long, the last one is used without some of its inner words.
     """
     wishes = [wish for wish in wishes if len(wish) <= _LONGEST_NAME] or [_shorten_name(wishes[-1])]
     words = {*re.findall(r"\w+", module.text), *taken}
@@ -51,15 +52,15 @@ def _shorten_name(name: str) -> str:
 
 
 def insertion_offset(module: Module, node: cst.CSTNode) -> int:
-    """Return the start of the top-level statement around ``node``, including decorators and comments above."""
+    """Return the start of the top-level statement around ``node``, with its decorators and the comments above it."""
     return _above(module, module.top_level_statement(node))
 
 
 def function_offset(module: Module, node: cst.CSTNode) -> int:
-    """Return the offset of a new function for ``node``.
+    """Return the offset at which a new function for the code ``node`` is inserted.
 
-    The place is above the definition that contains ``node``. In a script it is below the last definition or import
-    above ``node``, and in a notebook above the statement, in the same cell.
+    This is above the top-level definition that contains ``node``. For code of a script outside of definitions, it is
+    below the last definition or import above ``node``. In a notebook, it is above the statement, in the same cell.
     """
     statement = module.top_level_statement(node)
     if isinstance(statement, cst.FunctionDef | cst.ClassDef) or module.path.endswith(".ipynb"):
@@ -72,7 +73,7 @@ def function_offset(module: Module, node: cst.CSTNode) -> int:
 
 
 def _defines_or_imports(statement: cst.CSTNode) -> bool:
-    """Return whether functions can follow a statement: a definition, or an import (also a guarded import)."""
+    """Return whether a statement is a definition, an import, or an ``if`` or ``try`` with imports in its body."""
     if isinstance(statement, cst.FunctionDef | cst.ClassDef):
         return True
     guarded = isinstance(statement, cst.If | cst.Try) and isinstance(statement.body, cst.IndentedBlock)
@@ -86,9 +87,10 @@ def _above(module: Module, statement: cst.CSTNode) -> int:
 
 
 def insert_at(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
-    """Insert ``definition`` at the start of a line between top-level statements, with two blank lines around it.
+    """Return edits that insert ``definition`` between top-level statements, with two blank lines around it.
 
-    Definitions at one place share the edit for the blank lines above the first.
+    ``offset`` is the start of a line. A separate edit adds the blank lines above, because several definitions at the
+    same place share this edit.
     """
     above = module.text[:offset].replace("\r\n", "\n").replace("\r", "\n")
     missing = 3 - (len(above) - len(above.rstrip("\n"))) if above.strip() else 0
@@ -98,7 +100,7 @@ def insert_at(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
 
 
 def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tuple[int, int]:
-    """Return the lines of a definition, including comments directly above it and at the end of its body."""
+    """Return start and end of the lines of a definition, with comments directly above it and at the end of its body."""
     first = module.statement_start(node)
     indent = module.indentation(first)
     start = with_comments(module, module.line_start(first), indent)
@@ -115,7 +117,7 @@ def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tu
 
 
 def join_removals(edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """Return ``edits``, in which overlapping removals (of the blank lines between them) become one removal."""
+    """Return ``edits`` with overlapping removals joined; neighbouring removals overlap in the blank lines between."""
     found: list[Edit] = []
     for edit in sorted(edits, key=lambda one: (one.start, one.end)):
         if found and edit.start < found[-1].end and not edit.replacement and not found[-1].replacement:
@@ -126,10 +128,11 @@ def join_removals(edits: Iterable[Edit]) -> tuple[Edit, ...]:
 
 
 def moved_text(module: Module, project: Project, span: tuple[int, int], indent: str, edits: Iterable[Edit] = ()) -> str:
-    """Return the lines in ``span`` at another indentation, with ``edits`` (in offsets of the module) applied.
+    """Return the lines in ``span`` with the indentation ``indent``, and with ``edits`` applied.
 
-    The inner lines of strings keep their indentation. Docstrings are indented with the code, which ``inspect.cleandoc``
-    and Python 3.13 ignore, unless the project reads ``__doc__``, which older versions of Python keep indented.
+    The offsets of ``edits`` refer to the module. The inner lines of strings keep their indentation. Docstrings are
+    indented like the code: ``inspect.cleandoc`` and Python 3.13 remove this indentation. If the project reads
+    ``__doc__``, docstrings keep their indentation, too, because older versions of Python do not remove it.
 
     Raises:
         NotMovable: the lines cannot be moved as a block.
@@ -148,7 +151,7 @@ def moved_text(module: Module, project: Project, span: tuple[int, int], indent: 
             continue
         if line.startswith(old):
             edits.append(Edit(at, at + len(old), indent))
-        elif (further := len(module.indentation(at).expandtabs()) - width) >= 0:  # a continuation in another style
+        elif (further := len(module.indentation(at).expandtabs()) - width) >= 0:  # other mix of tabs and spaces
             edits.append(Edit(at, at + len(module.indentation(at)), indent + " " * further))
     text = edited(module.text, (start, end), edits)
     try:
@@ -159,9 +162,9 @@ def moved_text(module: Module, project: Project, span: tuple[int, int], indent: 
 
 
 def returned_text(module: Module, node: cst.BaseExpression, indent: str) -> str:
-    """Return the text of an expression for a ``return`` line with ``indent``.
+    """Return the source of an expression for a line that begins with ``indent`` and ``return``.
 
-    Later lines of the expression move with the first, except lines in strings.
+    The later lines of the expression move by as many columns as the first, except lines in strings.
     """
     start, end = whole_span(module, node)
     lines = [at for at in module.lines_inside(start, end) if at not in module.once(lines_in_strings)]
@@ -181,28 +184,31 @@ def returned_text(module: Module, node: cst.BaseExpression, indent: str) -> str:
 
 
 def _indentation_of_width(indent: str, width: int) -> str:
-    """Return an indentation of this width that begins with ``indent``, unless ``indent`` is wider."""
+    """Return an indentation of ``width`` columns. It begins with ``indent``, unless ``indent`` is wider."""
     rest = width - len(indent.expandtabs())
     return indent + " " * rest if rest >= 0 else " " * width
 
 
 def whole_span(module: Module, node: cst.CSTNode) -> tuple[int, int]:
-    """Return the offsets of an expression with its own parentheses."""
+    """Return start and end of an expression, including the parentheses around it."""
     start, end = module.span(node)
     left, right = getattr(node, "lpar", ()), getattr(node, "rpar", ())
     return module.span(left[0])[0] if left else start, module.span(right[-1])[1] if right else end
 
 
 def replace_expression(module: Module, node: cst.BaseExpression, text: str) -> Edit:
-    """Return the edit that replaces an expression by ``text``, without parentheses that are no longer needed."""
+    """Return the edit that replaces an expression, and the parentheses around it, by ``text``.
+
+    Parentheses with a comment or line end inside stay.
+    """
     start, end = module.span(node)
     for left, right in zip(reversed(node.lpar), node.rpar, strict=True):
         before, after = module.span(left)[0], module.span(right)[1]
         between = module.text[before + 1 : start] + module.text[end : after - 1]
-        if between.strip(" \t"):  # a comment, or the end of a line
+        if between.strip(" \t"):  # a comment or a line end
             return Edit(start, end, text)
         start, end = before, after
-    # Only a bracket may separate it from a word, as in `return(lambda x: x)`.
+    # Add a space if only a removed bracket separated the expression from a word, as in `return(lambda x: x)`.
     apart = (" " if re.match(r"\w", module.text[start - 1 : start]) else "") + text
     return Edit(start, end, apart + (" " if re.match(r"\w\w", text[-1:] + module.text[end : end + 1]) else ""))
 
@@ -214,7 +220,7 @@ def lines_in_strings(module: Module) -> set[int]:
 
 
 def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[int]:
-    """Return the starts of docstring lines within ``span`` that are indented like the code around them."""
+    """Return the starts of all docstring lines in ``span`` but the first, if they begin with ``indent``."""
     found: set[int] = set()
     for node in module.find(cst.FunctionDef, cst.ClassDef):
         match next(iter(node.body.body), None):
@@ -229,7 +235,7 @@ def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[
 
 
 def opening_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Sequence[str]) -> Iterator[Edit]:
-    """Insert lines after the docstring of a function whose definition moves to the indentation ``indent``."""
+    """Yield the edit that inserts lines after the docstring of a function that moves to the indentation ``indent``."""
     if not lines:
         return
     body = node.body.body
@@ -246,10 +252,10 @@ def opening_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Seq
 
 
 def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:
-    """Return statements that repeat imports of the enclosing functions.
+    """Return import statements for the captured names that enclosing functions import.
 
     Raises:
-        NotMovable: a name is not imported by exactly one statement.
+        NotMovable: several different statements bind such a name.
     """
     lines: list[str] = []
     for one in captured:
@@ -265,7 +271,8 @@ def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:
 def remove_repeated_imports(module: Module, span: tuple[int, int], captured: Iterable[Capture]) -> Iterator[Edit]:
     """Yield edits that remove imports inside enclosing functions if only the lines in ``span`` use them.
 
-    These lines contain the imports themselves. Imports of modules that may have side effects stay.
+    The lines in ``span`` move, and the moved code contains these imports itself. Imports of modules that may have side
+    effects stay.
     """
     for one in captured:
         statement = one.bindings[0].node

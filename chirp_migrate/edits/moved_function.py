@@ -1,4 +1,4 @@
-"""Functions and lambdas that move out of their enclosing functions: captured values, and replacements."""
+"""Move functions and lambdas out of their enclosing functions, and replace each by a function, method or partial."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ from chirp_migrate.syntax.scopes import Variable
 #: The name of a function of the module, and the edits that define it.
 Defined = tuple[str, tuple[Edit, ...]]
 
-#: Code that distinguishes partial objects from functions. The text between ``isinstance`` and the class may have
-#: brackets.
+#: Code that distinguishes ``partial`` objects from functions, such as ``isinstance(x, partial)``. The first argument of
+#: ``isinstance`` may contain brackets.
 _TELLS_PARTIALS = (
     r"\bisinstance\s*\([^;]{0,200}?[,|][\s(]*(?:\w+\.)*partial\b(?!\s*\()"
     r"|(?:\btype\([^()]*\)|__class__)\s*(?:[!=]=|\b(?:is|is\s+not|in|not\s+in)\b)[^\n]{0,200}\bpartial\b"
     r"|\bcase\s+(?:\w+\.)*partial\("
 )
-#: Functions that PyTorch calls with one argument, and that code may read from a loader.
+#: Arguments of a loader that PyTorch calls with one argument. Other code may read them as attributes of the loader.
 _CALLED_BY_LOADERS = ("collate_fn", "worker_init_fn")
 _ASKED_OF_LOADERS = r"""\.\s*({0})\b(?!\s*=[^=])|["']({0})["'](?!\s*:|\s*\]\s*=[^=])""".format(
     "|".join(_CALLED_BY_LOADERS)
 )
 _LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
-#: Bases without private methods.
+#: Base classes without private methods.
 _PLAIN_BASE = any_of_patterns(DATASET, r"builtins\.object|abc\.ABC|typing\.(Generic|Protocol)")
-#: Number of levels of base classes to follow.
+#: Number of levels of base classes to check.
 _BASES_LIMIT = 8
 
 
@@ -74,15 +74,15 @@ class MovedFunction:
     """A function or lambda inside a function, and its replacement: a function of the module, or a method.
 
     Attributes:
-        place: offset in the module of the new function.
-        captured: the names that it captures from the enclosing functions.
-        imports: the captured names that are imports.
-        import_lines: statements that repeat these imports; set by ``check``.
-        is_recursive: whether it calls itself.
-        method: the method whose ``self`` it uses; the function then becomes a method next to it.
-        captives: names whose values are bound to the replacement.
-        bound: its parameters whose defaults are bound as well; set by ``check``.
-        indent: indentation of its new definition.
+        place: offset in the module at which the new function is inserted.
+        captured_groups: the variables of enclosing functions that the function uses.
+        imports: those of these variables that are imported names.
+        import_lines: import statements for these names, for the new function; set by ``check``.
+        is_recursive: whether the function calls itself.
+        method: the method whose ``self`` the function uses. The function then becomes a method next to it.
+        captives: names of captured variables whose values a ``partial`` binds to the new function.
+        bound: parameters whose default values the ``partial`` binds as well; set by ``check``.
+        indent: indentation of the new definition.
     """
 
     def __init__(self, module: Module, project: Project, node: cst.FunctionDef | cst.Lambda, place: int) -> None:
@@ -102,14 +102,14 @@ class MovedFunction:
 
     @property
     def is_changed(self) -> bool:
-        """Return whether the replacement is more than a reference to a function."""
+        """Return whether the replacement is a ``partial`` or a method, and not only the name of a function."""
         return bool(self.captives or self.bound or self.method)
 
     def check(self) -> None:
         """Check that the function can be moved.
 
         Raises:
-            NotMovable: it cannot; the message has the reason.
+            NotMovable: the function cannot be moved; the message gives the reason.
         """
         check_body(self.module, self.node)
         self.import_lines = move.import_lines(self.module, self.imports)
@@ -130,17 +130,17 @@ class MovedFunction:
         return owner is None or may_be_called_on_other_objects(self.module, self.project, owner, method.name.value)
 
     def _takes_methods(self) -> bool:
-        """Return whether no code inspects the methods of the enclosing class, so that another method is invisible."""
+        """Return whether no code inspects the methods of the enclosing class, and so may notice a new method."""
         owner = self.module.enclosing_class(self.method or self.node)
         if self.project.holds(r"\bdef\s+__getattribute__\b", "__getattribute__"):
             return False
         return owner is not None and _has_quiet_namespace(self.module, self.project, owner)
 
     def _bound_defaults(self) -> list[cst.Param]:
-        """Return the parameters whose default must be evaluated at the old place of the function.
+        """Return the parameters whose defaults must be evaluated at the old place of the function.
 
-        A parameter with a default in front of such a parameter is included, because Python requires parameters without
-        a default first.
+        The new function has these parameters without a default. Python requires such parameters before all parameters
+        with a default. So the result includes every parameter with a default that is in front of one of them.
         """
         given = self.node.params
         defaulted = [parameter for parameter in (*given.posonly_params, *given.params) if parameter.default is not None]
@@ -159,10 +159,10 @@ class MovedFunction:
         """Check that no caller can pass a bound parameter by position, which ``partial`` does not accept.
 
         Args:
-            uses: the places where it is defined, or read by its name.
+            uses: the definition of the function, or the code that reads its name.
 
         Raises:
-            NotMovable: a caller may.
+            NotMovable: a caller may do this.
         """
         positional = self.node.params.params
         bound = [one for one in positional if one in self.bound]
@@ -184,7 +184,7 @@ class MovedFunction:
             case ConditionalOperand(whole):
                 return self._is_given_to_loader(whole)
             case ValueAssignment((cst.Name(),), _):
-                return True  # its reads are among the uses
+                return True  # the reads of the assigned name are also in `uses`, and checked there
             case CallArgument(cst.Arg(keyword=cst.Name(value=keyword)), call):
                 return keyword in _CALLED_BY_LOADERS and is_call_of(self.module, call, _LOADER_CALL, self.project)
         return False
@@ -197,16 +197,16 @@ class MovedFunction:
         replaced: bool = False,
         by_partial: bool = False,
     ) -> None:
-        """Check that no code can distinguish it from its replacement.
+        """Check that no code can distinguish the function from its replacement.
 
         Args:
-            uses: the places where it is defined, or read by its name.
-            called: name of the function.
-            replaced: whether the replacement is another function, not the moved one.
-            by_partial: whether the replacement binds values, with or without captured names.
+            uses: the definition of the function, and the code that reads its name.
+            called: names of the function.
+            replaced: whether an existing function or object replaces the function, so that its code does not move.
+            by_partial: whether the replacement is a ``partial`` even if the function captures nothing.
 
         Raises:
-            NotMovable: some code may.
+            NotMovable: some code may notice the difference.
         """
         uses = list(uses)
         holds = replaced or by_partial or self.is_changed
@@ -250,7 +250,7 @@ class MovedFunction:
         return False
 
     def _may_be_method(self, use: cst.CSTNode) -> bool:
-        """Return whether a use may make it an attribute of a class, so that it gets ``self`` as first argument."""
+        """Return whether a use may store the function in a class, so that calls get ``self`` as first argument."""
         module, step = self.module, step_of(self.module, use)
         match step:
             case ConditionalOperand(whole):
@@ -271,7 +271,7 @@ class MovedFunction:
     def _may_be_class(self, owner: cst.BaseExpression) -> bool:
         """Return whether the owner of an assigned attribute may be a class.
 
-        If that is unknown, return whether the function could take ``self``.
+        If the owner is unknown, the result is False only if the function has no room for a ``self``.
         """
         module = self.module
         match owner:
@@ -290,12 +290,13 @@ class MovedFunction:
         return len(positional) != 1 or positional[0].name.value == "self" or isinstance(given.star_arg, cst.Param)
 
     def free_name(self, wishes: list[str], taken: Collection[str]) -> str:
-        """Return a free name, of a method also in classes that share methods with its class.
+        """Return a free name for the new function, or for the new method.
 
-        For a method, only those of ``taken`` count that follow ``self.``.
+        The name of a method must also be free in the bases and subclasses of the class. For a method, only the entries
+        ``self.NAME`` of ``taken`` count.
 
         Raises:
-            NotMovable: an attribute may have any name.
+            NotMovable: code sets attributes with computed names, so no name is certainly free.
         """
         owner = None if self.method is None else self.module.enclosing_class(self.method)
         project = self.project
@@ -316,16 +317,18 @@ class MovedFunction:
         return name
 
     def expression_for(self, name: str) -> str:
-        """Return the expression for ``name`` at the old place."""
+        """Return the expression for the new function ``name`` at the old place: ``name`` or ``self.name``."""
         return name if self.method is None else f"self.{name}"
 
     def value(self, name: str, around: int) -> tuple[str, frozenset[Import]]:
-        """Return the source of the replacement called ``name``, and the import that it needs.
+        """Return the source of the expression that replaces the function, and the import that it needs.
 
-        ``around`` is the number of columns that other code takes in the line.
+        Args:
+            name: name of the new function or method.
+            around: number of columns that other code takes in the line.
 
         Raises:
-            NotMovable: the name ``partial`` has another meaning there.
+            NotMovable: the expression needs ``partial``, and this name is bound to another object there.
         """
         module = self.module
         spans = [(one.name.value, move.whole_span(module, one.default)) for one in self.bound if one.default]
@@ -337,12 +340,15 @@ class MovedFunction:
         )
 
     def partial_of(self, function: str, values: Sequence[str], around: int) -> tuple[str, frozenset[Import]]:
-        """Return the source of ``partial`` of a function, and the import that it needs.
+        """Return the source of a call of ``partial``, and the import that it needs.
 
-        ``around`` is the number of columns that other code takes in the line.
+        Args:
+            function: source of the function.
+            values: sources of the arguments to bind.
+            around: number of columns that other code takes in the line.
 
         Raises:
-            NotMovable: the name ``partial`` has another meaning there.
+            NotMovable: the name ``partial`` is bound to another object there.
         """
         module, node = self.module, self.node
         partial, imports = "partial", frozenset({("functools", "partial")})
@@ -366,7 +372,10 @@ class MovedFunction:
         return call_text(module, style, partial, [function, *values], indent=indent, around=around), imports
 
     def parameters(self) -> list[Edit]:
-        """Return edits of its parameters: bound parameters come first, where no caller can pass other values."""
+        """Return edits of the function's parameters: add parameters for captured values, and remove bound defaults.
+
+        The new parameters are positional-only and come first, so that no caller can pass other values.
+        """
         module, own = self.module, parameters(self.node)
         first = [*(["self"] if self.method is not None else []), *self.captives]
         if self.captives and not self.node.params.posonly_params:
@@ -379,11 +388,11 @@ class MovedFunction:
         return edits
 
     def parameter_text(self) -> str:
-        """Return the text of its parameters with these edits."""
+        """Return the source of the new function's parameters (see :meth:`parameters`)."""
         return edited(self.module.text, self.module.span(self.node.params), self.parameters())
 
     def defined(self, text: str) -> tuple[Edit, ...]:
-        """Return edits that insert its new definition."""
+        """Return edits that insert ``text``, the new definition, into the module or below the method."""
         if self.method is None:
             return move.insert_at(self.module, self.place, text)
         offset, newline = move.definition_range(self.module, self.method)[1], self.module.newline
@@ -392,7 +401,7 @@ class MovedFunction:
 
 
 def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
-    """Return whether no code near a class, or a base in the project, may inspect the class namespace."""
+    """Return whether no code of a class, its module or its bases may inspect the names in the class."""
     if owner.keywords or owner.decorators or depth == _BASES_LIMIT or may_list_attributes(module):
         return False
     for base in owner.bases:
@@ -409,7 +418,7 @@ def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, 
 
 
 def _has_private_names(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
-    """Return whether a base of a class may have private methods outside the project, as bases from libraries may."""
+    """Return whether a class may inherit from a library class that has private methods."""
     for name in base_names(module, project, owner):
         found = project.class_definition(name)
         if found is None and not _PLAIN_BASE.fullmatch(name):
@@ -420,7 +429,7 @@ def _has_private_names(module: Module, project: Project, owner: cst.ClassDef, de
 
 
 def _owning_method(module: Module, captured: Variable | Capture) -> cst.FunctionDef | None:
-    """Return the method whose ``self`` is captured, if there is one."""
+    """Return the method whose ``self`` is captured; None if the captured ``self`` is not that of a method."""
     method = captured.scope.node
     if not isinstance(method, cst.FunctionDef) or method.decorators:
         return None

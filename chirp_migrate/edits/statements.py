@@ -1,4 +1,4 @@
-"""Edits of whole statements: remove, insert, split, and add a decorator."""
+"""Edits that remove, insert or split whole statements, or decorate a class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chirp_migrate.source.text import NEWLINE, edited
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module, find_in
 
-#: Comments for tools, which are about the line that contains them.
+#: Comments for tools. They apply only to the line that contains them.
 _PRAGMA = re.compile(r"#\s*(noqa|type:|fmt:|pylint:|pragma|mypy:|pyright:|ruff:|isort:|yapf:)")
 
 
@@ -26,10 +26,10 @@ def line_deletion(module: Module, statement: cst.CSTNode) -> Edit:
 def class_decorator_insertion(
     module: Module, style: CodeStyle, node: cst.ClassDef, name: str, arguments: Sequence[str]
 ) -> Edit:
-    """Put ``@name(arguments)`` above a class without decorators, with one argument on each line if it is long."""
+    """Return the edit that puts ``@name(arguments)`` above a class that has no decorator yet."""
     line = call_text(module, style, f"@{name}", arguments)
     place = module.span(node)[0]
-    # Replace the keyword, too: then other insertions above the class land above the decorator.
+    # Replace `class`, too. Other insertions above the class then land above the decorator, and not below it.
     keyword = module.text[place : place + len("class")]
     return Edit(place, place + len(keyword), f"{line}{module.newline}{keyword}")
 
@@ -37,7 +37,7 @@ def class_decorator_insertion(
 def is_dispensable(module: Module, statement: cst.CSTNode) -> bool:
     """Return whether the lines of a definition or statement can be removed.
 
-    They may contain no other code, and the block must contain other code.
+    The lines must not contain another statement, and the block must contain another statement.
     """
     if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1:
         return False
@@ -47,14 +47,17 @@ def is_dispensable(module: Module, statement: cst.CSTNode) -> bool:
 def block_deletion(module: Module, statement: cst.CSTNode) -> Edit:
     """Return the edit that removes a definition with its lines and the blank lines above it.
 
-    Comments above it stay: they may be about more than this statement.
+    Comments above the definition stay: they may also describe other statements.
     """
     lines = line_deletion(module, statement)
     return lines_deletion(module, lines.start, lines.end)
 
 
 def lines_deletion(module: Module, start: int, end: int) -> Edit:
-    """Return the edit that removes whole lines and the blank lines above them (below them at the start of a block)."""
+    """Return the edit that removes whole lines, and the blank lines above them.
+
+    At the start of a block, it also removes the blank lines below them.
+    """
     while start > 0:
         above = module.line_start(start - 1)
         if module.text[above:start].strip():
@@ -67,7 +70,10 @@ def lines_deletion(module: Module, start: int, end: int) -> Edit:
 
 
 def with_comments(module: Module, offset: int, indent: str) -> int:
-    """Return the start of the comment lines directly above ``offset``, without comments at the start of the file."""
+    """Return the start of the comment lines directly above ``offset``.
+
+    The result is ``offset`` if there are no such lines, or if they begin the file.
+    """
     above = offset
     while above > 0 and module.text.startswith(f"{indent}#", module.line_start(above - 1)):
         above = module.line_start(above - 1)
@@ -75,10 +81,16 @@ def with_comments(module: Module, offset: int, indent: str) -> int:
 
 
 def first_in_block(module: Module, header: cst.CSTNode, block: cst.BaseSuite, lines: Sequence[str]) -> Edit | None:
-    """Insert lines, with a tab for each level, before the first statement of a block and the comments above it.
+    """Return the edit that inserts lines at the start of a block, above the comments of its first statement.
 
-    ``header`` is the last expression before the block. The result is ``None`` if there is no place for the lines:
-    several lines in a block on the line of its colon.
+    Args:
+        module: the module of the block.
+        header: the last expression before the block.
+        block: the block.
+        lines: the lines, with one tab for each level of indentation inside the block.
+
+    Returns:
+        The edit; ``None`` for several lines in a block that is on the same line as its colon.
     """
     first = module.span(block.body[0])[0]
     if isinstance(block, cst.SimpleStatementSuite):
@@ -95,10 +107,11 @@ def first_in_block(module: Module, header: cst.CSTNode, block: cst.BaseSuite, li
 def separate_assignments(
     module: Module, style: CodeStyle, statement: cst.CSTNode, edits: Sequence[Edit]
 ) -> tuple[Edit, ...] | None:
-    """Split ``a, b = a.to(device), b.to(device)`` with ``edits`` into two assignments, if one line would get too long.
+    """Return the edit that splits ``a, b = a.to(device), b.to(device)`` into two assignments, and applies ``edits``.
 
-    A comment behind the statement counts, and stays behind the last assignment. Return ``None`` if no line gets too
-    long, if the comment is for a tool, or if one assignment may change a value that the other reads.
+    The result is ``None`` if the edited line, with its comment, is not too long. It is also ``None`` if the comment is
+    for a tool, or if one assignment may change a value that the other reads. The comment stays behind the last
+    assignment.
     """
     line = module.parents[statement]
     match statement:

@@ -1,4 +1,4 @@
-"""Rewriting of a dataset class as a subclass of a runtime class: stored attributes, and edits that pass them on."""
+"""Rewrite a dataset class as a subclass of a class of the runtime, which then stores attributes of the dataset."""
 
 from __future__ import annotations
 
@@ -22,16 +22,23 @@ _NEEDS_NO_BRACKETS = (ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.
 
 @dataclass
 class AttributeStore:
-    """``self.attribute = value`` in ``__init__``, with the source of the value."""
+    """``self.attribute = value`` in ``__init__``.
+
+    Attributes:
+        attribute: name of the attribute.
+        value: source of the value.
+        statement: the statement that contains the assignment.
+        alone: whether the statement assigns no other attribute.
+    """
 
     attribute: str
     value: str
     statement: cst.CSTNode
-    alone: bool  # the only store of its statement
+    alone: bool
 
 
 def read_stores(module: Module, init: cst.FunctionDef) -> list[AttributeStore]:
-    """Return the attributes that ``__init__`` stores before its first other use of ``self``."""
+    """Return the assignments of attributes in ``__init__``, up to its first statement with another use of ``self``."""
     stores: list[AttributeStore] = []
     for statement in () if init.decorators else _statements(init):
         if is_super_init(statement):
@@ -46,12 +53,12 @@ def read_stores(module: Module, init: cst.FunctionDef) -> list[AttributeStore]:
 
 
 def _statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
-    """Return the statements of a method; the suite itself if they are on the line of its header."""
+    """Return the statements of a method; only the suite itself if it is on the same line as ``def``."""
     return init.body.body if isinstance(init.body, cst.IndentedBlock) else [init.body]
 
 
 def _stores(module: Module, line: cst.CSTNode) -> list[AttributeStore]:
-    """Return the stores of a line that does nothing else."""
+    """Return the assignments of attributes in a line; empty if the line contains any other statement."""
     found: list[AttributeStore] = []
     for small in line.body if isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite) else ():
         match small:
@@ -71,9 +78,9 @@ def _stores(module: Module, line: cst.CSTNode) -> list[AttributeStore]:
 
 
 def _merge_branches(module: Module, statement: cst.If, above: list[AttributeStore]) -> list[AttributeStore]:
-    """Return ``if c: self.a = x`` / ``else: self.a = y`` as one store of ``x if c else y``.
+    """Return ``if c: self.a = x`` with ``else: self.a = y`` as one assignment of ``x if c else y``.
 
-    Without ``else``, y is the store in ``above``, which is removed from there.
+    Without ``else``, y is the value in ``above``; the assignment in ``above`` is removed from it.
     """
     then, otherwise = _values(module, statement.body), {}
     if isinstance(statement.orelse, cst.Else):
@@ -96,7 +103,7 @@ def _merge_branches(module: Module, statement: cst.If, above: list[AttributeStor
 
 
 def _values(module: Module, branch: cst.BaseSuite) -> dict[str, str]:
-    """Return the values that a branch stores, by attribute; empty if it does anything else."""
+    """Return the value of each attribute that a branch assigns; empty if the branch contains any other statement."""
     lines = [_stores(module, line) for line in statements_of(branch)]
     return {store.attribute: store.value for line in lines for store in line} if all(lines) else {}
 
@@ -113,7 +120,10 @@ def _reads_self(module: Module, statement: cst.CSTNode) -> bool:
 
 
 def _obsolete_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> list[str]:
-    """Return ``__getitem__``, ``__len__`` and the private methods that only they use."""
+    """Return the names of the methods that the base class replaces.
+
+    These are ``__getitem__``, ``__len__``, and the private methods that only they use.
+    """
     gone: list[str] = [key for key in ("__getitem__", "__len__") if key in methods]
     for key in gone:
         for other, method in methods.items():
@@ -134,17 +144,17 @@ def superclass_edits(
     provided: frozenset[str],
     style: CodeStyle,
 ) -> tuple[Edit, ...] | str:
-    """Return edits that turn a class into a subclass of ``base``; or the reason why not.
+    """Return edits that turn a class into a subclass of ``base``, or the reason why this is not possible.
 
     Args:
         module: the module of the class.
         node: the class; it has an ``__init__`` and one base.
-        stores: the attributes that its ``__init__`` stores.
+        stores: the assignments of attributes in its ``__init__``.
         base: name of the runtime's class.
         arguments: source of the arguments of ``super().__init__``.
-        consumed: stores whose values the runtime's class now stores.
-        provided: attributes of the runtime's class itself.
-        style: how the project lays out its code.
+        consumed: the assignments whose values are among these arguments.
+        provided: names of the attributes that the runtime's class sets itself.
+        style: how the project formats its code.
     """
     methods = methods_of(node)
     late = [s for s in stores if s not in consumed and s.attribute in provided]

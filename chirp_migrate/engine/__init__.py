@@ -1,4 +1,4 @@
-"""From a tree of files to a plan: settings, suppressions, rules on one file, the pool of worker processes.
+"""Make a plan for a tree of files: read settings and suppressions, and run the rules in a pool of processes.
 
-The package may import ``rules`` and the packages below it. It reads files and writes none.
+The package may import ``rules`` and the packages below it. It reads files and writes no files.
 """

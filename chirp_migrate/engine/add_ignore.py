@@ -1,4 +1,4 @@
-"""``check --add-ignore``: comments that suppress all current findings, so that only new findings count."""
+"""Add comments that suppress all current findings, for ``check --add-ignore``. Only new findings then count."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["plan_ignores"]
 
 
 def plan_ignores(plan: Plan, findings: Iterable[Finding]) -> Plan:
-    """Plan ``# chirp: ignore[CODE]`` above the statement of each finding; write nothing yet.
+    """Return a plan that adds ``# chirp: ignore[CODE]`` above the statement of each finding.
 
     Args:
-        plan: the findings in the tree, and the bytes of its files.
+        plan: the plan with these findings; it has the bytes of the files.
         findings: the findings to suppress.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Results of ``check`` from a plan: the findings that count as work, and the exit code."""
+"""Decide for ``check`` which findings of a plan count as work that is left, and with which code it exits."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from chirp_migrate.rules import all_rules
 
 __all__ = ["Check"]
 
-#: Reported and not rewritten: ``--strict`` counts it as work.
+#: Status of the findings that ``apply`` reports but does not rewrite. They count as work with ``--strict``.
 _OPEN = frozenset({Status.OPT_IN, Status.REPORT, Status.REFUSED})
 
 
 @dataclass(frozen=True)
 class Check:
-    """A plan, checked for work that is left.
+    """The result of ``check``: the findings of a plan, sorted by whether they count as work that is left.
 
     Attributes:
-        plan: the rewrites of ``apply``, from :func:`~chirp_migrate.engine.plan_tree.plan_tree`.
+        plan: what ``apply`` would do, from :func:`~chirp_migrate.engine.plan_tree.plan_tree`.
         settings: the settings of the plan.
         strict: whether remarks, advice and suggestions count as work, too.
     """
@@ -32,37 +32,37 @@ class Check:
 
     @property
     def work(self) -> tuple[Finding, ...]:
-        """Return the findings that count."""
+        """Return the findings that count as work."""
         return self._with_status({Status.REWRITE, *_OPEN} if self.strict else {Status.REWRITE})
 
     @property
     def others(self) -> tuple[Finding, ...]:
-        """Return remarks, advice and suggestions, which do not count."""
+        """Return remarks, advice and suggestions that do not count as work; with ``strict`` there are none."""
         return () if self.strict else self._with_status(_OPEN)
 
     @property
     def stopping(self) -> tuple[Finding, ...]:
-        """Return the findings that do not count, but keep workers from starting without fork."""
+        """Return the findings that do not count as work, but because of which workers can only start by fork."""
         codes = {rule.code for rule in all_rules() if rule.stops_workers}
         return tuple(finding for finding in self.others if finding.rule in codes and finding.status is Status.REPORT)
 
     @property
     def suppressed(self) -> tuple[Finding, ...]:
-        """Return findings that a comment or a setting suppresses; they never count."""
+        """Return the findings that a comment or a setting suppresses; they never count as work."""
         return self._with_status({Status.SUPPRESSED})
 
     @property
     def unchanged(self) -> tuple[Finding, ...]:
-        """Return loaders that could be rewritten without a gain; they never count."""
+        """Return the loaders whose rewrite would gain nothing; they never count as work."""
         return self._with_status({Status.UNCHANGED})
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return ``WORK_REMAINS`` if a finding counts or a file could not be handled, else ``OK``."""
+        """Return ``WORK_REMAINS`` if a finding counts as work or a file could not be handled, else ``OK``."""
         return ExitCode.WORK_REMAINS if self.work or self.plan.skipped else ExitCode.OK
 
     def is_suppressed_by_settings(self, finding: Finding) -> bool:
-        """Return whether ``per-file-ignores`` suppresses a finding, not only a comment."""
+        """Return whether the setting ``per-file-ignores`` suppresses a finding (a comment may suppress it as well)."""
         return finding.rule in self.settings.ignored_in(finding.path)
 
     def _with_status(self, statuses: Collection[Status]) -> tuple[Finding, ...]:

@@ -1,4 +1,4 @@
-"""The Python files of a run, and excluded files with the reason."""
+"""Find the Python files and notebooks of a project, and the reason for each file that is excluded."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from chirp_migrate.transaction.journal_schema import JOURNAL_FOLDER
 __all__ = ["Discovery", "discover", "journal_root", "root_of"]
 
 
-#: A file above this size is generated data rather than maintained code.
+#: Size limit for Python files, in bytes. A larger file is generated data and no code that people maintain.
 LARGEST_FILE_BYTES = 4 * 1024**2
 
-#: Notebooks contain their pictures; above this size they contain data.
+#: Size limit for notebooks, in bytes. Notebooks contain their pictures; a larger notebook contains data.
 LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
 
 _SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
 
-#: Files that may contain settings with names of classes, and Cython sources. Larger files, or many of them in a
-#: folder, are data.
+#: Suffixes of configuration files, which may name classes, and of Cython sources. Larger files than the limit below, or
+#: more such files in one folder, are data.
 _SETTINGS = (".yaml", ".yml", ".toml", ".json", ".jsonl", ".ini", ".cfg", ".gin", ".pyx")
 _LARGEST_SETTINGS_BYTES = 256 * 1024
 _MOST_SETTINGS = 200
 
-#: Folders without source code of the project, and their descriptions.
+#: Names of folders without source code of the project; for each name, what such a folder contains.
 _FOLDERS = {
     ".chirp-migrate": "the journal of earlier runs",
     ".eggs": "build output",
@@ -54,13 +54,13 @@ _FOLDERS = {
     "site-packages": "installed packages",
 }
 
-#: Folders of vendored code: its authors change it, and the next copy would undo our changes.
+#: Names of folders with vendored code, copied from another project. The next copy would undo a rewrite of it.
 _VENDORED = frozenset(
     {"3rdparty", "_vendor", "_vendored", "third-party", "third_party", "thirdparty", "vendor", "vendored"}
 )
-#: Names that mean vendored code in some projects only: the contents of the folder decide.
+#: Names of folders that have vendored code in some projects only. The contents of the folder decide.
 _PERHAPS_VENDORED = frozenset({"_extern", "_external", "extern", "external", "externals"})
-#: Files of copied code that a project's own subfolder does not have: licence, packaging, a list of packages.
+#: Names of files that show that a folder is a copy of another project: a licence, packaging files, a list of packages.
 _BROUGHT_ALONG = re.compile(
     r"(licen[cs]e|copying|notice)([-._].*)?|setup\.(py|cfg)|pyproject\.toml|pkg-info|.*\.dist-info|vendor(ed)?\.txt",
     re.IGNORECASE,
@@ -72,12 +72,12 @@ class Discovery:
     """The result of :func:`discover`.
 
     Attributes:
-        root: absolute folder that the paths are relative to.
+        root: the absolute path of the folder of the run; all other paths are relative to it.
         files: posix paths of the Python files to check, sorted.
         notebooks: posix paths of the notebooks to check, sorted.
         left_out: excluded folders and files, sorted, with the reason.
-        context: posix paths of files and notebooks that the user excludes, and of vendored files, sorted. The project
-            runs with them, so their imports and definitions matter, but they are not rewritten.
+        context: posix paths of files and notebooks that the user excludes, and of vendored files, sorted. Rules read
+            them, because the project uses their definitions, but do not rewrite them.
         settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin) and Cython sources, sorted. They may
             name classes that a program builds.
     """
@@ -94,7 +94,7 @@ def root_of(path: Path) -> Path:
     """Return the absolute folder of a run on ``path``: ``path`` itself, or the folder of a single file.
 
     Raises:
-        UsageProblem: there is nothing at ``path``, or it is neither a file nor a folder.
+        UsageProblem: ``path`` does not exist, or is neither a file nor a folder.
     """
     try:
         mode = path.stat().st_mode
@@ -110,12 +110,13 @@ def root_of(path: Path) -> Path:
 
 
 def journal_root(path: Path) -> Path:
-    """Return the absolute folder whose journal records runs on ``path``: one for the whole project.
+    """Return the absolute path of the folder whose journal records runs on ``path``.
 
-    A project extends up to the top of the git work tree, else to the nearest ``pyproject.toml``. The result is the
-    nearest folder of the project, from ``path`` upwards, that has a journal; else the top of the project. Outside of
-    any project it is the nearest folder above with a journal, else the folder of ``path``. Folders of another user do
-    not count: their owner could put a journal there that writes into this project.
+    A project has one journal. The top of the project is the top of its git work tree, or without git the nearest folder
+    with a ``pyproject.toml``. The result is the nearest folder from ``path`` up to the top that has a journal, or the
+    top if there is none. Outside of any project, the result is the nearest folder above ``path`` with a journal, or the
+    folder of ``path``. Folders of another user are skipped: their owner could put a journal there that writes into this
+    project.
 
     Raises:
         UsageProblem: see :func:`root_of`.
@@ -131,19 +132,19 @@ def journal_root(path: Path) -> Path:
 def discover(
     path: Path, *, notebooks: bool = True, left_out_by: Callable[[str], str | None] = lambda _: None
 ) -> Discovery:
-    """Find the Python files and notebooks at or below ``path``, by their names alone.
+    """Find the Python files and notebooks at or below ``path``, by their suffixes.
 
-    Excluded are files that an earlier ``apply`` added, version control, virtual environments, installed packages,
-    caches, build output, vendored code (folders called ``vendor``, ``third_party`` or similar, and ``extern`` and
-    ``external`` if they contain a licence or packaging files), ``chirpid_patch`` itself, links that leave the tree,
+    These files are excluded: files that an earlier ``apply`` added, version control, virtual environments, installed
+    packages, caches, build output, vendored code (folders called ``vendor``, ``third_party`` or similar, and ``extern``
+    and ``external`` if they contain a licence or packaging files), ``chirpid_patch`` itself, links that leave the tree,
     Python files above 4 MiB, notebooks above 64 MiB, and files that git ignores. ``path`` itself is never excluded,
     because the user named it.
 
     Args:
         path: folder of the project, or one Python file or notebook.
         notebooks: whether to include notebooks.
-        left_out_by: returns why the user excludes a file (posix path relative to the root), or ``None``. It is not
-            called for a file that is ``path`` itself.
+        left_out_by: function that gets the posix path of a file, relative to the root, and returns why the user
+            excludes the file, or ``None``. It is not called if ``path`` is a file.
 
     Raises:
         UsageProblem: ``path`` does not exist, contains no Python file or notebook, or is a file that is too large.
@@ -152,11 +153,11 @@ def discover(
     if not path.is_dir():
         name = path.resolve().name
         if path.suffix not in _SIZE_LIMITS:
-            raise UsageProblem(f"{path} is not a Python file or notebook: pass one, or the folder of your project.")
+            raise UsageProblem(f"{path} is neither a Python file nor a notebook: pass the folder of your project.")
         too_large = _too_large(path.suffix, path.stat().st_size)
         if too_large is not None:
             raise UsageProblem(f"{path} is {too_large}, so chirp-migrate treats it as data: split it, or exclude it.")
-        # The files next to it are read: the names that they import from it stay there.
+        # Read the files next to it, too: the rewrite must keep the names that they import from it.
         beside = sorted(one.name for one in root.iterdir() if one.suffix in _SIZE_LIMITS and _is_plain(one))
         is_notebook = path.suffix == ".ipynb"
         return Discovery(
@@ -197,14 +198,14 @@ def discover(
 def _walk_folder(
     root: Path, ignored: frozenset[str], left_out: list[SkippedFile], settings: list[str]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the paths of the files below ``root``, and whether they are vendored.
+    """Yield the path of each file below ``root``, and whether it is vendored.
 
-    Add excluded paths to ``left_out``, and configuration files to ``settings``.
+    Adds excluded paths to ``left_out``, and configuration files to ``settings``.
     """
-    folders = [("", False)]  # not recursive: folders may lie deeper than calls may
+    folders = [("", False)]  # a stack instead of recursive calls, because folders may be nested deeply
     while folders:
         prefix, vendored = folders.pop()
-        # The line for a vendored folder covers all its contents.
+        # A vendored folder has one entry in `left_out`, and its contents have none.
         said: list[SkippedFile] = [] if vendored else left_out
         try:
             with os.scandir(root / prefix) as listed:
@@ -238,7 +239,7 @@ def _walk_folder(
 
 
 def _settings_in(entries: Sequence[os.DirEntry[str] | Path], prefix: str) -> tuple[str, ...]:
-    """Return the paths of the configuration files in a folder, if they are few and small and so are no data."""
+    """Return the paths of the small configuration files in a folder; empty if there are many, which are data."""
     named = [entry for entry in entries if entry.name.endswith(_SETTINGS)]
     if len(named) > _MOST_SETTINGS:
         return ()
@@ -254,7 +255,7 @@ def _is_small(entry: os.DirEntry[str] | Path) -> bool:
 
 
 def _is_plain(path: Path) -> bool:
-    """Return whether a path is a regular file that is not too large, and no link."""
+    """Return whether a path is a regular file below the size limit, and not a link."""
     try:
         found = path.lstat()
     except OSError:
@@ -266,7 +267,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     """Return whether an entry is a folder, or a link to a folder."""
     try:
         return entry.is_dir()
-    except OSError:  # a loop of links
+    except OSError:  # links that form a loop
         return False
 
 
@@ -290,12 +291,12 @@ def _is_vendored(folder: os.DirEntry[str]) -> bool:
 
 
 def _has_licence_or_packaging(folder: str, levels: int) -> bool:
-    """Return whether a folder, or a folder below it, contains a licence or packaging file of copied code."""
+    """Return whether a folder, or one of its subfolders up to ``levels``, contains a licence or packaging file."""
     try:
         with os.scandir(folder) as listed:
             entries = list(listed)
         below = [entry.path for entry in entries if levels > 1 and entry.is_dir(follow_symlinks=False)]
-    except OSError:  # the next code that lists it reports that
+    except OSError:  # `_walk_folder` lists the folder as well, and reports the error
         return False
     return any(_BROUGHT_ALONG.fullmatch(entry.name) for entry in entries) or any(
         _has_licence_or_packaging(path, levels - 1) for path in below
@@ -307,7 +308,7 @@ def _was_added_by_apply(path: Path, relative: str) -> bool:
     place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:
         return place is not None and is_scaffold(place, path.read_bytes())
-    except OSError:  # the next code that reads it reports that
+    except OSError:  # the code that reads the file for a plan reports the error
         return False
 
 

@@ -1,4 +1,4 @@
-"""The last check of a plan before it is written: the result is valid Python, and nothing is left to rewrite."""
+"""Check a plan before it is written: the new files are valid Python, and no rule would rewrite them again."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def check_settled(
     jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> None:
-    """Compile the result of ``plan``, plan it again, and check that nothing is left to rewrite.
+    """Compile the new files of ``plan``, run the rules on them, and check that nothing is left to rewrite.
 
     Args:
-        path: the path of the plan: the folder of the backend, or one file of it.
+        path: the folder or file that the plan was made for.
         plan: the plan that will be written.
         settings: the settings of the plan.
-        edited: paths of files with hunks that the user edited. Their text may be anything that compiles.
-        jobs: number of processes that plan.
+        edited: paths of files with hunks that the user edited. These files must compile, but may be rewritten again.
+        jobs: number of processes that run the rules; ``None``: as many as save time.
         progress: called for every file.
 
     Raises:
-        Refused: a rewritten file cannot be compiled, or has more to rewrite than the hunks that the user refused.
+        Refused: a rewritten file cannot be compiled, or a rule would rewrite code in it that the user did not refuse.
     """
     rewritten = {file.path: file.after for file in plan.files if file.hunks}
     if not rewritten:

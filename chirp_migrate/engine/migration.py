@@ -1,4 +1,4 @@
-"""The complete migration of a backend as one plan: rewritten files, scaffold, dependency or vendored runtime."""
+"""Plan the whole migration of a backend: rewritten files, the scaffold, and the dependency or vendored runtime."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plan_migration(
     jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> Plan:
-    """Plan everything that ``apply`` does at ``path``; write nothing.
+    """Return the plan of everything that ``apply`` does at ``path``.
 
     Args:
         path: folder of the backend, or one Python file (which gets no scaffold and no dependency).
@@ -46,13 +46,13 @@ def plan_migration(
             :func:`~chirp_migrate.engine.settings.read_settings`).
         scaffold: also add the factory and monitor modules, the benchmarking notebook and the tests. ``None`` adds them
             if ``utils/`` contains the modules of a training backend, and a file imports the runtime after the rewrites.
-        vendor: copy the runtime into the backend instead of adding a dependency. If no file imports the runtime,
-            neither is done.
-        jobs: number of processes that plan; ``None``: as many as save time.
+        vendor: copy the runtime into the backend instead of adding a dependency. If no file imports the runtime, the
+            plan does neither.
+        jobs: number of processes that run the rules; ``None``: as many as save time.
         progress: called for every file.
 
     Raises:
-        chirp_migrate.errors.ChirpMigrateError: ``path`` is no backend.
+        chirp_migrate.errors.ChirpMigrateError: ``path`` does not exist or has no Python file.
     """
     plan = plan_tree(path, settings=settings, jobs=jobs, progress=progress, vendor=vendor)
     root = plan.root
@@ -88,13 +88,13 @@ def plan_migration(
 
 
 def _plan_vendoring(root: Path) -> list[FilePlan]:
-    """Return the files of a vendored runtime, which replaces a dependency that an earlier run added."""
+    """Return the files of the vendored runtime, and the removal of the dependency if an earlier run added one."""
     removal = dependency_removal(root)
     return [*vendor_files(root), *([] if removal is None else [removal])]
 
 
 def _imports_runtime(plan: Plan, settings: Settings | None) -> bool:
-    """Return whether a file of a project, which was migrated before, imports the runtime."""
+    """Return whether a file of the project already imports the runtime, because an earlier run migrated the project."""
     settings = settings or Settings()
     found = discover(plan.root, notebooks=settings.notebooks is not False, left_out_by=settings.why_left_out)
     for path in (*found.files, *found.notebooks):

@@ -1,7 +1,7 @@
-"""Planning of a tree of files: read them, run every rule, splice the edits, repeat until no rule has edits.
+"""Plan the rewrites of a tree of files: read the files, run the rules on each file, and collect edits and findings.
 
-The module only reads files and returns a :class:`~chirp_migrate.plans.plan.Plan`. It never imports or runs the user's
-code.
+The module reads files and returns a :class:`~chirp_migrate.plans.plan.Plan`. It writes no files, and neither imports
+nor runs the user's code.
 """
 
 from __future__ import annotations
@@ -49,17 +49,16 @@ def plan_tree(
 ) -> Plan:
     """Plan the migration of every Python file and notebook under ``root``.
 
-    A file in which no rule can find something is only read and searched for words. It is not parsed, and not reported
-    if it is no Python.
+    A file that contains no word of any rule is not parsed. So such a file is not reported if it is not valid Python.
 
     Args:
         root: folder of the backend, or one Python file or notebook.
         settings: files to check and rules to run; by default all.
         jobs: number of processes; ``None``: as many as save time.
         progress: called for every file.
-        overlay: assumed bytes of files, by posix path relative to the root. Only these files are then planned. None:
-            all files have the bytes on disk.
-        vendor: the runtime will be copied into ``root``, so its imports are sorted with those of the project.
+        overlay: bytes to use in place of those on disk, for each posix path relative to the root. The plan then covers
+            only these files. None: plan all files, with the bytes on disk.
+        vendor: whether the runtime will be copied into ``root``. Its imports are then sorted like those of the project.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: ``root`` does not exist or contains no Python.
@@ -89,11 +88,11 @@ def plan_tree(
     )
     planned = (path for path in (*found.files, *found.notebooks) if overlay is None or path in overlay)
     looked_at = [path for path in planned if path in sources]
-    # The rewrite of a file finds the rules for it; most files have no word of any rule.
+    # Most files contain no word of any rule. `rewrite_in_hunks` selects the rules for each of the other files.
     words = {word for rule in rules for word in rule.trigger}
     named = set(project.paths_containing(*set().union(*(rule.names(project) for rule in rules))))
     concerned = [path for path in looked_at if path in named or any(word in texts[path] for word in words)]
-    # A file that cannot be decoded can still be searched for words.
+    # Report a file that cannot be decoded only if it contains words of a rule.
     skipped = [
         SkippedFile(path, _reason_of_error(error))
         for path, error in (unread | unread_books).items()
@@ -153,7 +152,7 @@ def plan_tree(
 
 
 def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """Return the files, with the hunks of each file joined that belong to the same hunks of other files."""
+    """Return the files; in each hunk, ``together`` keeps only the calls that hunks of other files name as well."""
     named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
     shared = frozenset(one for one, number in named.items() if number > 1)
     return [
@@ -163,16 +162,16 @@ def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
 
 
 def _package_name(folder: Path) -> str:
-    """Return the dotted name of the package of a folder, by which its modules are imported; "" if it is no package."""
+    """Return the dotted name under which the package in a folder is imported; "" if the folder is not a package."""
     around = takewhile(lambda one: (one / "__init__.py").exists(), (folder, *folder.parents))
     return ".".join(reversed([one.name for one in around]))
 
 
 def source_of(path: str, data: bytes) -> Source:
-    """Decode the bytes of a file of the backend, Python file or notebook.
+    """Decode the bytes of a Python file or notebook.
 
     Raises:
-        UnreadableSource: the bytes are no text that can be encoded again, or no notebook of Python.
+        UnreadableSource: the bytes are not text that can be encoded again, or not a Python notebook.
     """
     return NotebookSource.from_bytes(data) if path.endswith(".ipynb") else SourceFile.from_bytes(data)
 
@@ -185,7 +184,7 @@ def _without_idle_tests(
     settings: Settings,
     jobs: int | None,
 ) -> tuple[SkippedFile, ...]:
-    """Return the excluded files, with the number of loaders in each test; omit tests without loaders."""
+    """Return the excluded files with the number of loaders in each test, and without the tests that have none."""
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {
@@ -197,7 +196,7 @@ def _without_idle_tests(
 
 
 class _FileReader:
-    """The files of a tree, some of them with assumed bytes."""
+    """Reads the files of a tree; for the files in ``overlay``, it returns these bytes and not those on disk."""
 
     def __init__(self, root: Path, overlay: Mapping[str, bytes]) -> None:
         self._root, self._overlay = root, overlay
@@ -207,7 +206,7 @@ class _FileReader:
         return source_of(path, (self._root / path).read_bytes() if data is None else data)
 
     def raw_text(self, path: str) -> str:
-        """Return the text of a file for word searches; empty if it cannot be read."""
+        """Return the text of a file for a search for words; empty if the file cannot be read."""
         try:
             data = self._overlay.get(path)
             return ((self._root / path).read_bytes() if data is None else data).decode("utf-8", errors="replace")
@@ -218,7 +217,7 @@ class _FileReader:
 def _read_all(
     read: _FileReader, paths: Iterable[str]
 ) -> tuple[dict[str, Source], dict[str, UnreadableSource | OSError]]:
-    """Return the readable files, and the reasons why all others cannot be read."""
+    """Return the readable files, and the error for each of the other files."""
     sources: dict[str, Source] = {}
     unread: dict[str, UnreadableSource | OSError] = {}
     for path in paths:
@@ -230,12 +229,12 @@ def _read_all(
 
 
 def _has_a_word(text: str, rules: Sequence[Rule]) -> bool:
-    """Return whether a notebook contains a word of any rule, so that its cells have to be parsed."""
+    """Return whether a text contains a word of any rule, so that it has to be parsed."""
     return any(word in text for rule in rules for word in rule.trigger)
 
 
 def _locate_findings(findings: Iterable[Finding], source: Source) -> list[Finding]:
-    """Return findings with the places that users see: in a notebook, the cell and the line in the cell."""
+    """Return the findings with the places that users see: in a notebook, the cell and the line in the cell."""
     if isinstance(source, SourceFile):
         return list(findings)
     places = [(finding, source.locate(finding.line)) for finding in findings]
@@ -243,7 +242,7 @@ def _locate_findings(findings: Iterable[Finding], source: Source) -> list[Findin
 
 
 def _unchecked_cells(path: str, source: Source, rules: Sequence[Rule]) -> list[str]:
-    """Return notes on cells of a notebook that rules could not check although they may build a loader."""
+    """Return a note for each cell of a notebook that may build a loader but cannot be checked."""
     if isinstance(source, SourceFile):
         return []
     reasons = dict(source.unreadable)

@@ -1,4 +1,4 @@
-"""The user's own command after a rewrite: its exit code decides whether the rewrite stays."""
+"""Run a command of the user after a rewrite; its exit code decides whether the rewrite stays."""
 
 from __future__ import annotations
 
@@ -19,17 +19,24 @@ _TAIL_BYTES = 16_384
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of a command: its exit status (negative: the signal that ended it) and its last printed lines."""
+    """The result of a command.
+
+    Attributes:
+        status: the exit status; a negative number is the number of the signal that ended the command.
+        tail: the last lines that the command printed.
+    """
 
     status: int
     tail: str
 
 
 def run_check(command: str, folder: Path) -> CheckResult:
-    """Run ``command`` with the shell in ``folder`` and wait for it; its processes end with this one.
+    """Run ``command`` with the shell in ``folder``, and wait until it ends.
+
+    If the wait is interrupted, the processes of the command are killed.
 
     Raises:
-        OSError: there is no shell.
+        OSError: the shell cannot be started.
     """
     with tempfile.TemporaryFile() as output:
         child = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Running the rules on one file: findings, suppressed findings, and applied edits."""
+"""Run the rules on one file, again and again until no rule has an edit, and split the result into hunks."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ from chirp_migrate.syntax.queries import is_printed_code
 
 __all__ = ["FileResult", "concerned_rules", "migrate_file", "rewrite", "rewrite_in_hunks"]
 
-#: Rewrites that lead to work for another rule need another pass; code without a fixpoint is a bug, not a user error.
+#: Highest number of passes over a file. A rewrite may create code that another rule finds in the next pass. More passes
+#: than this mean that rules undo each other, which is a bug of this program.
 _PASS_LIMIT = 12
-#: An outer function may have to be rewritten before its inner functions: each level may need another pass.
+#: Highest number of additional passes for nested functions: each level may need one, from the outer functions inwards.
 _MOST_NESTED = 20
 
-#: Characters of an error's message that are shown.
+#: Number of characters of an error message that are shown.
 _LONGEST_MESSAGE = 200
 
-#: Definition at the top level of a replacement: a second one of this name waits and gets another name.
+#: A top-level definition in new text. If two rewrites define the same name, the second one waits for the next pass, in
+#: which it gets another name.
 _DEFINITION = re.compile(r"^(?:async def|def|class) (\w+)", re.MULTILINE)
 
 
@@ -49,7 +51,7 @@ class FileResult:
         hunks: the changes that can be accepted or refused alone (see :class:`~chirp_migrate.plans.plan.Hunk`).
         public: names that other files import from it.
         notes: sentences about the file that belong to no finding.
-        problem: why the file could not be handled; it then has its old text and no findings.
+        problem: why the file could not be handled. The result then has the old text and no findings.
     """
 
     path: str
@@ -62,18 +64,20 @@ class FileResult:
 
 
 def migrate_file(path: str, text: str, project: Project, settings: Settings) -> FileResult:
-    """Rewrite one file by the settings. Never raise an error: a bad file must not prevent the migration of others.
+    """Rewrite one file as the settings require.
+
+    This raises no errors, because one bad file must not prevent the migration of the other files.
 
     Args:
         path: posix path relative to the root.
         text: text of the file.
-        project: the backend of the file, in which the new text replaces the old text.
+        project: the backend of the file; it is updated with the new text.
         settings: rules to run, and findings to suppress.
     """
     try:
         suppressions = read_suppressions(text)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the user's code is parsed here; its warnings are not our output
+            warnings.simplefilter("ignore")  # do not print the warnings that parsing the user's code causes
             result = rewrite_in_hunks(
                 path,
                 text,
@@ -90,7 +94,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
             problem = f"internal error in a rule, please report it: {type(error).__name__}"
         else:
             problem = "expressions nested too deeply to be read"
-    except Exception as error:  # a defect of one rule
+    except Exception as error:  # a bug in a rule
         problem = f"internal error in a rule, please report it: {type(error).__name__}: {_shorten_message(str(error))}"
     else:
         notes = tuple(f"{path}:{line}: {note}." for line, note in suppressions.notes)
@@ -100,7 +104,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
 
 
 def _shorten_message(message: str) -> str:
-    """Return the first line of a message, which may contain a whole syntax tree, shortened."""
+    """Return the first line of an error message, shortened: a message of LibCST may contain a whole syntax tree."""
     line, _, rest = message.partition("\n")
     return line if not rest and len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"
 
@@ -134,14 +138,14 @@ def rewrite_in_hunks(
     Args:
         path: posix path relative to the root.
         text: source of the module.
-        project: the backend of the file, in which the new text replaces the old text.
+        project: the backend of the file; it is updated with the new text.
         unsafe: also apply rules that change behaviour.
         rules: the rules; ``None`` means all.
-        ignored: codes whose findings are suppressed in this file.
-        by_gain: whether to omit rewrites without a gain (see :class:`~chirp_migrate.plans.plan.Gain`).
+        ignored: codes of the rules whose findings are suppressed in this file.
+        by_gain: whether to omit rewrites that gain nothing (see :class:`~chirp_migrate.plans.plan.Gain`).
 
     Returns:
-        The new text, its hunks and the findings, with lines and columns of the original text.
+        The new text, its hunks and the findings. Lines and columns are those of the original text.
 
     Raises:
         UnparsableModule: ``text`` cannot be parsed.
@@ -163,7 +167,7 @@ def rewrite_in_hunks(
         suppressions.everywhere |= ignored
         proposals = _proposals(concerned, module, project)
         chosen, remaining = _choose_proposals(module, project, proposals, suppressions, unsafe, by_gain)
-        # Code that later passes accept is code that the first pass rewrote.
+        # Count correct code only in the first pass: later passes would also count the code that earlier passes wrote.
         findings += [work.finding(r, p, s) for r, p, s in remaining if s is Status.FINE and not number]
         if not chosen:
             findings += [work.finding(r, p, s) for r, p, s in remaining if s is not Status.FINE]
@@ -177,11 +181,11 @@ def rewrite_in_hunks(
 
 
 def _check_passes(path: str, text: str, number: int) -> None:
-    """Check that a text may have another pass after ``number`` passes.
+    """Check that another pass over a text is permitted after ``number`` passes.
 
     Raises:
         UnparsableModule: functions are nested too deeply.
-        AssertionError: the rules return edits again and again.
+        AssertionError: the rules undo each other's edits.
     """
     nesting = Outline(path, text).nesting
     if number < _PASS_LIMIT + min(nesting, _MOST_NESTED):
@@ -192,7 +196,7 @@ def _check_passes(path: str, text: str, number: int) -> None:
 
 
 class _RewriteState:
-    """The state of the passes over one file."""
+    """The state of a rewrite that takes several passes over one file: the text, and the rewrites so far."""
 
     def __init__(self, module: Module, project: Project) -> None:
         self._original, self._project = module, project
@@ -205,7 +209,7 @@ class _RewriteState:
         self._passes = 0
 
     def finding(self, rule: Rule, proposal: Proposal, status: Status) -> Finding:
-        """Return a finding of the current text, with its place in the original text."""
+        """Return a proposal for the current text as a finding with its place in the original text."""
         line, column = self._original.position(self._pieces.origin(proposal.offset))
         return Finding(
             rule=rule.code,
@@ -224,7 +228,7 @@ class _RewriteState:
     def splice(
         self, module: Module, chosen: Sequence[tuple[Rule, Proposal]], proposals: Sequence[tuple[Rule, Proposal]]
     ) -> str:
-        """Return the text with the edits that a pass has chosen."""
+        """Apply the proposals that a pass has chosen, and return the new text."""
         first = len(self._done)
         self._passes += 1
         owners: dict[Edit, frozenset[int]] = {}
@@ -254,7 +258,8 @@ class _RewriteState:
         added = import_edits(module, needed, self._project.import_style, min(edit.start for edit in owners))
         self._pieces.splice([*((edit, FOLLOWS) for edit in added), *owners.items()])
         self._pieces.splice(layout_edits(module, owners, added, self._project.code_style))
-        # A new proposal exists because of earlier rewrites; if it edits their text, because of exactly these.
+        # A proposal that only a later pass makes depends on earlier rewrites. If it edits text of earlier rewrites, it
+        # depends on exactly these. Otherwise it may depend on any of them.
         unexplained -= {later for _, later in self._pieces.joined}
         self._joined |= {(earlier, number) for number in unexplained for earlier in range(first)}
         style = self._project.import_style
@@ -263,13 +268,13 @@ class _RewriteState:
         return self._pieces.text
 
     def _calls_of(self, rule: Rule, proposal: Proposal) -> frozenset[tuple[str, int]]:
-        """Return the calls that build loaders, by original lines, that are decided together with a proposal."""
+        """Return original file and line of the loader calls that a review must decide together with a proposal."""
         if not rule.counts_sites:
             return proposal.together
         return frozenset({(self._original.path, self._original.position(self._pieces.origin(proposal.offset))[0])})
 
     def _named(self, numbers: Iterable[int]) -> frozenset[str]:
-        """Return the calls that are decided together with the rewrites ``numbers``."""
+        """Return, as ``path:line``, the loader calls that a review must decide together with the given rewrites."""
         return frozenset(f"{path}:{line}" for number in numbers for path, line in self._calls[number])
 
     def _is_public(self, module: Module, name: str) -> bool:
@@ -277,7 +282,7 @@ class _RewriteState:
         return project.imported_elsewhere(module, name) or is_named_in_strings(module, project, name)
 
     def result(self, text: str, findings: list[Finding]) -> FileResult:
-        """Return the text with its hunks, and the findings with their hunks."""
+        """Return the new text, its hunks, and all findings with the numbers of their hunks."""
         path = self._original.path
         if not self._done:
             return FileResult(path, text, tuple(sorted(findings, key=_place)))
@@ -286,7 +291,7 @@ class _RewriteState:
         if None in numbers or (
             self._passes > 1 and compose(self._original, hunks, public, self._project.import_style) != text
         ):
-            # The effects of the passes cannot be separated.
+            # The rewrites cannot be separated into hunks: make one hunk of all changes.
             together = self._named(range(len(self._done)))
             hunks, numbers = (
                 (Hunk(1, changed_lines(self._original.text, text), together=together),),
@@ -296,7 +301,7 @@ class _RewriteState:
         return FileResult(path, text, tuple(sorted(findings, key=_place)), hunks, public)
 
     def _hunks(self) -> tuple[tuple[Hunk, ...], list[int | None]]:
-        """Return the hunks, and for each rewrite the number of its hunk; None if later rewrites undid it."""
+        """Return the hunks, and for each rewrite the number of its hunk; None for a rewrite that later ones undid."""
         edits = list(self._pieces.edits())
         joined = {*self._joined, *self._pieces.joined, *sharing_lines(edits, self._original.line_starts)}
         groups = group_items(len(self._done), joined)
@@ -307,7 +312,7 @@ class _RewriteState:
             for group in within:
                 own = by_group.setdefault(group, [])
                 if last == ({group}, edit.start) and within == {group} and own[-1].start == edit.start == edit.end:
-                    # Adjacent insertions stay one text: equal separate insertions would look like one shared insertion.
+                    # Join adjacent insertions: two equal insertions would look like one that two hunks share.
                     own[-1] = Edit(edit.start, edit.end, own[-1].replacement + edit.replacement)
                 else:
                     own.append(edit)
@@ -328,14 +333,14 @@ class _RewriteState:
 def concerned_rules(
     rules: Sequence[Rule], path: str, text: str, project: Project, *, rewritten: bool = False
 ) -> tuple[Rule, ...]:
-    """Return the rules that may find something in a module: by its words, then by its ``ast``.
+    """Return the rules that may find something in a module, judged first from its words and then from its ``ast``.
 
     Args:
-        rules: the rules.
+        rules: the rules to choose from.
         path: path of the module.
-        text: text of the module. If it is no Python, its words alone decide, so that the error is reported.
+        text: text of the module. If it is not valid Python, only the words decide, so that the error is reported.
         project: the backend of the module.
-        rewritten: whether these rules have already rewritten it.
+        rewritten: whether these rules have already rewritten the module.
     """
     by_words = [rule for rule in rules if rule.concerns(text, project)]
     if not by_words:
@@ -354,7 +359,7 @@ def _rules_to_repeat(
     proposals: Sequence[tuple[Rule, Proposal]],
     chosen: Sequence[tuple[Rule, Proposal]],
 ) -> Sequence[Rule]:
-    """Return the rules that may find something after the chosen rewrites."""
+    """Return the rules that may find something after the chosen rewrites, and so must check the module again."""
     if not all(rule.in_place for rule, _ in chosen):
         return rules
     speaking, rewriters = {rule.code for rule, _ in proposals}, frozenset(rule.code for rule, _ in chosen)
@@ -373,14 +378,17 @@ def _choose_proposals(
     unsafe: bool,
     by_gain: bool,
 ) -> tuple[list[tuple[Rule, Proposal]], list[tuple[Rule, Proposal, Status]]]:
-    """Return the proposals to apply in this pass, which do not overlap, and those that stay findings."""
+    """Return the proposals to apply in this pass, and the proposals that are reported and not applied.
+
+    The former do not overlap. Proposals that overlap one of them are in neither list; the next pass makes them again.
+    """
     chosen: list[tuple[Rule, Proposal]] = []
     remaining: list[tuple[Rule, Proposal, Status]] = []
     taken: list[Edit] = []
     defined: set[str] = set()
-    # Users requested behaviour changes explicitly, so these come before other proposals at the same place.
+    # With --unsafe the user requests changes of behaviour, so these win over other proposals at the same place.
     for rule, proposal in sorted(proposals, key=lambda one: not unsafe or one[0].safety is not Safety.BEHAVIOUR):
-        new = [edit for edit in proposal.edits if edit not in taken]  # proposals may share what they define
+        new = [edit for edit in proposal.edits if edit not in taken]  # proposals may share the edit that defines a name
         defines = {name for edit in new for name in _DEFINITION.findall(edit.replacement)}
         if proposal.fine:
             remaining.append((rule, proposal, Status.FINE))
@@ -392,7 +400,7 @@ def _choose_proposals(
             message = f"not rewritten: {proposal.gain.why}; with --all-loaders: {proposal.message}"
             remaining.append((rule, replace(proposal, message=message, why="no-gain"), Status.UNCHANGED))
         elif clash := _import_clash(module, project, proposal) if proposal.imports else "":
-            # The rule's message describes the rewrite that it would make.
+            # The message of the rule describes the rewrite, which is not possible here.
             message = f"not rewritten: {clash}; otherwise: {proposal.message}"
             remaining.append((rule, Proposal(proposal.offset, message, why="name-taken"), Status.REPORT))
         elif any(is_printed_code(module, edit.start, edit.end) for edit in proposal.edits):
@@ -408,11 +416,11 @@ def _choose_proposals(
 
 
 def _import_clash(module: Module, project: Project, proposal: Proposal) -> str:
-    """Return why a module cannot import or use a needed name; an empty text if it can."""
+    """Return why a module cannot import or use a name that the proposal needs; an empty text if it can."""
     needed = proposal.imports
     clashes = {
         "this file": conflicting_names(module, project, needed),
-        "another file, and this one is imported with `*`": names_conflicting_elsewhere(module, project, needed),
+        "another file, which imports `*` from this file": names_conflicting_elsewhere(module, project, needed),
         "the surrounding code": hidden_names(module, needed, proposal.edits),
     }
     for where, clash in clashes.items():

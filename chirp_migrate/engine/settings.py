@@ -1,6 +1,6 @@
-"""Settings of a run: ``[tool.chirp-migrate]`` in the project's ``pyproject.toml``, and the command line.
+"""Read the settings of a run from ``[tool.chirp-migrate]`` in the project's ``pyproject.toml`` and from options.
 
-The keys are documented in docs/settings.md.
+docs/settings.md describes the keys.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Settings", "glob_pattern", "place_of", "read_command_table", "read_s
 
 _FILE = "pyproject.toml"
 _TABLE = "chirp-migrate"
-#: Commands whose options have their own table.
+#: Commands whose options have their own table, such as ``[tool.chirp-migrate.verify]``.
 _COMMANDS = ("verify", "tune")
 KEYS = (
     *("include", "exclude", "select", "ignore", "per-file-ignores", "unsafe", "notebooks", "tests", "scaffold"),
@@ -39,21 +39,22 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The files to check, the rules to run and the rewrites to apply; by default everything safe.
+    """The files to check, the rules to run and the rewrites to apply; by default all files, rules and safe rewrites.
 
     Attributes:
         include: patterns of the files to check; empty means all.
         exclude: patterns of files that are not rewritten.
-        codes: the rules to run; ``None`` means all.
-        file_ignores: patterns of files, and the codes whose findings are suppressed there.
+        codes: codes of the rules to run; ``None`` means all.
+        file_ignores: pairs of a file pattern and the codes of the rules whose findings are suppressed in such files.
         unsafe: also apply rules that change behaviour.
         notebooks: whether notebooks are checked; ``None``: only those without stored outputs.
         tests: also check tests.
-        scaffold: whether the scaffold is added; ``None``: if ``utils/`` has training modules.
+        scaffold: whether the scaffold is added; ``None``: only if ``utils/`` has training modules.
         vendor: whether the runtime is copied into the project.
-        all_loaders: also rewrite loaders that gain nothing.
+        all_loaders: also rewrite loaders whose rewrite gains nothing.
         excluded: globs of further files that are not rewritten, relative to the folder of the run.
-        prefix: prefix that makes a path of the run relative to the folder of the patterns; ``""`` or ending in ``/``.
+        prefix: the folder of the run relative to the folder of ``pyproject.toml``, with ``/`` at its end; ``""`` if
+            they are the same folder. The patterns are relative to the folder of ``pyproject.toml``.
     """
 
     include: tuple[re.Pattern[str], ...] = ()
@@ -71,11 +72,11 @@ class Settings:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """Return the rules to run, by code."""
+        """Return the rules to run, sorted by code."""
         return tuple(rule for rule in all_rules() if self.codes is None or rule.code in self.codes)
 
     def why_left_out(self, path: str) -> str | None:
-        """Return why the settings exclude the file at ``path``; ``None`` if they do not."""
+        """Return why the settings exclude the file at ``path``; ``None`` if they do not exclude it."""
         name = self.prefix + path
         if any(pattern.fullmatch(name) for pattern in self.exclude):
             return f"excluded in {_FILE}"
@@ -86,11 +87,11 @@ class Settings:
         return "a test; --tests includes it" if self.leaves_as_test(path) else None
 
     def leaves_as_test(self, path: str) -> bool:
-        """Return whether the file at ``path`` is a test (by its name or folder), and tests are excluded."""
+        """Return whether the file at ``path`` is excluded because its name or folder shows that it is a test."""
         return not self.tests and is_test_file(path)
 
     def ignored_in(self, path: str) -> frozenset[str]:
-        """Return the codes whose findings are suppressed in the file at ``path``."""
+        """Return the codes of the rules whose findings are suppressed in the file at ``path``."""
         name = self.prefix + path
         return frozenset().union(*(codes for pattern, codes in self.file_ignores if pattern.fullmatch(name)))
 
@@ -107,10 +108,10 @@ class Settings:
         all_loaders: bool | None = None,
         exclude: Sequence[str] = (),
     ) -> Settings:
-        """Return the settings with the command line's options applied.
+        """Return these settings with the options of the command line applied; None means that an option is not set.
 
-        ``select`` replaces the settings' ``select`` and ``ignore``. ``ignore`` alone removes further rules, and
-        ``exclude`` further files.
+        The option ``select`` replaces both ``select`` and ``ignore`` of the settings. The option ``ignore`` without
+        ``select`` removes further rules, and ``exclude`` removes further files.
 
         Raises:
             UsageProblem: a selector matches no rule, no rule remains, or a pattern is invalid.
@@ -145,11 +146,12 @@ class Settings:
 def read_settings(path: Path) -> Settings:
     """Return the settings for ``path``, from the nearest ``pyproject.toml`` with a table ``[tool.chirp-migrate]``.
 
-    The file is searched in the folder of the run and, inside a git work tree, in the folders above up to its top.
+    The function looks for the file in the folder of the run. In a git work tree, it also looks in each folder above, up
+    to the top of the work tree.
 
     Raises:
-        UsageProblem: ``path`` does not exist, a ``pyproject.toml`` that mentions this program cannot be read, or its
-            table contains an undocumented key or value.
+        UsageProblem: ``path`` does not exist, a ``pyproject.toml`` with the name of this program cannot be read, or its
+            table has an unknown key or an invalid value.
     """
     root = root_of(path)
     file, table = _nearest_table(root)
@@ -160,12 +162,13 @@ def read_settings(path: Path) -> Settings:
 
 
 def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any]]:
-    """Return the file that :func:`read_settings` reads, and its table ``[tool.chirp-migrate.COMMAND]``.
+    """Return the path of the settings file, and its table ``[tool.chirp-migrate.COMMAND]``.
 
-    The code that uses the table checks its contents.
+    The contents of the table are not checked yet.
 
     Returns:
-        The file (the path in the folder of the run if no file has the table), and the table (maybe empty).
+        The file that :func:`read_settings` reads, and the table. Without such a file, the result is the path that it
+        would have in the folder of the run, and an empty table.
 
     Raises:
         UsageProblem: see :func:`read_settings`.
@@ -178,7 +181,7 @@ def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any
 
 
 def place_of(file: Path, key: str, command: str = "") -> str:
-    """Return the place of a setting: the file, its line, the table and the key."""
+    """Return the place of a setting as text for a message: the file, the line, the table and the key."""
     table = f"tool.{_TABLE}.{command}".rstrip(".")
     line, inside = "", False
     for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
@@ -191,7 +194,10 @@ def place_of(file: Path, key: str, command: str = "") -> str:
 
 
 def _nearest_table(root: Path) -> tuple[Path, Mapping[str, Any] | None]:
-    """Return the nearest file with this program's table, and the table; else the file of ``root`` and None."""
+    """Return the nearest ``pyproject.toml`` with the table of this program, and this table.
+
+    Without such a file, the result is the path of ``pyproject.toml`` in ``root``, and None.
+    """
     above = [root, *root.parents]
     top = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
     for folder in above[: top + 1]:
@@ -229,7 +235,7 @@ def _table(file: Path) -> Mapping[str, Any] | None:
 
 @dataclass(frozen=True)
 class _TableReader:
-    """Checks a table key by key."""
+    """Reads the settings from a table, and checks each key and its value."""
 
     file: Path
     table: Mapping[str, Any]
@@ -311,10 +317,10 @@ def _pattern_problem(glob: str) -> str:
 
 @lru_cache(maxsize=256)
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """Return a regular expression for the posix paths that ``glob`` matches, by the rules of ``.gitignore``.
+    """Return a regular expression for the posix paths that ``glob`` matches. The rules are those of ``.gitignore``.
 
-    ``*`` and ``?`` match within one folder, ``**`` matches any number of folders. A pattern without a slash, except at
-    its end, matches at any depth. A folder that matches includes everything below it.
+    ``*`` and ``?`` match within one folder; ``**`` matches any number of folders. A pattern matches at any depth if it
+    contains no slash, or only one at its end. If a pattern matches a folder, it matches everything below the folder.
     """
     body = glob.removeprefix("./").strip("/")
     anchored = "/" in glob.rstrip("/")

@@ -1,4 +1,4 @@
-"""Loaders that a configuration file names, such as ``_target_: torch.utils.data.DataLoader`` of Hydra."""
+"""Find loaders that configuration files name, such as ``_target_: torch.utils.data.DataLoader`` in a Hydra file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from chirp_migrate.rules import Rule
 
 _LOADER = re.compile(r"""_target_["']?[ \t]*[:=][ \t]*["']?torch\.utils\.data\.(?:dataloader\.)?DataLoader\b""")
 _MESSAGE = (
-    "not rewritten: a file of settings names `DataLoader`; name "
+    "not rewritten: a configuration file names `DataLoader`; name "
     "`chirpid_patch.OptimalDataLoaderFactory.create_loader` there, which takes the same arguments"
 )
 
 
 def loaders_in_settings(path: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
-    """Yield the loaders that a configuration file names, as findings of the rule that counts loaders.
+    """Yield a finding for each loader that a configuration file names, under the rule that counts loaders.
 
     Args:
         path: posix path relative to the root.

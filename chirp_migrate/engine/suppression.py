@@ -1,12 +1,12 @@
-"""``# chirp: ignore[CODE]``: suppressed findings, by comments in the code.
+"""Read and write comments in the code that suppress findings: ``# chirp: ignore[CODE]``.
 
-There are three forms. Each takes codes, prefixes of codes or names of rules in brackets; without brackets it suppresses
-every rule:
+There are three forms. The brackets contain codes, prefixes of codes or names of rules. Without brackets, a comment
+suppresses every rule:
 
 * ``# chirp: ignore[CHP001, CHP007]`` after the code on the line of a finding. At the end of a statement of several
   lines, it applies to all of them;
 * the same comment on its own line above a line or statement, also with other comments between them;
-* ``# chirp: ignore-file[CHP001]`` above the first statement of the file (a docstring may go before it).
+* ``# chirp: ignore-file[CHP001]`` above the first statement of the file (but above or below its docstring).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _LAYOUT = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.I
 
 
 class UnreadableComments(Exception):
-    """The file may contain comments that suppress findings, but its comments cannot be separated from its code."""
+    """A file may contain comments that suppress findings, but the file cannot be tokenized."""
 
 
 @dataclass
 class Suppressions:
-    """The suppressed findings of one file, by its comments.
+    """The rules that comments suppress in one file.
 
     Attributes:
-        lines: suppressed codes, by 1-based line of the finding.
+        lines: for each line of code (from 1), the codes that are suppressed there.
         everywhere: codes that are suppressed in the whole file.
-        notes: 1-based line of each invalid comment, and the reason.
+        notes: for each invalid comment, its line (from 1) and why it is invalid.
     """
 
     lines: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -48,12 +48,12 @@ class Suppressions:
     notes: list[tuple[int, str]] = field(default_factory=list)
 
     def covers(self, code: str, line: int) -> bool:
-        """Return whether findings of rule ``code`` in ``line`` are suppressed."""
+        """Return whether findings of the rule ``code`` are suppressed in ``line``."""
         return code in self.everywhere or code in self.lines.get(line, ())
 
 
 def read_suppressions(text: str) -> Suppressions:
-    """Return the suppressions in the comments of a file; strings that look like such comments do not count.
+    """Return the rules that the comments of a file suppress. Strings that look like such comments do not count.
 
     Raises:
         UnreadableComments: the file cannot be tokenized, and may contain such a comment.
@@ -81,11 +81,11 @@ def read_suppressions(text: str) -> Suppressions:
 
 
 def with_ignores(text: str, codes: Mapping[int, Collection[str]]) -> str:
-    """Return ``text`` with a comment above each statement that contains one of the given lines.
+    """Return ``text`` with a comment that suppresses rules above each statement with one of the given lines.
 
     Args:
         text: source that can be tokenized.
-        codes: codes of the rules to suppress, by the 1-based number of the line.
+        codes: for each line (from 1), the codes of the rules to suppress.
     """
     begins = {line: first for first, last in _statements(_tokenize(text)) for line in range(first, last + 1)}
     above: dict[int, set[str]] = {}
@@ -110,12 +110,12 @@ def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
 
 
 def _tokenize(text: str) -> list[tokenize.TokenInfo]:
-    lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # lines end here as in all other code of this package
+    lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # the rest of this package counts "\r" as a line end, too
     return list(tokenize.generate_tokens(lines.readline))
 
 
 def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, int]]:
-    """Yield first and last line of each simple statement, and of the header of each compound statement."""
+    """Yield the first and last line of each simple statement, and of the header of each ``if``, ``def`` or similar."""
     begins: int | None = None
     for token in tokens:
         if token.type == tokenize.NEWLINE and begins is not None:
@@ -126,12 +126,12 @@ def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, int
 
 
 def _comments(text: str) -> list[tuple[str, int, range, bool]]:
-    """Yield each comment, its line, the lines that it applies to, and whether it is alone above all statements."""
+    """Return each comment, its line, the lines that it applies to, and whether it is above all statements."""
     tokens = _tokenize(text)
     code = [token for token in tokens if token.type not in _LAYOUT]
     last_lines = dict(_statements(tokens))
     first_lines = {last: first for first, last in last_lines.items()}
-    # A docstring may go before the first statement.
+    # A docstring does not count as the first statement.
     begun = next((token.start[0] for number, token in enumerate(code) if number or token.type != tokenize.STRING), 0)
     code_lines = {line for token in code for line in (token.start[0], token.end[0])}
     own_lines = {token.start[0] for token in tokens if token.type == tokenize.COMMENT} - code_lines

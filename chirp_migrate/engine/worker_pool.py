@@ -1,7 +1,7 @@
-"""Running the rules on all files of a run, in several processes if that takes less time.
+"""Run the rules on all files of a project, in several processes if that takes less time.
 
-Every file is rewritten with the original text of all other files, so that the result depends on neither the order nor
-the number of processes.
+While one file is rewritten, all other files have their original text. So the result depends neither on the order of the
+files nor on the number of processes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from chirp_migrate.syntax.project import Project
 
 __all__ = ["collect_garbage_rarely", "migrate_files"]
 
-#: Code points of source for which a second process pays: about half a second of work.
+#: Size of the source, in characters, for which one more process saves time: about half a second of work.
 _WORTH_A_PROCESS = 150_000
 
-#: Garbage collection at a hundredth of the usual rate, because parsing creates next to no garbage.
+#: Thresholds that make garbage collection a hundred times rarer, because parsing creates almost no garbage.
 _RARELY = (200_000, 50, 100)
 
 _project: Project
@@ -38,16 +38,16 @@ def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jo
 
     Args:
         paths: files of ``project`` in which any rule may find something.
-        project: the backend, with its original texts again after the last result.
+        project: the backend. After the last result, it has its original texts again.
         settings: which rules to run, and which findings to suppress.
-        jobs: number of processes; ``None`` chooses.
+        jobs: number of processes; ``None``: as many as save time.
     """
     sizes = {path: len(project.text(path)) for path in paths}
     count = _number_of_jobs(sum(sizes.values())) if jobs is None else jobs
     if count < 2 or len(paths) < 2:
         yield from (_migrate(path, project, settings) for path in paths)
         return
-    # The largest first, so that no process works alone on one of them at the end.
+    # Begin with the largest files, so that no process works alone on a large file at the end.
     yield from _in_processes(sorted(paths, key=sizes.__getitem__, reverse=True), project, settings, count)
 
 
@@ -57,7 +57,7 @@ def _number_of_jobs(size: int) -> int:
 
 
 def _in_processes(paths: list[str], project: Project, settings: Settings, count: int) -> Iterator[FileResult]:
-    """Yield the results of all paths, in any order; a file that ends its process gets a result with a problem."""
+    """Yield the results of all paths, in any order. If a file crashes its process, its result has a ``problem``."""
     pool = _pool(project, settings, count)
     started = {pool.submit(_migrate_here, path): path for path in paths}
     try:
@@ -65,14 +65,14 @@ def _in_processes(paths: list[str], project: Project, settings: Settings, count:
             try:
                 yield future.result()
             except BrokenProcessPool:
-                pool.shutdown(wait=True)  # no thread of it is left that a fork could interrupt
+                pool.shutdown(wait=True)  # end the threads of the pool before the next fork
                 yield _rewrite_alone(started[future], project, settings)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _rewrite_alone(path: str, project: Project, settings: Settings) -> FileResult:
-    """Rewrite one file in a separate process, because this file or another one ended the shared process."""
+    """Rewrite one file in a separate process, because this file or another file crashed a process of the pool."""
     with _pool(project, settings, 1) as pool:
         try:
             return pool.submit(_migrate_here, path).result()
@@ -81,19 +81,19 @@ def _rewrite_alone(path: str, project: Project, settings: Settings) -> FileResul
 
 
 def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecutor:
-    # The only thread here draws progress and has no lock during a fork. So forking is safe if the platform's libraries
-    # permit it, and the texts need not be sent. On platforms whose libraries do not (macOS), spawn is the default.
+    # Fork if possible, so that the texts need not be sent to the workers. The only other thread of this process prints
+    # progress, and holds no lock during a fork. On macOS, whose libraries do not permit a fork, spawn is the default.
     methods = multiprocessing.get_all_start_methods()
     forks = "fork" in methods and methods[0] != "spawn"
     if forks:
-        project.load_styles()  # takes a tenth of a second: once, instead of in every process
+        project.load_styles()  # takes a tenth of a second: load them once, and not in every process
     context = multiprocessing.get_context("fork" if forks else "spawn")
     return ProcessPoolExecutor(count, mp_context=context, initializer=_start, initargs=(project, settings))
 
 
 @contextmanager
 def collect_garbage_rarely() -> Iterator[None]:
-    """Collect garbage rarely: a collection visits all nodes of a tree, which takes as long as parsing it."""
+    """Make garbage collection rare in a ``with`` block: a collection visits all nodes of all syntax trees."""
     before = gc.get_threshold()
     gc.set_threshold(*_RARELY)
     try:
@@ -105,13 +105,13 @@ def collect_garbage_rarely() -> Iterator[None]:
 def _start(project: Project, settings: Settings) -> None:
     global _project, _settings
     gc.set_threshold(*_RARELY)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is notified, and ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches the parent, which then ends this process
     _project, _settings = project, settings
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """End this worker with its parent: a killed parent cannot end its workers, which would wait for ever."""
+    """End this worker when its parent ends. A killed parent cannot end its workers, and they would wait for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])

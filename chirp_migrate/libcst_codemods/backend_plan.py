@@ -1,8 +1,8 @@
-"""The plan of a project as LibCST metadata: made once, before the first file is changed.
+"""Make the plan of a project once, before LibCST's tool changes the first file, and pass it on as LibCST metadata.
 
-The permitted rewrites of a file depend on other files, which may import a name, re-export it, or replace it in a test.
-LibCST passes a codemod one file at a time, in several processes, while other files are already being written. But it
-collects metadata of the whole repository beforehand, once and in one process.
+Which rewrites of a file are permitted depends on other files, which may import a name, re-export it, or replace it in a
+test. LibCST passes the files to a codemod one at a time, in several processes, and already writes some of them
+meanwhile. But it collects metadata of the whole repository before that, once and in one process.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _UNFINISHED = (
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """The planned changes of one file; small, since LibCST sends all of them with every file.
+    """The planned changes of one file. LibCST sends the changes of all files with every file, so they must be small.
 
     Attributes:
-        digest: SHA-256 of the bytes that the plan was made from.
-        edits: replacements in its text.
-        remarks: findings that are not rewritten, one sentence each with line and rule.
-        obstacle: why the file cannot be rewritten, or ``None``.
+        digest: SHA-256 of the bytes that the file had when the plan was made.
+        edits: replacements in the text of the file.
+        remarks: for each finding that is not rewritten: a sentence with its line and rule.
+        obstacle: why the file cannot be rewritten; ``None`` if it can.
     """
 
     digest: str = ""
@@ -68,7 +68,7 @@ class BackendPlan(BaseMetadataProvider[PlannedFile]):
     def gen_cache(
         cls, root_path: Path, paths: list[str], timeout: int | None = None, **options: object
     ) -> Mapping[str, PlannedFile]:
-        """Plan ``paths`` as files of the project at ``root_path``; called by LibCST's ``FullRepoManager``.
+        """Plan the files ``paths`` of the project at ``root_path``. LibCST's ``FullRepoManager`` calls this method.
 
         Raises:
             chirp_migrate.errors.ChirpMigrateError: see :func:`planned_files`.
@@ -81,18 +81,18 @@ class BackendPlan(BaseMetadataProvider[PlannedFile]):
 
 
 def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -> dict[str, PlannedFile]:
-    """Return the changes of ``chirp-migrate apply`` at ``root`` to the Python files at ``paths``.
+    """Return, for each of ``paths``, the changes that ``chirp-migrate apply`` at ``root`` would make to the file.
 
-    The settings in ``pyproject.toml`` apply. For excluded files, the exclusion is the obstacle.
+    The settings in ``pyproject.toml`` apply. If they exclude a file, its ``obstacle`` is the reason.
 
     Args:
-        root: folder of the project, in which every file is read.
-        paths: files to plan, as LibCST names them.
-        codes: the rules to run; empty means the rules that the settings select.
+        root: folder of the project. The plan reads all its files, because rewrites depend on other files.
+        paths: paths of the Python files to plan, as LibCST passes them.
+        codes: codes of the rules to run; empty means the rules that the settings select.
 
     Raises:
-        chirp_migrate.errors.ChirpMigrateError: ``root`` is no project, its settings are invalid, or a run of ``apply``
-            there was interrupted.
+        chirp_migrate.errors.ChirpMigrateError: ``root`` has no Python file, its settings are invalid, or a run of
+            ``apply`` there was interrupted.
     """
     root = _absolute(root)
     settings = read_settings(root).overridden(select=codes)
@@ -120,14 +120,14 @@ def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -
 
 
 def _absolute(path: str | Path) -> Path:
-    """Return an absolute path without resolving links, because a link to a file is not the file."""
+    """Return an absolute path. Links are not resolved, because a link to a file is excluded and the file is not."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def _planned_file(plan: Plan, name: str, data: bytes) -> PlannedFile:
     obstacles = [] if name.endswith(".py") else ["it is not a .py file."]
     obstacles += [skipped.reason for skipped in plan.skipped if skipped.path == name]
-    # The excluded path is the file, or a folder around it.
+    # An excluded path is this file or a folder that contains it.
     obstacles += [left.reason for left in plan.left_out if name == left.path or name.startswith(f"{left.path}/")]
     if obstacles:
         return PlannedFile(obstacle=obstacles[0])
@@ -140,7 +140,7 @@ def _planned_file(plan: Plan, name: str, data: bytes) -> PlannedFile:
     return PlannedFile(sha256(data), edits, tuple(remarks))
 
 
-#: Findings that LibCST's tool shows as warnings.
+#: The findings that LibCST's tool shows as warnings, by their status; for each status, the end of the warning.
 _SAID = {
     Status.REPORT: "",
     Status.OPT_IN: " (changes what training learns; unsafe = true in [tool.chirp-migrate] applies it)",

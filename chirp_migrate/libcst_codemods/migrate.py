@@ -1,4 +1,4 @@
-"""All rules as one LibCST command, and the code that it shares with the commands of single rules."""
+"""The LibCST command that runs all rules, and the base class of the commands that run a single rule."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _REFORMATTED = "LibCST would change further white space in it: use chirp-migrate
 
 
 class PlannedCommand(CodemodCommand, ABC):
-    """Apply the plan of the backend to each file; its one metadata dependency is a :class:`BackendPlan`."""
+    """Applies the plan of the backend to each file. A subclass has one metadata dependency, a :class:`BackendPlan`."""
 
     def transform_module(self, tree: cst.Module) -> cst.Module:
         """Return the rewritten module.
 
         Raises:
-            libcst.codemod.SkipFile: there is no project to plan, the file is excluded or cannot be handled, or LibCST
-                cannot write it without further changes.
+            libcst.codemod.SkipFile: the source comes from standard input, the file is excluded or cannot be handled, or
+                LibCST cannot write it without further changes.
         """
         if self.context.metadata_manager is None or self.context.filename is None:
-            self.warn(_ALONE)  # the tool does not show why standard input was skipped
+            self.warn(_ALONE)  # LibCST's tool does not print the message of SkipFile for standard input
             raise SkipFile(_ALONE)
         return super().transform_module(tree)
 
     def transform_module_impl(self, tree: cst.Module) -> cst.Module:
-        """Return the module with the edits of the plan; findings without edits become warnings."""
+        """Return the module with the edits of the plan, and warn about each finding that is not rewritten."""
         (plan,) = self.METADATA_DEPENDENCIES
         planned = self.get_metadata(plan, tree)
         assert isinstance(planned, PlannedFile)
@@ -63,7 +63,7 @@ class PlannedCommand(CodemodCommand, ABC):
 
 
 class MigrateCommand(PlannedCommand):
-    """Apply every rule that the settings of the project select."""
+    """Applies every rule that the settings of the project select."""
 
     DESCRIPTION = (
         "Migrate a PyTorch training project to worker-safe data loading, with all rules that its settings select."

@@ -1,6 +1,6 @@
-"""A LibCST command for each rule, by its code: ``python -m libcst.tool codemod rules.CHP007 backend/``.
+"""A LibCST command for each rule, named by its code: ``python -m libcst.tool codemod rules.CHP007 backend/``.
 
-A new rule automatically has a command.
+A new rule gets its command automatically.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _add_command(rule: Rule) -> None:
         METADATA_DEPENDENCIES = (Plan,)
 
     for name, made in ((f"{rule.code}Plan", Plan), (rule.code, Command)):
-        made.__name__ = made.__qualname__ = name  # LibCST sends both to other processes, by name
+        made.__name__ = made.__qualname__ = name  # LibCST pickles both classes, which stores their names
         setattr(sys.modules[__name__], name, made)
 
 

@@ -1,1 +1,1 @@
-"""Plans as plain data: edits, hunks and findings. The package imports no other part of the tool."""
+"""Plans as plain data: edits, hunks and findings. The package imports no other package of ``chirp_migrate``."""

@@ -1,4 +1,4 @@
-"""A plan as pure data: every file's new bytes, every finding with its place and reason."""
+"""The data of a plan: the new bytes of every file, and every finding with its place and reason."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ __all__ = [
     "sha256",
 ]
 
-#: Version of the documents: it changes when a field changes its meaning or is removed, not when a field is added.
+#: Version of the JSON documents. It changes when a field is removed or changes its meaning, not when a field is added.
 SCHEMA: Final = 1
 
 
 class Safety(str, Enum):
-    """The effect of a rule on the training.
+    """How the rewrites of a rule affect the training.
 
-    ``SAFE``: same samples, order and values, or the same distribution of augmentations. ``BEHAVIOUR``: the result of
-    the training differs. ``ADVICE``: a problem that is reported but not rewritten.
+    ``SAFE``: the training gets the same samples in the same order; augmented values keep their distribution.
+    ``BEHAVIOUR``: the result of the training changes. ``ADVICE``: the rule reports problems and rewrites nothing.
     """
 
     SAFE = "safe"
@@ -45,10 +45,12 @@ class Safety(str, Enum):
 
 
 class Status(str, Enum):
-    """The outcome of a finding: rewritten, rewritten only with ``--unsafe``, or only reported.
+    """What happens to a finding.
 
-    ``SUPPRESSED``: excluded by a comment or setting. ``REFUSED``: the user refused it in a review. ``FINE``: nothing is
-    wrong, so it is only counted. ``UNCHANGED``: the rewrite would gain nothing (see :class:`Gain`).
+    ``REWRITE``: ``apply`` rewrites the code. ``OPT_IN``: ``apply`` rewrites the code only with ``--unsafe``.
+    ``REPORT``: it is only reported. ``SUPPRESSED``: a comment or setting excludes it. ``REFUSED``: the user refused it
+    in a review. ``FINE``: nothing is wrong, so it is only counted. ``UNCHANGED``: the rewrite would gain nothing (see
+    :class:`Gain`).
     """
 
     REWRITE = "rewrite"
@@ -61,7 +63,7 @@ class Status(str, Enum):
 
 
 class GainKind(str, Enum):
-    """The kind of a gain; docs/apply.md describes each kind."""
+    """What the rewrite of a loader improves; docs/apply.md describes each kind."""
 
     BATCHED = "batched-reading"
     AT_RUN_TIME = "decided-at-run-time"
@@ -71,17 +73,17 @@ class GainKind(str, Enum):
 
     @property
     def words(self) -> str:
-        """Return the kind as text for users."""
+        """Return the kind as text for users, such as "batched reading"."""
         return self.value.replace("-", " ")
 
 
 @dataclass(frozen=True)
 class Gain:
-    """The gain of a rewrite, and the reason.
+    """What the rewrite of a loader, or of an object in loaders, improves, and why.
 
     Attributes:
-        kind: the kind of gain.
-        why: the reason, as the end of a sentence.
+        kind: what the rewrite improves.
+        why: the reason, as a clause of a message.
         path: file of the code that is the reason, relative to the root of the plan; "" if there is no such code.
         line: line of that code, from 1; 0 if there is no such code.
     """
@@ -93,13 +95,13 @@ class Gain:
 
     @property
     def text(self) -> str:
-        """Return the reason with its place."""
+        """Return the reason, with file and line of the code that is the reason."""
         return f"{self.why}, {self.path}:{self.line}" if self.path else self.why
 
 
 @dataclass(frozen=True)
 class Edit:
-    """Replacement of the code points ``start:end`` of a decoded text."""
+    """The replacement of ``text[start:end]`` in a decoded source text."""
 
     start: int
     end: int
@@ -109,19 +111,19 @@ class Edit:
 #: Why a file is written.
 Note = Literal["rewrite", "scaffold", "dependency", "vendor", "ignore"]
 
-#: An import that rewritten code needs: module, and the clause after ``import`` (``name`` or ``name as other``).
+#: An import that rewritten code needs: the module, and the text after ``import`` (``name`` or ``name as other``).
 Import = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Hunk:
-    """A rewrite that can be accepted or refused alone: edits that make sense only together.
+    """The smallest change that can be accepted or refused alone: edits that make sense only together.
 
-    The imports that it needs, and the removal of code that it makes dead, are not part of it: they follow from the
-    accepted hunks (see :func:`chirp_migrate.edits.apply_hunks.compose`).
+    A hunk does not contain the imports that it adds, nor the removal of code that becomes unused. These edits follow
+    from all accepted hunks of the file (see :func:`chirp_migrate.edits.apply_hunks.compose`).
 
     Attributes:
-        number: number of the hunk, from 1 in each file, in the order of the text.
+        number: number of the hunk in its file, from 1, in the order of the text.
         edits: edits of the original text. Edits of different hunks do not overlap, but may be the same insertion.
         imports: the imports that the edits need.
         together: calls that build loaders, as ``path:line``. Hunks of other files with one of these calls are accepted
@@ -140,18 +142,18 @@ class Finding:
 
     Attributes:
         rule: code of the rule, such as ``CHP001``.
-        name: its kebab-case name.
+        name: kebab-case name of the rule.
         path: posix path relative to the root of the plan.
         line: 1-based line in the original file.
         column: 1-based column in the original file.
         message: what is wrong and what the rewrite does, or why it is not rewritten.
         safety: effect of the rewrite on the training.
-        status: the outcome.
-        why: short machine-readable reason why it is not rewritten, such as ``used-as-value``; may be empty.
-        cell: in a notebook, the number of the cell that contains ``line``, from 1 over all cells.
-        hunk: number of the hunk that rewrites it, or would rewrite it.
-        reason: the reason for the rule.
-        gain: the gain of rewriting a loader, or an object in loaders; None for any other finding.
+        status: what happens to the finding.
+        why: short machine-readable reason why the code is not rewritten, such as ``used-as-value``; may be empty.
+        cell: in a notebook, the number of the cell that contains ``line``, from 1 over all cells; else None.
+        hunk: number of the hunk that rewrites the code, or would rewrite it if it were accepted.
+        reason: why the rule exists: one paragraph.
+        gain: what the rewrite of a loader, or of an object in loaders, improves; None for any other finding.
     """
 
     rule: str
@@ -170,28 +172,28 @@ class Finding:
 
     @property
     def message_with_gain(self) -> str:
-        """Return the message, with kind and reason of the gain, if any."""
+        """Return the message, followed by what the rewrite improves and why, if that is known."""
         if self.gain is None or self.status is Status.UNCHANGED:
             return self.message
         return f"{self.message}; gain: {self.gain.kind.words} ({self.gain.text})"
 
     @property
     def place(self) -> str:
-        """Return the line, and in a notebook the cell, for messages."""
+        """Return the line as text for a message; in a notebook with the number of the cell."""
         return str(self.line) if self.cell is None else f"cell {self.cell}, line {self.line}"
 
 
 @dataclass(frozen=True)
 class FilePlan:
-    """New bytes of one file.
+    """The new bytes of one file.
 
     Attributes:
         path: posix path relative to the root of the plan.
-        before: the bytes that the plan refers to; ``None`` if the plan creates the file.
+        before: the bytes that the file had when the plan was made; ``None`` if the plan creates the file.
         after: the new bytes.
         note: why the file is written.
         hunks: for a rewritten file, the changes that can be accepted or refused.
-        public: for a rewritten file, the names that other files import from it, which stay.
+        public: for a rewritten file, the names that other files import from it. The rewrite keeps these names.
     """
 
     path: str
@@ -203,12 +205,12 @@ class FilePlan:
 
 
 class SkippedFile(Struct, frozen=True, omit_defaults=True):
-    """A file that could not be handled, or an excluded one, and the reason.
+    """A file that could not be handled or is excluded, and the reason.
 
     Attributes:
         path: posix path relative to the root of the plan.
         reason: the reason, as a message.
-        loaders: for an excluded test, the number of its loaders that could be migrated.
+        loaders: for an excluded test, the number of loaders in it that could be migrated.
     """
 
     path: str
@@ -227,7 +229,7 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
         vendor: whether the runtime is copied into the project.
         tests: whether tests were checked.
         exclude: globs of excluded files, in addition to those of the settings.
-        all_loaders: whether loaders without a gain are rewritten.
+        all_loaders: whether loaders are rewritten even if the rewrite gains nothing.
     """
 
     rules: tuple[str, ...] | None = None
@@ -242,9 +244,12 @@ class PlanOptions(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Plan:
-    """All changes of one run in the tree at ``root`` (absolute), in a deterministic order.
+    """All changes of one run of ``apply``, in a deterministic order.
 
     Attributes:
+        root: absolute path of the folder that all other paths are relative to.
+        files: the files to write.
+        findings: the findings of all rules.
         skipped: files that could not be handled.
         notes: sentences about the run that belong to no single finding.
         left_out: excluded folders and files.
@@ -260,7 +265,7 @@ class Plan:
     options: PlanOptions = field(default_factory=PlanOptions)
 
     def seen_from(self, folder: Path) -> Plan:
-        """Return the plan with ``folder`` as its root: the present root or a folder above it."""
+        """Return the plan with paths relative to ``folder``, which is the present root or a folder above it."""
         between = self.root.relative_to(folder)
         return replace(
             self,
@@ -303,5 +308,5 @@ def _gained_below(folder: Path, finding: Finding) -> Finding:
 
 
 def sha256(content: bytes) -> str:
-    """Return the hexadecimal SHA-256 of ``content``, which identifies bytes in plans and journals."""
+    """Return the hexadecimal SHA-256 of ``content``. Plans and journals identify the bytes of a file by this hash."""
     return hashlib.sha256(content).hexdigest()

@@ -1,6 +1,6 @@
-"""Documents of plans and runs: ``plan -o``, the journal's ``plan.json``, ``apply --json`` and ``check --json``.
+"""The types of the JSON documents of ``plan -o``, ``apply --json``, ``check --json`` and the journal's ``plan.json``.
 
-docs/json.md describes each field. A new field gets a default, so that documents of earlier versions can be read.
+docs/json.md describes each field. A new field must have a default, so that this version can read older documents.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 
 class Replacement(Struct, frozen=True):
-    """The replacement of the source from start up to, not including, end by text.
+    """A replacement: text takes the place of the source from start up to, but without, end.
 
-    For a notebook, the positions are in the module of its code cells.
+    For a notebook, the positions refer to the module that consists of its code cells.
     """
 
     start: _Place
@@ -46,14 +46,14 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
     """Edits that make sense only together.
 
     Attributes:
-        number: number of the hunk, from 1 in each file.
-        lines: first and last line of each changed range; the last is one less than the first for inserted lines.
+        number: number of the hunk in its file, from 1.
+        lines: first and last line of each changed range. For a pure insertion, the last line is the first minus one.
         edits: the edits of the hunk.
-        imports: the imports that the edits need; they are added with any hunk that needs them.
-        decision: decision of a review; None if it is not decided.
-        edited: the user's own edits in place of these, or None.
-        together: calls that build loaders, as path:line; hunks of other files with the same calls are decided together
-            with this one.
+        imports: the imports that the edits need. An import is added if any accepted hunk needs it.
+        decision: decision of a review; None if the hunk is not decided yet.
+        edited: the edits that the user wrote in place of edits; None if the user wrote none.
+        together: calls that build loaders, as path:line. A review accepts or refuses all hunks with the same call
+            together, also in other files.
     """
 
     number: int
@@ -66,7 +66,7 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
 
 
 class FileEntry(Struct, frozen=True, kw_only=True):
-    """A written file: posix path, reason, and hashes of its bytes before (None: created) and after."""
+    """A written file: its posix path, why it is written, and the hashes of its old (None: no file) and new bytes."""
 
     path: str
     action: Literal["rewrite", "create"]
@@ -84,12 +84,12 @@ class FileEntry(Struct, frozen=True, kw_only=True):
 
 
 class PlannedFile(FileEntry, frozen=True, kw_only=True):
-    """A file of a plan: a rewritten file has ``hunks`` and ``public``, any other file ``content`` and ``decision``.
+    """A file of a plan. A rewritten file has ``hunks`` and ``public``; any other file has ``content`` and ``decision``.
 
     Attributes:
         public: names that other files import from this file.
         hunks: the changes that can be accepted or refused.
-        content: the whole content; bytes that are not UTF-8 are lone surrogates.
+        content: the whole content as text. A byte that is not valid UTF-8 is stored as a lone surrogate.
         decision: decision of a review on the whole file.
     """
 
@@ -100,7 +100,7 @@ class PlannedFile(FileEntry, frozen=True, kw_only=True):
 
 
 class LoaderAccount(Struct, frozen=True, kw_only=True):
-    """Counts of the outcomes of all loaders (``sites``) and of the findings of every rule."""
+    """Counts of what happens to all loaders (``sites``) and to the findings of each rule."""
 
     sites: dict[str, int]
     listed_by_reason: dict[str, int]
@@ -109,7 +109,7 @@ class LoaderAccount(Struct, frozen=True, kw_only=True):
 
 
 class RunDocument(Struct, frozen=True, kw_only=True):
-    """The document of a finished or simulated run; for ``check``, also whether remarks count, and its exit code."""
+    """The document of a finished or simulated run. For ``check`` it also has ``strict`` and ``exit_code``."""
 
     schema: Literal[1] = SCHEMA
     tool: str
@@ -124,9 +124,9 @@ class RunDocument(Struct, frozen=True, kw_only=True):
 
 
 class PlanDocument(Struct, frozen=True, kw_only=True):
-    """The document that ``plan`` writes, ``review`` decides on, and ``apply --plan`` applies.
+    """The document of a plan: ``plan`` writes it, ``review`` adds decisions, and ``apply --plan`` applies it.
 
-    ``reviewed``: whether a review has begun; every hunk must then be decided before the plan is applied.
+    ``reviewed``: whether a review has begun. If so, every hunk must be decided before the plan can be applied.
     """
 
     schema: Literal[1] = SCHEMA

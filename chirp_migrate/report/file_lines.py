@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk
 from chirp_migrate.report.hunks import Row, Section
-from chirp_migrate.review.blocks import Lines
+from chirp_migrate.review.blocks import SourceLines
 from chirp_migrate.source.magics import parse_cell
 from chirp_migrate.source.matching_lines import fewest_changes
 from chirp_migrate.source.notebook import NotebookSource
@@ -246,7 +246,7 @@ def _runs(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
     for hunk in hunks:
         for edit in hunk.edits:
             owners[edit] = owners.get(edit, _NOBODY) | {hunk.number}
-    lines = Lines(before)
+    lines = SourceLines(before)
     groups: list[tuple[int, int, list[Edit]]] = []
     for edit in sorted(owners, key=lambda one: (one.start, one.end)):
         first, end = lines_of(edit, lines.starts)

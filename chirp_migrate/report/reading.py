@@ -17,7 +17,7 @@ from chirp_migrate.report.files import finding_story, story_of_file
 from chirp_migrate.report.kept_verdict import changed_since
 from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
 from chirp_migrate.review.loader_account import Ledger
-from chirp_migrate.review.plan_file import Contents, PlanFile, load_plan, read_applied, read_document
+from chirp_migrate.review.plan_file import ContentLookup, PlanFile, load_plan, read_applied, read_document
 from chirp_migrate.review.selection import Choices, select
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import APPLIED_PLAN, DOCTOR, VERDICT, JournalRun, read_runs
@@ -179,7 +179,7 @@ def _run_story(
     )
 
 
-def _written_contents(run: JournalRun, planned: Collection[str]) -> Contents:
+def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLookup:
     """Return the bytes of a run's files by their paths in the plan; the journal has paths with links resolved."""
     paths = {file.path for file in run.files}
     linked = {(file.sha256_before, file.sha256_after): file.path for file in run.files if file.path not in planned}

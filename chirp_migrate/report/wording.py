@@ -9,7 +9,7 @@ from chirp_migrate.console.text import count
 from chirp_migrate.plans.plan import Finding, Safety, Status
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import all_rules
-from chirp_migrate.rules.base import listed
+from chirp_migrate.rules.base import join_texts
 
 __all__ = [
     "ADVICE",
@@ -125,7 +125,7 @@ def unchanged_loaders(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
         reasons: dict[str, list[str]] = {}
         for gain in dict.fromkeys(one.gain for one in found if one.gain is not None):
             reasons.setdefault(gain.why, []).extend([f"{gain.path}:{gain.line}"] if gain.path else [])
-        why = listed([f"{reason} ({', '.join(at)})" if at else reason for reason, at in reasons.items()])
+        why = join_texts([f"{reason} ({', '.join(at)})" if at else reason for reason, at in reasons.items()])
         yield (
             path,
             (

@@ -1,4 +1,4 @@
-"""Review between plan and commit: the plan file, accepting and refusing of hunks, the ledger of loaders.
+"""Review a plan before it is applied: read and write plan files, accept or refuse hunks, and count the loaders.
 
 The package may import ``engine`` and the packages below it.
 """

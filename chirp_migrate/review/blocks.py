@@ -1,4 +1,4 @@
-"""A hunk as blocks of whole lines, before and after."""
+"""Convert the edits of a hunk to blocks of whole lines."""
 
 from __future__ import annotations
 
@@ -11,29 +11,35 @@ from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.piece_table import lines_of
 from chirp_migrate.source.text import SOURCE_LINE, edited
 
-__all__ = ["Block", "Lines"]
+__all__ = ["LineBlock", "SourceLines"]
 
 
 @dataclass(frozen=True)
-class Block:
-    """The lines from ``first`` up to, not including, ``end`` (from 1), which become ``after``; empty for insertions."""
+class LineBlock:
+    """Lines of a text, and the text that replaces them.
+
+    Attributes:
+        first: the first line, from 1.
+        end: the line after the last line. It is equal to ``first`` if the block only inserts lines.
+        after: the text that replaces the lines.
+    """
 
     first: int
     end: int
     after: str
 
 
-class Lines:
+class SourceLines:
     """The lines of a text, each with its newline."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.lines: Sequence[str] = SOURCE_LINE.findall(text)
-        #: Offset of every line, and of the end of the text.
+        #: Offset of the start of each line, and of the end of the text.
         self.starts: Sequence[int] = [0, *accumulate(map(len, self.lines))]
 
-    def blocks(self, edits: Iterable[Edit]) -> list[Block]:
-        """Return the blocks of lines that ``edits`` change, in their order."""
+    def blocks(self, edits: Iterable[Edit]) -> list[LineBlock]:
+        """Return the blocks of lines that ``edits`` change, from top to bottom."""
         runs: list[tuple[int, int, list[Edit]]] = []
         for edit in sorted(edits, key=lambda one: (one.start, one.end)):
             first, end = lines_of(edit, self.starts)
@@ -44,20 +50,20 @@ class Lines:
                 runs.append((first, end, [edit]))
         return [self._block(*run) for run in runs]
 
-    def edit(self, block: Block) -> Edit:
+    def edit(self, block: LineBlock) -> Edit:
         """Return the edit that replaces the lines of a block."""
         return Edit(self.starts[block.first - 1], self.starts[block.end - 1], block.after)
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Return the 1-based line and column of an offset."""
+        """Return the line and column of an offset, both from 1."""
         line = min(bisect_right(self.starts, offset), max(len(self.lines), 1)) - 1
         return line + 1, offset - self.starts[line] + 1
 
     def offset(self, line: int, column: int) -> int:
-        """Return the offset of a 1-based line and column.
+        """Return the offset of a line and column, both from 1.
 
         Raises:
-            ValueError: there is no such place.
+            ValueError: the text has no such line, or the line no such column.
         """
         if not 1 <= line <= max(len(self.lines), 1) or column < 1:
             raise ValueError(f"there is no line {line}, column {column}")
@@ -66,7 +72,7 @@ class Lines:
             raise ValueError(f"there is no line {line}, column {column}")
         return offset
 
-    def _block(self, first: int, end: int, edits: Sequence[Edit]) -> Block:
+    def _block(self, first: int, end: int, edits: Sequence[Edit]) -> LineBlock:
         last = min(end, len(self.lines))
         start, stop = self.starts[min(first, len(self.lines))], self.starts[last]
-        return Block(first + 1, last + 1, edited(self.text, (start, stop), edits))
+        return LineBlock(first + 1, last + 1, edited(self.text, (start, stop), edits))

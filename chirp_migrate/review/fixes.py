@@ -1,4 +1,4 @@
-"""A hunk as lines to replace: the form of rewrites in editors and code hosts."""
+"""Convert hunks to replacements of lines, the form in which editors and code hosts apply a fix."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.plans.plan_document import Replacement
-from chirp_migrate.review.blocks import Lines
+from chirp_migrate.review.blocks import SourceLines
 from chirp_migrate.source.diff import changed_lines
 from chirp_migrate.source.text import SourceFile
 from chirp_migrate.syntax.import_style import ImportStyle
@@ -17,23 +17,23 @@ __all__ = ["line_fixes"]
 
 
 def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replacement, ...]]:
-    """Return the line replacements for each hunk of a rewritten Python file.
+    """Return, for the number of each hunk of a rewritten Python file, the replacements of lines.
 
-    After the replacements of a hunk, the file is as if only that hunk is accepted, with its imports and without code
-    that it makes dead.
+    The replacements of a hunk have the same result as accepting only this hunk: they also add its imports, and remove
+    code that becomes unused.
 
     Positions refer to the current file, without byte order mark. In a file that ends without a newline, the last
     position is after its last character.
 
     Hunks of notebooks have no replacements, because lines of code are not lines of the file. A hunk that changes the
-    first line after a byte order mark has none either, because programs do not agree on whether the mark belongs to
-    that line.
+    first line of a file with a byte order mark has no replacements either, because some programs count the mark as part
+    of that line and others do not.
     """
     if file.before is None or not file.hunks or file.path.endswith(".ipynb"):
         return {}
     source = SourceFile.from_bytes(file.before)
     module = Module(file.path, source.text)
-    lines = Lines(source.text)
+    lines = SourceLines(source.text)
     fixes: dict[int, tuple[Replacement, ...]] = {}
     for hunk in file.hunks:
         replacements = _replacements(lines, compose(module, [hunk], file.public, style))
@@ -42,15 +42,15 @@ def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replace
     return fixes
 
 
-def _replacements(lines: Lines, new: str) -> tuple[Replacement, ...]:
+def _replacements(lines: SourceLines, new: str) -> tuple[Replacement, ...]:
     return tuple(
         Replacement(_line_and_column(lines, edit.start), _line_and_column(lines, edit.end), edit.replacement)
         for edit in changed_lines(lines.text, new)
     )
 
 
-def _line_and_column(lines: Lines, offset: int) -> tuple[int, int]:
-    """Return line and column of an offset; an empty line begins after the last newline."""
+def _line_and_column(lines: SourceLines, offset: int) -> tuple[int, int]:
+    """Return the line and column of an offset. After a newline at the end of the text, one more, empty line counts."""
     if offset == len(lines.text) and lines.text.endswith(("\r", "\n")):
         return len(lines.lines) + 1, 1
     return lines.position(offset)

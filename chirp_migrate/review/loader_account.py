@@ -1,4 +1,4 @@
-"""The ledger of a run: the outcome of every call site and finding."""
+"""Count what a run did with each loader and each finding: the ledger of the run."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from chirp_migrate.rules import all_rules
 
 __all__ = ["Ledger"]
 
-#: Reason of a listed place whose rule has no shorter reason than its message.
+#: Reason of a finding that is not rewritten and has only a message and no short reason.
 _OTHER = "other"
 _NOT_WRITTEN = "file-not-written"
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Counts of the findings of a run, by status.
+    """Counts of the loaders and findings of a run.
 
     Attributes:
-        sites: number of counted places (``Rule.counts_sites``) by status; the sum is the number of found places.
-        reasons: number of places that are not rewritten, by the short reason.
-        rules: number of findings of every rule by code, including rules that count places.
-        unread: files that could not be handled, in which nothing is counted.
-        counting: whether a rule that counts places ran.
+        sites: for each status, the number of loaders with it (findings of rules with ``counts_sites``).
+        reasons: for each short reason, the number of loaders that are not rewritten for this reason.
+        rules: for each rule code and status, the number of findings, including those that ``sites`` counts.
+        unread: number of files that could not be handled. Their loaders and findings are not counted.
+        counting: whether a rule that counts loaders ran.
     """
 
     sites: Mapping[Status, int]
@@ -37,7 +37,7 @@ class Ledger:
 
     @classmethod
     def of(cls, plan: Plan, left: Collection[SkippedFile] = ()) -> Ledger:
-        """Count the findings of a run.
+        """Count the loaders and findings of a run.
 
         Args:
             plan: the plan, with its findings, the files that could not be handled, and the rules that ran.
@@ -61,11 +61,11 @@ class Ledger:
 
     @property
     def found(self) -> int:
-        """Return the number of all counted places."""
+        """Return the number of all loaders that were found."""
         return sum(self.sites.values())
 
     def account(self) -> LoaderAccount:
-        """Return the ledger in the form of documents."""
+        """Return the ledger in the form that JSON documents contain."""
         return LoaderAccount(
             sites={"found": self.found, **_by_name(self.sites)},
             listed_by_reason=dict(self.reasons),

@@ -1,4 +1,4 @@
-"""Places of findings for programs that show a repository: paths from its top, and lines of the files."""
+"""Find the place of each finding for programs that show a repository: its path from the top, and its lines."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ from chirp_migrate.plans.plan import Finding, Plan
 from chirp_migrate.source.notebook_json import code_cells
 from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, UnreadableSource, decoded
 
-__all__ = ["CheckedFile", "Places", "Region", "top_of"]
+__all__ = ["CheckedFile", "FileRegion", "FindingPlaces", "top_of"]
 
 _WINDOWS_CODEPAGE = re.compile(r"cp(125\d)")
-#: Python's names of encodings that are also IANA names.
+#: Encodings whose Python name is also their IANA name, apart from a hyphen.
 _SHARED_NAME = re.compile(r"utf-8|iso8859-\d+")
 
 
 @dataclass(frozen=True)
-class Region:
-    """A place in a file: 1-based lines, and the 1-based column (code points) if it is known."""
+class FileRegion:
+    """A place in a file.
+
+    Attributes:
+        line: the first line, from 1.
+        column: the column in characters, from 1; None if it is not known.
+        last_line: the last line; None if the place is in one line.
+    """
 
     line: int
     column: int | None = None
@@ -30,10 +36,10 @@ class Region:
 
 
 def top_of(root: Path) -> Path:
-    """Return the folder that paths are relative to.
+    """Return the folder to which the paths in reports are relative.
 
-    It is the top of the git work tree around ``root`` (absolute). Outside of one, it is the current folder if ``root``
-    is in it, else ``root``.
+    This is the top of the git work tree that contains ``root`` (an absolute path). Outside of a work tree, it is the
+    current folder if this contains ``root``, else ``root`` itself.
     """
     for folder in (root, *root.parents):
         if (folder / ".git").exists():
@@ -49,13 +55,13 @@ class CheckedFile:
     Attributes:
         data: the bytes of the file.
         encoding: IANA's name of its encoding; ``None`` if only Python has a name for it.
-        cells: for a notebook, the lines of its JSON with the code of each cell, by the cell's number.
-        lines: the lines of code; for a notebook, those of each cell by its number.
+        cells: in a notebook, for the number of each cell: the lines of the JSON file that contain its code.
+        lines: the lines of code. The key is None; in a notebook, it is the number of the cell.
     """
 
     data: bytes
     encoding: str | None
-    cells: Mapping[int, Region]
+    cells: Mapping[int, FileRegion]
     lines: Mapping[int | None, Sequence[str]]
 
     @classmethod
@@ -63,14 +69,14 @@ class CheckedFile:
         """Read the file called ``path``.
 
         Raises:
-            UnreadableSource: the bytes are no text, or no notebook.
+            UnreadableSource: the bytes are not text, or not a notebook.
         """
         if not path.endswith(".ipynb"):
             source = SourceFile.from_bytes(data)
             return cls(data, _registered_name(source.encoding), {}, {None: SOURCE_LINE.findall(source.text)})
         raw = decoded(data)
         found = code_cells(raw)
-        regions = {one.number: Region(_line_at(raw, one.start), last_line=_line_at(raw, one.end)) for one in found}
+        regions = {one.number: FileRegion(_line_at(raw, one.start), last_line=_line_at(raw, one.end)) for one in found}
         return cls(data, "utf-8", regions, {one.number: SOURCE_LINE.findall(one.text) for one in found})
 
 
@@ -87,8 +93,8 @@ def _line_at(text: str, offset: int) -> int:
     return len(NEWLINE.findall(text, 0, offset)) + 1
 
 
-class Places:
-    """The files of a plan with findings; files that are not rewritten are read on first use.
+class FindingPlaces:
+    """The files of a plan that have findings. A file that the plan does not rewrite is read on first use.
 
     Args:
         plan: the plan.
@@ -101,14 +107,14 @@ class Places:
         self._prefix = PurePosixPath(plan.root.relative_to(top_of(plan.root)).as_posix())
 
     def name(self, path: str) -> str:
-        """Return a path of the plan, as a posix path from the top of the repository (see :func:`top_of`)."""
+        """Return a path of the plan as a posix path from the top of the repository (see :func:`top_of`)."""
         return str(self._prefix / path)
 
     def file(self, path: str) -> CheckedFile:
         """Return the file at a path of the plan.
 
         Raises:
-            UsageProblem: the file was removed since it was planned, or can no longer be read.
+            UsageProblem: the file was removed after the plan was made, or can no longer be read.
         """
         if path not in self._files:
             try:
@@ -119,24 +125,24 @@ class Places:
                 raise _change_error(path) from error
         return self._files[path]
 
-    def region(self, finding: Finding) -> Region:
-        """Return the place of a finding in the file; in a notebook, the lines of its JSON with the cell's code.
+    def region(self, finding: Finding) -> FileRegion:
+        """Return the place of a finding in its file. In a notebook, these are the lines of JSON with the cell's code.
 
         Raises:
-            UsageProblem: the file changed since it was planned.
+            UsageProblem: the file changed after the plan was made.
         """
         file = self.file(finding.path)
         if finding.cell is None:
-            return Region(finding.line, finding.column)
+            return FileRegion(finding.line, finding.column)
         if finding.cell not in file.cells:
             raise _change_error(finding.path)
         return file.cells[finding.cell]
 
     def line(self, finding: Finding) -> str:
-        """Return the line of code that a finding is about, without the space around it.
+        """Return the line of code that a finding is about, without the white space around it.
 
         Raises:
-            UsageProblem: the file changed since it was planned.
+            UsageProblem: the file changed after the plan was made.
         """
         try:
             return self.file(finding.path).lines[finding.cell][finding.line - 1].strip()

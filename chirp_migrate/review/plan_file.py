@@ -1,7 +1,7 @@
-"""A plan as a file, with which any machine with the same sources applies exactly the reviewed bytes.
+"""Read and write plan files. Any machine with the same sources can apply exactly the bytes that were reviewed.
 
-The file contains edits, and only hashes of the files to rewrite, so that it fits only the tree that it was made from.
-It is read as a file that any program may have changed.
+A plan file contains the edits, and hashes of the files to rewrite. So it can be applied only to the sources that it was
+made from. The reader checks all its contents, because any program may have changed the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from chirp_migrate.plans.plan_document import (
     Replacement,
     RunDocument,
 )
-from chirp_migrate.review.blocks import Lines
+from chirp_migrate.review.blocks import SourceLines
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId
 from chirp_migrate.source.files import read_file
@@ -41,7 +41,7 @@ from chirp_migrate.syntax.module import Module, UnparsableModule
 from chirp_migrate.transaction.journal_schema import checked_path
 
 __all__ = [
-    "Contents",
+    "ContentLookup",
     "PlanFile",
     "load_plan",
     "plan_document",
@@ -52,20 +52,20 @@ __all__ = [
     "with_earlier_decisions",
 ]
 
-#: Bytes of a file before and after, by path and their SHA-256: after is None where the plan has to say what it becomes.
-#: None for a file that is not there, or not so.
-Contents = Callable[[str, str | None, str], tuple[bytes | None, bytes | None] | None]
+#: A function that returns the old and new bytes of a file, for its path and the SHA-256 of both. The new bytes are None
+#: if they must be computed from the plan. The result is None if there is no file with these hashes.
+ContentLookup = Callable[[str, str | None, str], tuple[bytes | None, bytes | None] | None]
 
 
 @dataclass(frozen=True)
 class PlanFile:
-    """A plan file, checked against its tree.
+    """The contents of a plan file.
 
     Attributes:
-        plan: the original plan.
+        plan: the original plan, without the decisions of a review.
         choices: the decisions of a review so far.
-        tool: the program that wrote it.
-        reviewed: whether a review has begun; every item must then be decided before the plan is applied.
+        tool: name and version of the program that wrote the file.
+        reviewed: whether a review has begun. If so, every hunk must be decided before the plan can be applied.
     """
 
     plan: Plan
@@ -75,7 +75,7 @@ class PlanFile:
 
 
 def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
-    """Return the plan as the document for :func:`read_plan`; with ``choices`` if a review has begun."""
+    """Return a plan as the document that :func:`read_plan` reads. Pass ``choices`` if a review has begun."""
     return PlanDocument(
         tool=f"chirp-migrate {__version__}",
         options=plan.options,
@@ -93,6 +93,7 @@ def run_document(plan: Plan, left: Sequence[SkippedFile], **more: Any) -> RunDoc
     """Return the document of a finished or simulated run, without the contents of files.
 
     Args:
+        plan: the plan of the run.
         left: files that could not be written.
         more: ``strict`` and ``exit_code`` of ``check``.
     """
@@ -109,10 +110,10 @@ def run_document(plan: Plan, left: Sequence[SkippedFile], **more: Any) -> RunDoc
 
 
 def read_document(data: bytes) -> PlanDocument:
-    """Return the document in a file that any program may have changed, without comparing it with a tree.
+    """Return the document in the bytes of a plan file. The document is not compared with the files on disk.
 
     Raises:
-        ValueError: it is no plan, or a newer version wrote it; the message has the reason.
+        ValueError: the bytes are not a plan, or a newer version wrote it; the message gives the reason.
     """
     found = read_json(data)
     if found.get("kind") != KIND:
@@ -126,8 +127,8 @@ def load_plan(file: Path, root: Path) -> PlanFile:
     """Return the plan in ``file`` for the tree at ``root``.
 
     Raises:
-        UsageProblem: the file cannot be read; and see :func:`read_plan`.
-        Refused: as :func:`read_plan`.
+        UsageProblem: the file cannot be read, or :func:`read_plan` raises this error.
+        Refused: :func:`read_plan` raises this error.
     """
     try:
         data = read_file(file)
@@ -145,8 +146,8 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
         root: folder that the paths of the plan are relative to.
 
     Raises:
-        UsageProblem: it is no plan, a newer version wrote it, or it contains paths that lead outside the tree.
-        Refused: files have changed since the plan was made; the message names all of them.
+        UsageProblem: the data is not a plan, a newer version wrote it, or it contains paths that lead outside the tree.
+        Refused: files have changed since the plan was made; the message names these files.
     """
     tree = _CurrentFiles(root)
     try:
@@ -167,24 +168,24 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
     return plan_file
 
 
-def read_applied(document: PlanDocument, root: Path, written: Contents) -> Plan:
-    """Return the applied changes of a run, from its stored plan, without reading the tree.
+def read_applied(document: PlanDocument, root: Path, written: ContentLookup) -> Plan:
+    """Return the changes that an earlier run applied, from its stored plan. The project itself is not read.
 
     Args:
         document: the stored plan.
         root: folder that the paths of the plan are relative to.
-        written: returns the stored bytes of the run; files for which it returns None are omitted.
+        written: function that returns the stored bytes of a file. Files for which it returns None are omitted.
 
     Raises:
-        ValueError: it is no such plan; the message has the reason.
+        ValueError: the document is not a valid plan; the message gives the reason.
     """
     return _PlanReader(document, root, written).plan_file.plan
 
 
 def with_earlier_decisions(old: PlanDocument, new: PlanDocument) -> PlanDocument:
-    """Return the plan ``new`` with the decisions of an ``old`` review on equal hunks.
+    """Return the plan ``new`` with the decisions of an earlier review, taken from equal hunks of the plan ``old``.
 
-    Hunks are equal if the source of the file and the edits are equal.
+    Two hunks are equal if the sources of their files and their edits are equal.
     """
     before = {entry.path: entry for entry in old.files}
     files = [_with_decisions(file, before[file.path]) if file.path in before else file for file in new.files]
@@ -205,7 +206,7 @@ def _with_decisions(file: PlannedFile, old: PlannedFile) -> PlannedFile:
 
 
 class _NewerSchemaError(ValueError):
-    """The document has a later schema."""
+    """The document has another schema version than this program; the message names the program that wrote it."""
 
 
 def _planned_file(file: FilePlan, choices: Choices) -> PlannedFile:
@@ -213,12 +214,12 @@ def _planned_file(file: FilePlan, choices: Choices) -> PlannedFile:
     if not file.hunks or file.before is None:
         content = file.after.decode("utf-8", errors="surrogateescape")
         return PlannedFile(**entry, content=content, decision=_decision(choices.get((file.path, WHOLE_FILE))))
-    lines = Lines(source_of(file.path, file.before).text)
+    lines = SourceLines(source_of(file.path, file.before).text)
     hunks = [_hunk_entry(hunk, lines, choices.get((file.path, hunk.number))) for hunk in file.hunks]
     return PlannedFile(**entry, public=sorted(file.public), hunks=hunks)
 
 
-def _hunk_entry(hunk: Hunk, lines: Lines, choice: Choice | None) -> HunkEntry:
+def _hunk_entry(hunk: Hunk, lines: SourceLines, choice: Choice | None) -> HunkEntry:
     return HunkEntry(
         number=hunk.number,
         lines=[(block.first, block.end - 1) for block in lines.blocks(hunk.edits)],
@@ -230,7 +231,7 @@ def _hunk_entry(hunk: Hunk, lines: Lines, choice: Choice | None) -> HunkEntry:
     )
 
 
-def _replacements(edits: Iterable[Edit], lines: Lines) -> list[Replacement]:
+def _replacements(edits: Iterable[Edit], lines: SourceLines) -> list[Replacement]:
     return [Replacement(lines.position(edit.start), lines.position(edit.end), edit.replacement) for edit in edits]
 
 
@@ -239,7 +240,11 @@ def _decision(choice: Choice | None) -> Decision | None:
 
 
 class _CurrentFiles:
-    """The current bytes of the files of a plan; ``changed`` names files that have changed since the plan was made."""
+    """Reads the current bytes of the files of a plan.
+
+    Attributes:
+        changed: paths of the files that have changed since the plan was made.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -263,9 +268,9 @@ class _CurrentFiles:
 
 
 class _PlanReader:
-    """The reader of a document, with its decisions."""
+    """Reads a plan and the decisions of its review from a document, into ``plan_file``."""
 
-    def __init__(self, whole: PlanDocument, root: Path, contents: Contents) -> None:
+    def __init__(self, whole: PlanDocument, root: Path, contents: ContentLookup) -> None:
         self._contents = contents
         self._style = ImportStyle(root, whole.options.vendor)
         self._choices: dict[HunkId, Choice] = {}
@@ -312,7 +317,7 @@ class _PlanReader:
         public = frozenset(entry.public or ())
         try:
             source = source_of(path, before)
-            lines = Lines(source.text)
+            lines = SourceLines(source.text)
             hunks = tuple(self._hunk(path, one, lines) for one in entries)
             if after is None:
                 after = source.encode(compose(Module(path, source.text), hunks, public, self._style))
@@ -322,7 +327,7 @@ class _PlanReader:
             raise ValueError(f"{path}: {error}") from None
         return FilePlan(path, before, after, entry.note, hunks, public)
 
-    def _hunk(self, path: str, entry: HunkEntry, lines: Lines) -> Hunk:
+    def _hunk(self, path: str, entry: HunkEntry, lines: SourceLines) -> Hunk:
         edited = None if entry.edited is None else _edits(entry.edited, lines)
         self._choose((path, entry.number), entry.decision, edited)
         imports = frozenset(_import(one) for one in entry.imports)
@@ -333,7 +338,7 @@ class _PlanReader:
             self._choices[one] = Choice(decision == "accepted", edits)
 
 
-def _edits(entries: Iterable[Replacement], lines: Lines) -> tuple[Edit, ...]:
+def _edits(entries: Iterable[Replacement], lines: SourceLines) -> tuple[Edit, ...]:
     return tuple(Edit(lines.offset(*entry.start), lines.offset(*entry.end), entry.text) for entry in entries)
 
 

@@ -1,4 +1,4 @@
-"""A plan with some of its hunks refused or edited; all other hunks stay the same, byte for byte."""
+"""Apply the decisions of a review to a plan: remove refused hunks and change edited hunks; all others stay the same."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ from chirp_migrate.syntax.module import Module, UnparsableModule
 
 __all__ = ["WHOLE_FILE", "Choice", "Choices", "HunkId", "decisions_of", "select"]
 
-#: A hunk of a plan: path of its file and its number there.
+#: Identifies a hunk in a plan: the path of its file, and its number in this file.
 HunkId = tuple[str, int]
 
-#: Number of the only decision on a file that is added, or rewritten without rules.
+#: Stands for the number of a hunk if the decision is on a whole file, which is added or not changed by rules.
 WHOLE_FILE = 0
 
-#: Files that are useless without other files that need the runtime.
+#: Notes of files that provide the runtime, which are useless if no other written file imports the runtime.
 _SERVANTS = frozenset({"dependency", "vendor"})
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The decision on a hunk; ``edits`` replace the edits of the hunk."""
+    """The decision on a hunk.
+
+    Attributes:
+        accepted: whether the hunk is accepted.
+        edits: the edits that the user wrote in place of the edits of the hunk; None if the user wrote none.
+    """
 
     accepted: bool
     edits: tuple[Edit, ...] | None = None
@@ -38,19 +43,19 @@ Choices = Mapping[HunkId, Choice]
 
 
 def decisions_of(plan: Plan) -> list[HunkId]:
-    """Yield all parts of a plan that can be accepted or refused, in order."""
+    """Return the identifiers of all hunks and whole files of a plan that can be accepted or refused, in order."""
     return [
         (file.path, number) for file in plan.files for number in ([hunk.number for hunk in file.hunks] or [WHOLE_FILE])
     ]
 
 
 def select(plan: Plan, choices: Choices) -> Plan:
-    """Return ``plan`` with ``choices`` applied; hunks without a choice are accepted.
+    """Return ``plan`` with ``choices`` applied. Hunks without a decision are accepted.
 
-    The dependency or copy of the runtime is omitted if no remaining hunk needs the runtime.
+    If no remaining file needs the runtime, the result neither adds the dependency nor copies the runtime.
 
     Raises:
-        Refused: the accepted hunks of a file depend on refused ones, or an edited hunk is not Python.
+        Refused: the accepted hunks of a file depend on refused hunks, or an edited hunk is not valid Python.
     """
     style = ImportStyle(plan.root, plan.is_vendored)
     files = [chosen for file in plan.files if (chosen := _select_in(file, choices, style)) is not None]

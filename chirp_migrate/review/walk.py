@@ -1,4 +1,4 @@
-"""A review of a plan, hunk by hunk: decisions, the next hunk, and its diff."""
+"""Go over a plan hunk by hunk: show the diff of the current hunk, take a decision, and find the next hunk."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from pathlib import Path
 from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.errors import Refused
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk, Plan, Status
-from chirp_migrate.review.blocks import Block, Lines
+from chirp_migrate.review.blocks import LineBlock, SourceLines
 from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId, select
 from chirp_migrate.source.diff import file_hunks, line_hunks
 from chirp_migrate.source.piece_table import group_items
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits
 
-__all__ = ["Item", "NotValid", "Review", "edit_buffer", "read_buffer"]
+__all__ = ["InvalidEdit", "Review", "ReviewItem", "edit_buffer", "read_buffer"]
 
 _MARKER = "#@@ chirp-migrate"
 
 
-class NotValid(Exception):
-    """An edited hunk is invalid; the message has the reason."""
+class InvalidEdit(Exception):
+    """An edited hunk is invalid; the message gives the reason."""
 
 
 @dataclass(frozen=True)
-class Item:
-    """An item to decide on.
+class ReviewItem:
+    """A hunk, or a whole file, that the user accepts or refuses in a review.
 
     Attributes:
-        id: path and number of the hunk.
-        file: the file of the hunk.
+        id: the path of the file and the number of the hunk.
+        file: the file.
         hunk: the hunk; None if the decision is on a whole file.
-        findings: the findings that it rewrites, in order of place.
+        findings: the findings that the hunk rewrites, in the order of their places.
     """
 
     id: HunkId
@@ -43,11 +43,18 @@ class Item:
 
     @property
     def kind(self) -> str:
-        """Return the key for "the rest of the rule": the code of the first rule, or why a whole file is written."""
+        """Return the code of the rule that rewrites the hunk, or why a whole file is written.
+
+        One decision on "the rest of the rule" applies to all items of the same kind.
+        """
         return self.findings[0].rule if self.findings else self.file.note
 
     def diff(self, edits: Iterable[Edit] | None = None) -> Iterator[str]:
-        """Return the lines of a unified diff of the hunk with context; ``edits`` replace the edits of the hunk."""
+        """Yield the lines of a unified diff of the hunk, with context.
+
+        Args:
+            edits: the edits to show in place of the hunk's own edits; None shows the hunk's own edits.
+        """
         if self.hunk is None or self.file.before is None:
             yield from file_hunks(self.file)
             return
@@ -58,7 +65,7 @@ class Item:
 
 
 class Review:
-    """The decisions on a plan, and the current item."""
+    """The state of a review: the decisions so far, and the current item."""
 
     def __init__(self, plan: Plan, choices: Choices) -> None:
         self._root = plan.root
@@ -69,8 +76,8 @@ class Review:
         self._advance()
 
     @property
-    def current(self) -> Item | None:
-        """Return the next item to decide on; None if all are decided."""
+    def current(self) -> ReviewItem | None:
+        """Return the current item, which is the next one to decide on; None if all items are decided."""
         return self.items[self._position] if self._position < len(self.items) else None
 
     @property
@@ -78,7 +85,7 @@ class Review:
         """Return the position of the current item, from 1."""
         return self._position + 1
 
-    def decided_with(self, item: Item) -> list[Item]:
+    def decided_with(self, item: ReviewItem) -> list[ReviewItem]:
         """Return the items that are decided together with ``item``, including ``item``."""
         return self._bound[item.id]
 
@@ -92,27 +99,27 @@ class Review:
         self._advance()
 
     def decide_rest_of_file(self, accepted: bool) -> int:
-        """Accept or refuse all open items of the current item's file; return their number."""
+        """Accept or refuse all undecided items in the file of the current item; return their number."""
         path = self._here().file.path
         return self._decide_all(accepted, (item for item in self.items if item.file.path == path))
 
     def decide_rest_of_kind(self, accepted: bool) -> int:
-        """Accept or refuse all open items of the current item's rule, in any file; return their number."""
+        """Accept or refuse all undecided items with the rule of the current item, in any file; return their number."""
         kind = self._here().kind
         return self._decide_all(accepted, (item for item in self.items if item.kind == kind))
 
     def back(self) -> bool:
-        """Go to the item before the current one; return False if there is none."""
+        """Go back to the previous item; return False if the current item is the first."""
         if self._position == 0:
             return False
         self._position -= 1
         return True
 
     def edit(self, edits: tuple[Edit, ...]) -> None:
-        """Accept the current item with other edits.
+        """Accept the current item with the edits of the user in place of its own.
 
         Raises:
-            NotValid: the file would no longer be Python.
+            InvalidEdit: the file would no longer be valid Python.
         """
         item = self._here()
         _check_edited_file(self._root, item, edits, self.choices)
@@ -120,7 +127,7 @@ class Review:
         self.choices[item.id] = Choice(True, edits)
         self._advance()
 
-    def _decide_all(self, accepted: bool, items: Iterable[Item]) -> int:
+    def _decide_all(self, accepted: bool, items: Iterable[ReviewItem]) -> int:
         here = self._here()
         chosen = [item for item in items if item.id == here.id or item.id not in self.choices]
         bound = {one.id: one for item in chosen for one in self.decided_with(item)}
@@ -128,28 +135,30 @@ class Review:
         self._advance()
         return len(bound)
 
-    def _choose(self, items: Iterable[Item], accepted: bool) -> None:
+    def _choose(self, items: Iterable[ReviewItem], accepted: bool) -> None:
         for one in items:
             before = self.choices.get(one.id)
             self.choices[one.id] = Choice(accepted, before.edits if before is not None and accepted else None)
 
     def _advance(self) -> None:
-        """Go to the next item that is not decided, or to the first one if only earlier items are left."""
+        """Go to the next undecided item; after the last item, continue with the first."""
         order = [*range(self._position + 1, len(self.items)), *range(self._position + 1)]
         self._position = next((n for n in order if self.items[n].id not in self.choices), len(self.items))
 
-    def _here(self) -> Item:
+    def _here(self) -> ReviewItem:
         item = self.current
         if item is None:
             raise ValueError("everything is decided")
         return item
 
 
-def edit_buffer(item: Item, choice: Choice | None) -> str:
-    """Return the new lines of a hunk for an editor: each block under a marker with the lines it replaces.
+def edit_buffer(item: ReviewItem, choice: Choice | None) -> str:
+    """Return the text to edit a hunk in an editor: the new lines of each block, below a marker.
+
+    The marker names the lines that the block replaces.
 
     Raises:
-        NotValid: there is no hunk to edit.
+        InvalidEdit: the item is a whole file, which cannot be edited.
     """
     text = ["# The new lines of this hunk. Lines that begin with #@@ mark where they go: do not change these."]
     for block in _blocks_of_item(item, choice)[1]:
@@ -158,11 +167,11 @@ def edit_buffer(item: Item, choice: Choice | None) -> str:
     return "\n".join(text) + "\n"
 
 
-def read_buffer(item: Item, choice: Choice | None, text: str) -> tuple[Edit, ...]:
-    """Return the edits of an edited buffer.
+def read_buffer(item: ReviewItem, choice: Choice | None, text: str) -> tuple[Edit, ...]:
+    """Return the edits that an edited text of :func:`edit_buffer` describes.
 
     Raises:
-        NotValid: markers are missing or changed.
+        InvalidEdit: a marker is missing or was changed.
     """
     lines, blocks = _blocks_of_item(item, choice)
     newline = "\r\n" if "\r\n" in lines.text else "\n"
@@ -174,27 +183,30 @@ def read_buffer(item: Item, choice: Choice | None, text: str) -> tuple[Edit, ...
         elif parts:
             parts[-1][1].append(line)
     if [marker for marker, _ in parts] != markers:
-        raise NotValid("the lines that begin with #@@ were changed")
+        raise InvalidEdit("the lines that begin with #@@ were changed")
     return tuple(
         lines.edit(replace(block, after="".join(line + newline for line in part)))
         for block, (_, part) in zip(blocks, parts, strict=True)
     )
 
 
-def _items(plan: Plan) -> Iterator[Item]:
+def _items(plan: Plan) -> Iterator[ReviewItem]:
     findings: dict[tuple[str, int | None], list[Finding]] = defaultdict(list)
     for finding in plan.findings:
         if finding.status is Status.REWRITE:
             findings[finding.path, finding.hunk].append(finding)
     for file in plan.files:
         for hunk in file.hunks:
-            yield Item((file.path, hunk.number), file, hunk, tuple(findings[file.path, hunk.number]))
+            yield ReviewItem((file.path, hunk.number), file, hunk, tuple(findings[file.path, hunk.number]))
         if not file.hunks:
-            yield Item((file.path, WHOLE_FILE), file, None, ())
+            yield ReviewItem((file.path, WHOLE_FILE), file, None, ())
 
 
-def _bound(items: Sequence[Item]) -> dict[HunkId, list[Item]]:
-    """Return, for each item, the items whose hunks share calls with it, directly or through other items."""
+def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
+    """Return, for each item, all items that must be decided together with it.
+
+    These are the items whose hunks name the same calls in ``together``, directly or through other items.
+    """
     first: dict[str, int] = {}
     pairs = [
         (first.setdefault(call, number), number)
@@ -208,19 +220,23 @@ def _bound(items: Sequence[Item]) -> dict[HunkId, list[Item]]:
     }
 
 
-def _blocks_of_item(item: Item, choice: Choice | None) -> tuple[Lines, list[Block]]:
-    """Return the lines of an item's file, and the blocks of lines that its hunk, as edited, changes."""
+def _blocks_of_item(item: ReviewItem, choice: Choice | None) -> tuple[SourceLines, list[LineBlock]]:
+    """Return the lines of an item's file, and the blocks of lines that its hunk changes, with the edits of the user."""
     if item.file.before is None or item.hunk is None:
-        raise NotValid("a file that is added is accepted or refused as a whole")
-    lines = Lines(source_of(item.file.path, item.file.before).text)
+        raise InvalidEdit("a file that is added is accepted or refused as a whole")
+    lines = SourceLines(source_of(item.file.path, item.file.before).text)
     edited = None if choice is None else choice.edits
     return lines, lines.blocks(item.hunk.edits if edited is None else edited)
 
 
-def _check_edited_file(root: Path, item: Item, edits: tuple[Edit, ...], choices: Choices) -> None:
-    """Check that the file is Python with the edited hunk and all hunks that are not refused."""
+def _check_edited_file(root: Path, item: ReviewItem, edits: tuple[Edit, ...], choices: Choices) -> None:
+    """Check that the file is valid Python with the edited hunk and all other hunks that are not refused.
+
+    Raises:
+        InvalidEdit: the file is not valid Python.
+    """
     alone = Plan(root, (item.file,), (), ())
     try:
         select(alone, {**choices, item.id: Choice(True, edits)})
     except Refused as error:
-        raise NotValid(str(error).partition("; nothing")[0]) from None
+        raise InvalidEdit(str(error).partition("; nothing")[0]) from None

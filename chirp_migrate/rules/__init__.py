@@ -1,4 +1,4 @@
-"""The rules, one module each; a new module with a :class:`~chirp_migrate.rules.base.Rule` registers itself."""
+"""All rules. Each rule has its own module; a :class:`~chirp_migrate.rules.base.Rule` in a new module is found there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Proposal", "Rule", "all_rules", "codes_of", "selected_codes", "unkno
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Return one instance of every rule, by code.
+    """Return one instance of every rule, sorted by code.
 
     Raises:
         ValueError: two rules have the same code.
@@ -26,7 +26,7 @@ def all_rules() -> tuple[Rule, ...]:
             continue
         module = importlib.import_module(f"{__name__}.{info.name}")
         for member in vars(module).values():
-            # On Python 3.10 an alias such as tuple[str] passes for a type.
+            # In Python 3.10, isinstance(tuple[str], type) is true, but issubclass fails for it.
             kind = isinstance(member, type) and issubclass(type(member), type)
             if kind and issubclass(member, Rule) and member.__module__ == module.__name__:
                 if member.code in rules:
@@ -36,9 +36,9 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def codes_of(selector: str) -> frozenset[str]:
-    """Return the codes of the rules of a selector: a code, a prefix of codes (``CHP01``), a name, or ``ALL``.
+    """Return the codes of the rules that match a selector: a code, a prefix of codes (``CHP01``), a name, or ``ALL``.
 
-    The result is empty if there is no such rule. Upper and lower case are equal.
+    The result is empty if no rule matches. The selector may be in upper or lower case.
     """
     wanted = selector.upper()
     return frozenset(
@@ -49,7 +49,7 @@ def codes_of(selector: str) -> frozenset[str]:
 
 
 def unknown_rule(selector: str) -> str:
-    """Return the message for a selector without a rule: half a sentence that names the nearest rule."""
+    """Return the error message for a selector that matches no rule; it names the rule with the most similar name."""
     names = {name.upper(): rule for rule in all_rules() for name in (rule.code, rule.name)}
     near = get_close_matches(selector.upper(), names, n=1)
     nearest = f"the nearest is {names[near[0]].code} ({names[near[0]].name}), " if near else ""
@@ -57,16 +57,20 @@ def unknown_rule(selector: str) -> str:
 
 
 def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[str]:
-    """Return the codes that are selected and not ignored; the more specific selector decides, as in ruff.
+    """Return the codes of the rules to run, from the selectors of ``select`` and ``ignore``.
 
-    ``select CHP011, ignore CHP01`` selects CHP011. Between equals, ``ignore`` wins.
+    If selectors of both lists match a rule, the more specific selector decides, as in ruff: ``select CHP011, ignore
+    CHP01`` runs CHP011. If they are equally specific, the rule does not run.
     """
     wanted, unwanted = _weights(select), _weights(ignore)
     return frozenset(code for code, weight in wanted.items() if weight > unwanted.get(code, -1))
 
 
 def _weights(selectors: Iterable[str]) -> dict[str, int]:
-    """Return how specific the most specific selector of each matching rule is."""
+    """Return, for the code of each rule that a selector matches, how specific the most specific of these selectors is.
+
+    A longer prefix is more specific; ``ALL`` is the least specific selector.
+    """
     weights: dict[str, int] = {}
     for selector in selectors:
         for code in codes_of(selector):

@@ -1,6 +1,6 @@
-"""Building blocks of rules: a rule imports this module, and its own analysis and edits.
+"""The classes and functions that most rules need, so that a rule imports them from one module.
 
-These are the tree and names of a module, its project, edits of calls, and proposals.
+They read the syntax tree and the names of a module, query its project, and build edits and findings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from chirp_migrate.analysis.known_names import (
 from chirp_migrate.edits.call_arguments import CallEdit
 from chirp_migrate.edits.imports import runtime
 from chirp_migrate.plans.plan import Edit, Gain, GainKind, Safety
-from chirp_migrate.rules.base import SEE_IT, Proposal, Rule, listed, quoted
+from chirp_migrate.rules.base import SEE_IT, Proposal, Rule, join_texts, quote_sources
 from chirp_migrate.syntax.gaps import CALL, GAP, LINE, TO_STRING_OF_SETATTR
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.outline import Outline, functions_of, last_name
@@ -95,9 +95,9 @@ __all__ = [
     "is_name",
     "is_on_self",
     "is_read",
+    "join_texts",
     "keywords",
     "last_name",
-    "listed",
     "may_name_dataset",
     "mention",
     "method_called",
@@ -106,7 +106,7 @@ __all__ = [
     "own_nodes",
     "parameters",
     "plain_source",
-    "quoted",
+    "quote_sources",
     "resolves_to",
     "runtime",
     "target_of",

@@ -1,4 +1,4 @@
-"""The base class of rules. A rule reads one module and returns edits; it never writes or prints."""
+"""The base class of rules. A rule reads one module and returns edits; it writes no files and prints nothing."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ if TYPE_CHECKING:
 
 
 SEE_IT = "Run `doctor` to see it"
-"""Ends the message of advice on a problem that a training run shows."""
+"""Last sentence of a message about a problem that `doctor` can observe in a training run."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A place that a rule found in a module, with its edits.
+    """A problem that a rule found at one place in a module, and the edits that rewrite this place.
 
     Attributes:
-        offset: offset in the text, in code points, at which reports show the finding.
-        message: what is wrong and what the rewrite does, or why it is not rewritten and what the user can do.
-        edits: replacements in the text; none means "reported, not rewritten".
-        imports: the imports that the replacement needs.
-        fine: whether nothing is wrong at the place, which is then only counted (see ``Rule.counts_sites``).
-        why: short machine-readable reason, such as ``used-as-value``, by which reports count findings.
+        offset: the place that reports show: an offset into the source text, in characters.
+        message: what is wrong and what the rewrite does, or why the code is not rewritten and what the user can do.
+        edits: replacements in the source text; empty if the rule reports the problem but does not rewrite the code.
+        imports: the imports that the edits need.
+        fine: True if nothing is wrong at the place. Reports then only count the place (see ``Rule.counts_sites``).
+        why: short machine-readable reason, such as ``used-as-value``; reports count the findings with each reason.
         by_default: whether the edits are applied without ``--unsafe`` although the rule changes behaviour.
-        gain: the gain of the edits. Edits without a gain are applied only if all loaders are to be rewritten.
-        together: original file and line of the calls that build loaders whose rewrites are accepted or refused together
-            with this one.
+        gain: what the rewrite of a loader improves; None if the rule does not estimate it. A rewrite of kind
+            ``GainKind.NOTHING`` is applied only with ``--all-loaders``.
+        together: calls that build loaders, as pairs of original file and line. A review accepts or refuses their
+            rewrites together with this rewrite.
     """
 
     offset: int
@@ -53,11 +54,11 @@ class Proposal:
     together: frozenset[tuple[str, int]] = frozenset()
 
 
-#: Condition for a text: a word in it, a match of a pattern, or a test.
-Sign = str | re.Pattern[str] | Callable[[str], bool]
+#: A condition on a source text: a word that it contains, a pattern that matches somewhere, or a function to call on it.
+TextCondition = str | re.Pattern[str] | Callable[[str], bool]
 
 
-def _has(text: str, sign: Sign) -> bool:
+def _has(text: str, sign: TextCondition) -> bool:
     match sign:
         case str():
             return sign in text
@@ -66,37 +67,35 @@ def _has(text: str, sign: Sign) -> bool:
     return sign(text)
 
 
-def listed(parts: Sequence[str]) -> str:
-    """Return ``a``, ``a and b`` or ``a, b and c``."""
+def join_texts(parts: Sequence[str]) -> str:
+    """Join texts to a list for a message: ``a``, ``a and b`` or ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
-def quoted(module: Module, *nodes: cst.CSTNode) -> str:
-    """Return the source of nodes, each on one line, for a message; equal texts once."""
-    return listed(list(dict.fromkeys(f"`{one_line(module, node)}`" for node in nodes)))
+def quote_sources(module: Module, *nodes: cst.CSTNode) -> str:
+    """Return a list of the sources of nodes, in backticks, as text for a message; equal sources appear once."""
+    return join_texts(list(dict.fromkeys(f"`{one_line(module, node)}`" for node in nodes)))
 
 
 class Rule(ABC):
-    """A codemod rule. Every subclass in a module of :mod:`chirp_migrate.rules` is registered automatically.
+    """A codemod rule. :func:`chirp_migrate.rules.all_rules` finds every subclass in a module ``chp….py``.
 
     Attributes:
         code: stable identifier, ``CHP`` and three digits.
         name: short kebab-case name.
-        reason: one paragraph: why the rewritten code is better.
-        safety: what applying the rule means for the training (see :class:`~chirp_migrate.plans.plan.Safety`).
-        trigger: words; the rule can only find something in a text that contains at least one of them.
-        beside: further conditions that such a text must meet: a word, a pattern that matches somewhere, or a test of
-            the text.
-        in_place: whether it only rewrites expressions at their place, and neither moves, creates nor changes
-            definitions.
-        follows: codes of the rules that rewrite in place and after whose rewrites this rule may find something in a
-            module in which it found nothing before; ``None``: any rule.
-        counts_sites: whether each finding of the rule is one loader, and the ledger of a run counts these findings.
-        finds_bugs: whether its findings make results wrong or runs fail. Such a finding is a warning in formats with
-            levels, and comes first; any other finding is a note.
-        stops_workers: whether findings without a rewrite keep workers from starting without fork. Such findings are
-            printed without ``--verbose``, and `check` does not report such code as clean.
-        verbose_only: whether advice and suggestions are only printed with ``--verbose`` and in reports.
+        reason: one paragraph that explains why the rewritten code is better.
+        safety: how a rewrite by this rule affects the training (see :class:`~chirp_migrate.plans.plan.Safety`).
+        trigger: words. The rule is skipped for a source text that contains none of them, and none of :meth:`names`.
+        beside: further conditions. The rule is skipped for a source text that does not meet all of them.
+        in_place: True if the rule only replaces expressions, and neither moves, creates nor changes definitions.
+        follows: codes of other rules whose rewrites can create code that this rule finds; ``None`` stands for all
+            rules. The rule checks a module again after rewrites by these rules.
+        counts_sites: True if each finding of the rule is one loader; the ledger of a run counts these findings.
+        finds_bugs: True if the code that the rule finds makes results wrong or runs fail. Reports list such findings
+            first, as warnings where the report format has levels, and all other findings as notes.
+        stops_workers: True if workers can start only by ``fork`` as long as the code that the rule finds is not
+            rewritten. Such findings are printed without ``--verbose``, and `check` does not report such code as clean.
+        verbose_only: True if advice and suggestions of the rule are printed only with ``--verbose`` and in reports.
     """
 
     code: ClassVar[str]
@@ -104,7 +103,7 @@ class Rule(ABC):
     reason: ClassVar[str]
     safety: ClassVar[Safety]
     trigger: ClassVar[tuple[str, ...]]
-    beside: ClassVar[tuple[Sign, ...]] = ()
+    beside: ClassVar[tuple[TextCondition, ...]] = ()
     in_place: ClassVar[bool] = False
     follows: ClassVar[frozenset[str] | None] = None
     counts_sites: ClassVar[bool] = False
@@ -114,7 +113,7 @@ class Rule(ABC):
 
     @property
     def summary(self) -> str:
-        """Return the summary of the rule: the first line of its module's docstring (or of its reason)."""
+        """Return the summary of the rule: the first line of its module's docstring, or of ``reason`` without one."""
         docstring = inspect.getdoc(inspect.getmodule(type(self)))
         line = (docstring or self.reason).partition("\n")[0]
         text = re.sub(rf"^{self.code}: |\s*\(R-[^)]*\)", "", line)
@@ -122,39 +121,43 @@ class Rule(ABC):
 
     @property
     def requires(self) -> str:
-        """Return the conditions of a rewrite, as Markdown: the docstring of the class; "" without one."""
+        """Return the conditions for a rewrite as Markdown: the docstring of the class, or "" if it has none."""
         return inspect.cleandoc(vars(type(self)).get("__doc__") or "").replace("``", "`")
 
     def names(self, project: Project) -> Set[str]:
-        """Return whole words, such as aliases in ``project``, that a text may contain in place of ``trigger``."""
+        """Return more words for ``trigger`` that depend on the project, such as aliases of an imported class.
+
+        Only whole words of a source text count, whereas a word of ``trigger`` may be part of a longer word.
+        """
         return frozenset()
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the rule may find something in a module with this text; other modules are not parsed."""
+        """Return whether the rule may find something in a module with this source text; if not, it is not parsed."""
         named = any(word in text for word in self.trigger) or not words_of(text).isdisjoint(self.names(project))
         return named and all(_has(text, sign) for sign in self.beside)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether the rule may find something in a module, by its ``ast``.
+        """Return whether the rule may find something in a module, judged from its ``ast`` tree.
 
-        It is called for modules that contain the words of the rule (:meth:`concerns`), before LibCST parses them.
+        It is called for modules for which :meth:`concerns` returns True. LibCST, which is much slower than ``ast``,
+        parses a module only if a rule may find something in it.
         """
         return True
 
     def may_have_more(self, outline: Outline, project: Project) -> bool:
-        """Return the result of :meth:`may_find` for a module that has been rewritten."""
+        """Return whether the rule may find something in a module that has been rewritten (see :meth:`may_find`)."""
         return self.may_find(outline, project)
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether the rule, which finds nothing now, may find something after rewrites of a module.
+        """Return whether a rule without findings in a module may find something after rewrites by other rules.
 
         Args:
             module: the module before the rewrites.
             project: the backend of the module.
-            rewriters: codes of the rules that rewrite it, which all rewrite in place.
+            rewriters: codes of the rules that rewrite the module; all of these rules have ``in_place`` set.
         """
         return self.follows is None or not self.follows.isdisjoint(rewriters)
 
     @abstractmethod
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Yield the findings in ``module``, with their edits."""
+        """Yield the findings of the rule in ``module``, with their edits."""

@@ -1,4 +1,4 @@
-"""CHP001: build loaders with the factory."""
+"""CHP001: build loaders with `OptimalDataLoaderFactory`."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from chirp_migrate.rules.api import (
     find_in,
     is_in_string,
     is_read,
-    quoted,
+    quote_sources,
     runtime,
 )
-from chirp_migrate.rules.chp013_non_blocking_transfer import pinned_instead
+from chirp_migrate.rules.chp013_non_blocking_transfer import gain_of_pinned_copies
 from chirp_migrate.rules.moving import is_moved
 
-#: Messages of mentions that are not rewritten, by the reason.
+#: For each reason why a mention of `DataLoader` is not rewritten: the message.
 _NOT_REWRITTEN = {
-    "ambiguous-name": "not rewritten: `DataLoader` may be PyTorch's or {} here; import the two under different names "
-    "to have PyTorch's migrated",
+    "ambiguous-name": "not rewritten: `DataLoader` may be PyTorch's or {} here; import the two under different names, "
+    "so that PyTorch's can be migrated",
     "subclass": "not rewritten: {} subclasses `DataLoader`; unless it overrides `__iter__`, inherit from "
     "`chirpid_patch.BatchedDataLoader`, which takes the same arguments",
     "used-as-value": "`DataLoader` is {}, so the rule does not see the call that builds the loader; call "
@@ -54,32 +54,35 @@ _NOT_REWRITTEN = {
 
 
 class DataLoaderFactory(Rule):
-    """Rewrites a mention of the class only if all of this holds:
+    """Rewrites a mention of `DataLoader` only if all of this holds:
 
     - `pytorch-class`: the name refers to PyTorch's `DataLoader`, also through imports of the project. No branch or
-      `import *` can give it another meaning.
-    - `only-called`: the code calls it directly, or with `functools.partial`, or through a variable, parameter default
-      or attribute of `self` that is only called, in this file.
+      `import *` can bind it to another object.
+    - `only-called`: the code calls the name directly, or passes it to `functools.partial`. Or the code stores the class
+      in a variable, parameter default or attribute of `self`, and this file only calls the stored class.
     - `no-subclass`: the mention is not the base of a class.
     - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
-    - `known-parameters`: a call passes no parameter twice, and not too many positional arguments.
-    - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. Replacements
-      are: any kind of `patch` or `setattr`, also of the module's ``__dict__``; a string that ends in `module.name`; an
-      assignment to an attribute of that name, or of `DataLoader`, except of ``self``; a call with the name as keyword
-      or string, if code sets attributes with computed names. A `patch` of PyTorch's own module does not affect modules
-      that have imported the class.
-    - `name-not-hidden`: no function, class or comprehension around the call gives the factory's name another meaning.
-      Other rules require the same of the names that they write.
+    - `known-parameters`: a call passes no parameter twice, and no more positional arguments than `DataLoader` takes.
+    - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. These count as
+      replacements: any kind of `patch` or `setattr`, also of the module's ``__dict__``; a string that ends in
+      `module.name`; an assignment to an attribute with that name, or to an attribute of `DataLoader`, except on
+      ``self``. If code sets attributes with computed names, a call with the name as keyword or string counts, too. A
+      `patch` of PyTorch's own module does not count, because it does not affect modules that have imported the class.
+    - `name-not-hidden`: no function, class or comprehension around the call binds the factory's name to another object.
+      Other rules require the same for the names that they write.
 
-    `create_loader` builds the loaders; it takes the arguments of `DataLoader`. If each loader of a file is clearly for
-    training, validation or test, the factory's methods for these build them. The names of loader, dataset and enclosing
-    functions decide. All arguments stay. A loader pins its batches if the call sets `pin_memory`.
+    The rewritten code calls `create_loader`, which takes the arguments of `DataLoader`. If every loader of a file is
+    clearly for training, validation or test, the rewritten code calls `create_training_loader`,
+    `create_validation_loader` and `create_test_loader` instead. The names of the loader, its dataset and the enclosing
+    functions show what a loader is for. The rewrite keeps all arguments. A loader pins its batches if the call sets
+    `pin_memory`.
 
-    By default the rule only rewrites calls that gain something: docs/apply.md lists the gains. A mention that is called
-    later gains something only if a dataset that reaches it in this file is read in batches.
+    By default the rule only rewrites calls that gain something: docs/apply.md lists the gains. If the code stores the
+    class and calls it later, the rewrite gains something only if this file passes a dataset to that call which the
+    loader can read in batches.
 
     The new code reads a configuration only where the same function, or `__init__`, has provably called its `get` with
-    one key (and a number) before. No class of the project may define a `get` or `__getattr__`, nor inherit from a
+    one key (and a number) before. No class of the project may define a `get` or `__getattr__`, or inherit from a
     mapping, and no code may assign a `get`.
     """
 
@@ -96,15 +99,15 @@ class DataLoaderFactory(Rule):
     in_place = True
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the class in other modules."""
+        """Return the other names under which modules of the project import ``DataLoader``."""
         return project.aliases("DataLoader")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return False if the class is only imported and used in annotations."""
+        """Return whether the code uses ``DataLoader`` or the factory for more than imports and annotations."""
         return may_build(outline, {*self.trigger, *self.names(project)})
 
     def may_have_more(self, outline: Outline, project: Project) -> bool:
-        """Return False if only the factory builds loaders, after the rewrite."""
+        """Return whether rewritten code still uses ``DataLoader`` for more than imports and annotations."""
         return may_build(outline, {"DataLoader", *self.names(project)})
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -129,14 +132,17 @@ class DataLoaderFactory(Rule):
                 if foreign < names:
                     mentions.append((node, use_of(module, project, node), " or ".join(sorted(foreign))))
         uses = [use for _, use, others in mentions if not others]
-        # Loaders of a file are built in one style.
+        # All loaders of a file are built in the same way: by `create_loader`, or by the methods for their roles.
         by_role = "create_loader" not in made and all(_shows_role(module, use) for use in uses)
         for node, use, others in mentions:
             yield from _proposal(module, project, node, use, others, by_role=by_role)
 
 
 def _shows_role(module: Module, use: Use) -> bool:
-    """Return whether a mention shows the role of its loader, even if no loader is rewritten."""
+    """Return whether the code shows what a loader is for: training, validation or test.
+
+    The result is also True for a mention of ``DataLoader`` that the rule does not rewrite.
+    """
     if use.call is None:
         return bool(use.why == "named" or use.what)
     values = _arguments(use.call)
@@ -144,7 +150,10 @@ def _shows_role(module: Module, use: Use) -> bool:
 
 
 def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
-    """Return the arguments of a call by parameter; ``{}`` if not known, ``None`` if it builds no loader."""
+    """Return the arguments of a ``DataLoader`` call by parameter name.
+
+    The result is empty if the call passes ``*`` or ``**``, and ``None`` if the arguments are invalid.
+    """
     if any(argument.star for argument in call.args):
         return {}
     places = argument_positions(call)
@@ -156,7 +165,7 @@ def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
 def _proposal(
     module: Module, project: Project, node: cst.Name | cst.Attribute, use: Use, others: str, *, by_role: bool
 ) -> Iterable[Proposal]:
-    """Yield the proposal for one mention of the class, unless the mention is no use."""
+    """Yield the finding for one mention of ``DataLoader``; nothing for a mention such as an annotation."""
     offset, root = module.span(node)[0], find_in(node, cst.Name)[0]
     if use.why == "named":
         return
@@ -175,7 +184,7 @@ def _proposal(
     if proposal.edits and _is_replaced(module, project, node, root):
         proposal = _not_rewritten(offset, "replaced", dotted(node) or root.value)
     elif proposal.edits:
-        # Imported at the class's import, if that is in a function of a module that does not import torch.
+        # If a function imports the class, and the module itself does not import torch: import the factory there, too.
         needed = frozenset({runtime(FACTORY)})
         beside = local_import_edits(module, root, runtime(FACTORY), project.import_style)
         if beside is None or hidden_names(module, needed, proposal.edits):
@@ -186,18 +195,18 @@ def _proposal(
 
 
 def _add_gain(module: Module, project: Project, call: cst.Call, proposal: Proposal) -> Proposal:
-    """Return the rewrite with its gain, which may be that of copies of its batches."""
+    """Return the rewrite with its gain. A loader may also gain something because its batches are copied faster."""
     gains = loader_gains(project)
     gain = gains.gain_of_call(module, call)
     if gain.kind is GainKind.PICKLABLE and not all(is_moved(project, one) for one in gains.held_by(module, call)):
         gain = gains.gain_of_call(module, call, moves=False)
     if gain.kind is GainKind.NOTHING:
-        gain = pinned_instead(module, project, call) or gain
+        gain = gain_of_pinned_copies(module, project, call) or gain
     return replace(proposal, gain=gain)
 
 
 def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribute, root: cst.Name) -> bool:
-    """Return whether other code replaces the class, here or in PyTorch, or its methods."""
+    """Return whether other code replaces ``DataLoader`` in this module or in PyTorch, or one of its methods."""
     owner = module.scopes.lookup(root.value, node)
     asked_again = node is not root or owner is None or owner[0] is not module.scopes.module
     path = dotted(node) or root.value
@@ -219,7 +228,7 @@ def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool)
     star = max((argument.star for argument in call.args), key=len, default="")
     if star:
         change.rename(f"{FACTORY}.create_loader")
-        given = quoted(module, *(one for one in call.args if one.star))
+        given = quote_sources(module, *(one for one in call.args if one.star))
         message = f"`DataLoader` call with {given}: replaced by `create_loader`, with the same arguments"
         return Proposal(offset, message, change.edits())
     places = argument_positions(call)

@@ -1,4 +1,4 @@
-"""CHP002: declare how dataset classes standardise, augment or list samples, for batched reading."""
+"""CHP002: declare how a dataset class standardises, augments or lists samples, so that loaders read whole batches."""
 
 from __future__ import annotations
 
@@ -32,29 +32,30 @@ _DOES = {
 
 
 class WorkerSafeDatasetClass(Rule):
-    """Declares a class at the top of a module only if all of this holds:
+    """Decorates a class at the top level of a module only if all of this holds:
 
-    - `plain-base`: its only base is PyTorch's ``Dataset``, without class keywords.
-    - `no-decorator`: it has no decorator.
-    - `methods-only`: its body contains methods, each name once, and a docstring.
-    - `plain-access`: it has a ``__getitem__``, and no ``__getitems__``, ``__iter__``, ``__getattr__`` or
+    - `plain-base`: the only base of the class is PyTorch's ``Dataset``, without class keywords.
+    - `no-decorator`: the class has no decorator.
+    - `methods-only`: the body of the class contains only a docstring and methods, and defines each name once.
+    - `plain-access`: the class defines ``__getitem__``, but not ``__getitems__``, ``__iter__``, ``__getattr__`` or
       ``__getattribute__``.
     - `plain-parameters`: ``__getitem__(self, index)`` and the methods that it calls have no decorator, are not
       ``async``, and take positional arguments without defaults.
-    - `straight-line`: these methods consist of assignments to names, ``if`` and ``return``.
-    - `known-samples`: samples have one of three forms: ``((x - mean) / (std + number), y)`` of ``x, y =
-      dataset[indices[index]]``, with or without the number; ``(transform(x), y)`` of ``x, y = dataset[index]``, with
+    - `straight-line`: ``__getitem__`` and the methods that it calls consist of assignments to names, ``if`` and
+      ``return``.
+    - `known-samples`: samples have one of three forms: ``((x - mean) / (std + number), y)`` for ``x, y =
+      dataset[indices[index]]``, with or without the number; ``(transform(x), y)`` for ``x, y = dataset[index]``, with
       one transform or more; or ``samples[index]`` unchanged.
-    - `samples-not-paths`: the source of ``samples[index]`` is not called ``paths``, ``files``, ``names``, ``urls`` or
-      similar, and is not the listing of a folder.
-    - `own-state-only`: dataset, indices, mean, std, transforms, their switches and samples are attributes of the
-      object.
-    - `plain-switches`: the code tests a switch for being true; it may test a transform for not being None instead.
-    - `nothing-else`: every evaluated expression becomes part of the sample or decides about it, and no call occurs
+    - `samples-not-paths`: in ``samples[index]``, the list is not called ``paths``, ``files``, ``names``, ``urls`` or
+      similar, and does not list a folder.
+    - `own-state-only`: dataset, indices, mean, std, transforms, samples and the flags that switch transforms on are
+      attributes of the object.
+    - `plain-switches`: the code tests whether a flag is true, or whether a transform is not None.
+    - `nothing-else`: every expression in these methods becomes part of the sample or of a condition, and no call occurs
       twice.
-    - `clear-names`: names from outside of these methods are provably ``torch``, None, True or False.
+    - `clear-names`: the methods use no names from outside, except provably ``torch``, None, True and False.
 
-    By default the rule declares no class whose samples no loader of the project reads in batches.
+    By default the rule does not decorate a class if no loader of the project reads its samples in batches.
     """
 
     code = "CHP002"
@@ -70,11 +71,11 @@ class WorkerSafeDatasetClass(Rule):
     beside = ("__getitem__",)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the class in other modules."""
+        """Return the other names under which modules of the project import ``Dataset``."""
         return project.aliases("Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a top-level class may inherit from PyTorch's ``Dataset`` alone, and contains only methods."""
+        """Return whether a top-level class defines ``__getitem__``, and may have PyTorch's ``Dataset`` as only base."""
         return any(
             isinstance(statement, ast.ClassDef)
             and len(statement.bases) == 1
@@ -85,7 +86,7 @@ class WorkerSafeDatasetClass(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Decorate top-level dataset classes whose samples are recognised."""
+        """Decorate the top-level dataset classes whose samples have one of the known forms."""
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef):
                 declared = find_declaring_decorator(module, project, statement)

@@ -1,4 +1,4 @@
-"""CHP003: declare the masks and noise of augmenter classes, for batched augmentation."""
+"""CHP003: declare the masks and noise of an augmenter class, so that loaders augment whole batches."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from chirp_migrate.rules.api import (
     runtime,
 )
 
-#: What a class declares, by its method and the constructor parameters that make it a candidate, and how its meaning
-#: is checked.
+#: For each decorator: the method that augments, the constructor parameters that a class must have, and the function
+#: that checks whether the class augments as the decorator declares.
 _DECLARED: tuple[tuple[str, str, tuple[str, ...], Callable[[str], tuple[str, ...]]], ...] = (
     ("masks_spectrograms", "forward", MASK_PARAMETERS, masks_like_spec_augment),
     ("adds_noise", "forward", ("std", "p"), adds_noise_like_gaussian_noise),
@@ -44,31 +44,34 @@ _DECLARED: tuple[tuple[str, str, tuple[str, ...], Callable[[str], tuple[str, ...
 
 
 class WorkerSafeAugmenter(Rule):
-    """Declares a top-level class with the constructor parameters of `SpecAugment` or `GaussianNoise` only if:
+    """Decorates a top-level class with the constructor parameters of `SpecAugment` or `GaussianNoise` only if:
 
-    - `nn-module`: its only base is PyTorch's `nn.Module`, and it has no decorator or keyword. Or it has no base and is
-      called with grey images: the conditions of `forward`, `x.clone()` and `x` then apply to `__call__`,
-      `np.array(image)` and `Image.fromarray(x)`.
-    - `plain-methods`: it defines each method once, and contains nothing else.
+    - `nn-module`: the only base of the class is PyTorch's `nn.Module`, and the class has no decorator or keyword. Or
+      the class has no base and augments grey images. Then read the conditions below with `__call__` for `forward`,
+      `np.array(image)` for `x.clone()`, and `Image.fromarray(x)` for the returned `x`.
+    - `plain-methods`: the class defines each method once, and contains nothing else.
     - `gate`: `forward` takes one sample, compares one `random.random()` with `self.p` in one `if` (the gate), and
       returns the sample unchanged if the gate is closed. Before the gate, the code only reads sizes and tests whether
       there are two axes.
     - `clone`: the class writes its masks into one `x.clone()` and returns that tensor. It changes the tensor in no
       other way.
-    - `two-axes`: it masks samples with two axes and with three. A sample with two axes may get another axis in front,
-      which is removed again. The sizes are those of the last two axes (for an image with two axes also `shape[:2]`).
+    - `two-axes`: the class masks samples with two axes and samples with three axes. The code may insert an axis in
+      front of a sample with two axes if it removes this axis again. The sizes are those of the last two axes (for an
+      image with two axes also `shape[:2]`).
     - `both-axes`: two loops draw masks, over `num_time_masks` for the last axis and over `num_freq_masks` for the axis
       before it. The code of a mask is in the loop or in a separate method.
-    - `guard`: the masks of an axis have no condition, or `parameter > 0`, or, for both axes, `size > parameter`.
+    - `guard`: the masks of an axis are unconditional, or drawn only if `parameter > 0`. Or both axes have the condition
+      `size > parameter`.
     - `width`: each mask draws `width = random.randint(0, min(parameter, size))` for its axis.
     - `start`: after the width, each mask draws `start = random.randint(0, size - width)`, optionally with `max(0, …)`,
       or only if `width > 0`.
-    - `stretch`: after the start, each mask overwrites that range of all rows, or of all columns, with
-      `self.mask_value`, and does nothing else. In `x[:, a:b, :]` the `x` provably has three axes: the code has unpacked
-      its shape into three names.
-    - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`, optionally through names that are used once.
+    - `stretch`: after the start, each mask sets the range from `start` to `start + width`, in all rows or in all
+      columns, to `self.mask_value`, and does nothing else. In `x[:, a:b, :]` the `x` provably has three axes: the code
+      has unpacked its shape into three names.
+    - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may assign parts of it to names that it
+      uses once.
     - `usual-names`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual modules and
-      functions in all its calls.
+      functions in all calls of the class.
     """
 
     code = "CHP003"
@@ -83,7 +86,7 @@ class WorkerSafeAugmenter(Rule):
     trigger = ("time_mask_param", "randn_like")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class at the top level has the constructor parameters of a runtime class."""
+        """Return whether a top-level class has the constructor parameters of ``SpecAugment`` or ``GaussianNoise``."""
         for one in outline.tree.body:
             if isinstance(one, ast.ClassDef) and len(one.bases) < 2 and not (one.keywords or one.decorator_list):
                 methods = functions_of(one)
@@ -94,7 +97,7 @@ class WorkerSafeAugmenter(Rule):
         return False
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Decorate top-level ``nn.Module`` classes that augment like a transform of the runtime."""
+        """Decorate the top-level classes that augment like a transform of ``chirpid_patch``."""
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef):
                 proposal = _examine(module, project, statement)
@@ -135,7 +138,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
 
 
 def _names_problem(module: Module, project: Project, node: cst.ClassDef) -> str | None:
-    """Return why ``random``, ``torch`` and others may not be the modules, or built-in functions not Python's."""
+    """Return why a name such as ``random``, ``torch`` or ``len`` may not refer to the usual module or function."""
     for call in find_in(node, cst.Call):
         spelled = module.source(call.func)
         meant = f"builtins.{spelled}" if spelled in ("len", "max", "min", "range") else spelled

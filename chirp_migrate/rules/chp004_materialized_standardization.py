@@ -38,22 +38,22 @@ _MESSAGE = f"{_FOUND}: `{_SHIPPED}` builds the same list, at once where possible
 class MaterializedStandardization(Rule):
     """Rewrites a list comprehension, or a loop that appends to a list, only if all of this holds:
 
-    - `standardised-samples`: the elements are ``((x - mean) / (std + number), y)``, with or without the number, of ``x,
-      y = dataset[i]`` for each ``i`` of a sequence, or of each ``x, y`` of a dataset.
-    - `known-reads`: the code reads a sample once and unpacks it into two, or reads it within the element: once for its
-      x, and once more for its y.
+    - `standardised-samples`: the elements are ``((x - mean) / (std + number), y)``, with or without the number. Here
+      ``x, y`` is ``dataset[i]`` for each ``i`` of a sequence, or each sample of a dataset.
+    - `known-reads`: the code reads a sample once and unpacks it into ``x, y``. Or the expression of the element reads
+      the sample twice: once for x and once for y.
     - `plain-loop`: there is one ``for`` over a name, without ``if``, ``else`` or ``async``, and not inside an f-string.
     - `assignments-only`: a loop contains assignments to names, and at its end the ``append`` of one element.
-    - `starts-empty`: ``samples = []`` comes before a loop in the same block, and no statement between uses it or leaves
-      the block.
-    - `unused-in-loop`: no function inside uses the list of a loop, and no code uses it after an error in the loop.
+    - `starts-empty`: ``samples = []`` is before a loop in the same block, and no statement between them uses the list
+      or leaves the block.
+    - `unused-in-loop`: no function inside a loop uses the list, and no code uses the list after an error in the loop.
     - `plain-names`: dataset, sequence, mean and std are names that the loop does not bind, and none is the name of the
       list.
-    - `names-have-values`: these names provably have values before the loop. The body of a class binds none of them, nor
-      does another function.
-    - `nothing-else`: every evaluated expression becomes part of the element, and there is no call.
-    - `loop-names-unused`: a variable of the loop belongs to the enclosing function or module, and is provably not read
-      outside of the loop.
+    - `names-have-values`: these names provably have values before the loop. Neither the body of a class nor another
+      function binds them.
+    - `nothing-else`: every expression becomes part of the element, and the code contains no call.
+    - `loop-names-unused`: the variables of the loop belong to the enclosing function or module, and are provably not
+      read outside of the loop.
     """
 
     code = "CHP004"
@@ -68,7 +68,7 @@ class MaterializedStandardization(Rule):
     beside = ("/",)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a comprehension, or a loop with ``append`` at its end, iterates over a name and divides."""
+        """Return whether a comprehension, or a loop that ends with ``append``, iterates over a name and divides."""
         loops = [loop for loop in outline.find(ast.For) if isinstance(loop.iter, ast.Name) and _appends(loop.body[-1])]
         makers = [one for one in outline.find(ast.ListComp) if isinstance(one.generators[0].iter, ast.Name)]
         code = (one for loop in (*loops, *makers) for one in outline.inside(loop))
@@ -93,20 +93,20 @@ def _appends(statement: ast.stmt) -> bool:
 
 
 def _call_text(module: Module, project: Project, node: cst.CSTNode, found: StandardizedList, before: str) -> str:
-    """Return the call that builds the list, to be written after the text ``before``."""
+    """Return the text ``before``, followed by the call that builds the list."""
     arguments = [str(one) for one in (found.dataset, found.indices, found.mean, found.std)]
     arguments += [f"eps={short_number(found.eps)}"] if found.eps else []
     arguments += [f"reads={found.reads}"] if found.reads != 1 else []
     start, end = module.span(node)
     indent = module.indentation(start)
     around = 0
-    if not before:  # other code on the line of a comprehension
+    if not before:  # a comprehension may have other code on its line, which the new line must fit
         around = start - module.line_start(start) - len(indent) + len(module.text[end : module.line_end(end)].rstrip())
     return call_text(module, project.code_style, f"{before}{_SHIPPED}", arguments, indent=indent, around=around)
 
 
 def _rewrite_loop(module: Module, project: Project, node: cst.For, found: StandardizedList) -> Proposal:
-    """Rewrite ``samples = []`` with a later loop ``for i in indices: …; samples.append((standardised x, y))``."""
+    """Return the finding for ``samples = []`` and a later loop that appends standardised samples to this list."""
     (offset, end), collected = module.span(node), found.collected
     empty = empty_list_line(module, node, collected)
     problem = ""

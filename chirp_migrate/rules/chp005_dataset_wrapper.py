@@ -34,40 +34,41 @@ from chirp_migrate.rules.api import (
 )
 
 _SHIPPED = "WorkerSafeAugmentedDataset"
-#: Attributes of the runtime's class that the replaced object lacks.
+#: Attributes that objects of the new class have, and objects of the class that it replaces do not have.
 _ATTRIBUTES = ("dataset", "training", "transforms")
 
 
 class DatasetWrapper(Rule):
     """Rewrites ``type("Name", (Dataset,), {...})`` that is called, or assigned to a name that is only called, only if:
 
-    - `plain-type`: ``type`` and ``len`` are Python's own, the name is a string, the only base PyTorch's ``Dataset``.
+    - `plain-type`: ``type`` and ``len`` are Python's own, the name is a string, and PyTorch's ``Dataset`` is the only
+      base.
     - `inside-function`: the call is in a function, not in the body of a class.
-    - `called-without-arguments`: the class is called without arguments. If it is assigned to a name, this name has that
-      value on every path to the calls and no other use, and the line of the assignment can be removed.
-    - `known-members`: the members are ``__getitem__``, ``__len__`` and optionally an ``__init__`` that does nothing,
-      all lambdas without defaults.
-    - `length-of-dataset`: ``__len__`` is ``len(dataset)`` of the dataset that is read.
+    - `called-without-arguments`: the class is called without arguments. If it is assigned to a name, the name refers to
+      the class on every path to the calls, no other code uses the name, and the line of the assignment can be removed.
+    - `known-members`: the members are ``__getitem__``, ``__len__`` and optionally an ``__init__`` that does nothing.
+      All of them are lambdas without defaults.
+    - `length-of-dataset`: ``__len__`` returns ``len(dataset)`` for the dataset that ``__getitem__`` reads.
     - `known-samples`: samples are those of ``dataset[index]``, with one or more transforms applied to x, each once. A
-      flag called ``training``, ``train`` or ``is_training`` may switch all of them.
-    - `plain-switches`: a transform is applied unless it is None; or it is always applied, and then is no parameter with
-      the default None. The flag is not tested for None.
+      flag called ``training``, ``train`` or ``is_training`` may switch all transforms on or off.
+    - `plain-switches`: a transform is applied unless it is None. Or it is always applied; then it is not a parameter
+      with the default None. The code does not compare the flag with None.
     - `straight-line`: a function that the lambdas call is a plain function, defined once next to them. It consists of
       assignments to names, ``if`` and ``return``, and none of its names hides a name from outside.
-    - `nothing-else`: every evaluated expression becomes part of the sample or decides about it, every sample is read
-      once, and no call occurs twice.
-    - `own-names-only`: dataset, transforms and flag are names of the enclosing functions.
-    - `bound-once`: these names provably have their values before the call, and the same values whenever a sample is
+    - `nothing-else`: every expression becomes part of the sample or of a condition, every sample is read once, and no
+      call occurs twice.
+    - `own-names-only`: dataset, transforms and flag are variables of the enclosing functions.
+    - `bound-once`: these variables provably have their values before the call, and the same values whenever a sample is
       read.
-    - `not-probed`: no file of the project reads an attribute of the new object with `hasattr` or `getattr`, as loops do
-      that look for a wrapped dataset.
+    - `not-probed`: no file of the project reads an attribute of the new object with `hasattr` or `getattr`, as code
+      does that looks for a wrapped dataset.
     - `not-copied`: no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`, `AveragedModel`,
       `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the dataset, and the loader that
       contains it, are only passed to a loader call, iterated over, measured with `len`, or passed to a function of the
       project that does only these, and they are not returned.
 
-    The new object has another class, with another name, and attributes `dataset`, `training` and `transforms`. Its
-    samples are tuples. A sample that is no pair raises the ValueError of unpacking.
+    The new object has another class, with another name, and has the attributes `dataset`, `training` and `transforms`.
+    Its samples are tuples. If a sample is not a pair, reading it raises a ValueError, because it cannot be unpacked.
     """
 
     code = "CHP005"
@@ -82,15 +83,15 @@ class DatasetWrapper(Rule):
     beside = ("__getitem__", re.compile(rf"\btype{CALL}"))
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the class in other modules."""
+        """Return the other names under which modules of the project import ``Dataset``."""
         return project.aliases("Dataset")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a call of ``type`` has three arguments."""
+        """Return whether the module calls ``type`` with three arguments, which creates a class."""
         return any(last_name(call.func) == "type" and len(call.args) == 3 for call in outline.find(ast.Call))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Replace recognised datasets where they are constructed."""
+        """Replace calls that construct a dataset of such a class."""
         for call in module.find(cst.Call):
             match [call.func, *(argument.value for argument in call.args)]:
                 case [cst.Name(value="type"), cst.SimpleString(), cst.Tuple(elements=bases), cst.Dict() as entries]:
@@ -123,8 +124,8 @@ def _made_by_type(
     captured = None if meaning is None else _captured_names(module, node, meaning)
     if meaning is None or captured is None or any(construction.args for construction in constructions):
         message = (
-            "this dataset is made by type() from functions in a form that the rule does not recognise; write "
-            "it as a class"
+            "this dataset class is made by type() from functions in a form that the rule does not recognise; write "
+            "it as a class statement"
         )
         return Proposal(offset, message)
     problem = next(
@@ -135,7 +136,8 @@ def _made_by_type(
     if problem is None and any(may_be_copied(module, project, place) for place in constructions):
         problem = "a deep copy of an object that holds it would also copy the dataset and the transforms"
     if problem is not None:
-        return Proposal(offset, f"this dataset is made by type() from lambdas, but {problem}; write it as a class")
+        found = "this dataset class is made by type() from lambdas; write it as a class statement"
+        return Proposal(offset, f"{found}. Not rewritten: {problem}")
     training = "" if meaning.training is None else f"training={meaning.training}, "
     arguments = f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.stages)}]"
     built = f"{_SHIPPED}({arguments})"
@@ -145,7 +147,7 @@ def _made_by_type(
 
 
 def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[Capture] | None:
-    """Return the names of enclosing functions in ``meaning``; ``None`` if it contains anything else."""
+    """Return the variables of enclosing functions that ``meaning`` uses; ``None`` if it uses any other expression."""
     found: list[Capture] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]
     for one in (meaning.dataset, *(stage.function for stage in meaning.stages), meaning.training):
@@ -153,7 +155,7 @@ def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -
         if owner is not None and not isinstance(owner[0].node, cst.Module):
             found.append(Capture(str(one), *owner))
             if one in unconditional and _is_none_by_default(found[-1]):
-                return None  # the runtime's class would skip it if it cannot be called
+                return None  # the new class would skip a transform that is None, where the lambda raises an error
         elif one is not None:
             return None
     return found

@@ -41,65 +41,69 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_words,
 )
 
-#: Code that reads the name of an object that is, or may be, a class.
+#: Code that reads ``__name__`` of an object, which may be a class.
 _NAMES_OF_CLASSES = r"\.\s*__name__\b|[\"']__name__[\"'](?!\s*:)"
 
 
 class LocalDatasetClass(Rule):
-    """Moves a dataset class inside a function only if all of this holds (samplers stay in the main process):
+    """Moves a dataset class out of a function only if all of this holds:
 
-    - `only-constructed`: outside of the class, the code only calls it, without ``*`` and ``**``. The class is provably
-      defined there, and the call accepts further arguments.
-    - `directly-in-function`: its definition is directly in a function, not in the body of a class, and not alone in a
-      block.
-    - `no-decorator`: it has no decorators and no class keywords.
-    - `plain-bases`: its bases are names that are known at module level. They are PyTorch's or torchvision's, or classes
-      of the project over such. The latter have no metaclass, no ``__init_subclass__``, no methods that create, copy or
-      inspect objects and their attributes (also by ``__dict__``, ``vars``, ``dir``), no decorators that may store
-      state, and no attributes that are objects of the project's classes, which may see the class on which they are
-      read. Their methods only call the class of an object, or read its attributes.
-    - `plain-body`: its body contains methods and constants. Decorators are those of Python and PyTorch that store
-      nothing. Decorators, bases, defaults and annotations are known at module level, with the same values: no other
-      code assigns these names of the module, nor an attribute of such a name.
-    - `place-independent`: nothing in it depends on its place in the code: ``eval``, ``vars``, ``nonlocal``,
-      ``__dict__``, ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``, ``locals`` or
-      ``vars``, and the module has no ``__getattr__``.
-    - `no-class-state`: the same applies to its own methods, and it uses its own name only for ``super`` and to read
-      attributes. No file of the project sets an attribute on the class of an object, reads its ``__qualname__``, has
-      ``__subclasses__`` or ``__func__``, or passes `type` on. If the class captures values, no file uses the class of
-      an object as a value: as a key, an argument, in a comparison with the class of another object, or to create
-      another object. Nor do its methods and bases create objects by ``type(self)`` or ``cls``.
-    - `captured-in-methods`: the bodies of methods read the captured names, with ``self`` as the first parameter, or in
-      ``__init__``.
-    - `bound-once`: each captured name has its value before the class on every path there. It is not deleted, not
-      rebound by an inner function and not the name of an exception. A `with` block counts only with context managers
-      that are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `only-constructed`: outside of the class, the code only calls the class, without ``*`` and ``**``. At each call,
+      the class is provably defined, and the call can get further arguments.
+    - `directly-in-function`: the definition of the class is directly in a function, not in the body of another class,
+      and not alone in a block.
+    - `no-decorator`: the class has no decorators and no class keywords.
+    - `plain-bases`: the bases of the class are names that are known at module level. They are classes of PyTorch or
+      torchvision, or classes of the project that inherit from such classes. A base from the project has no metaclass,
+      no ``__init_subclass__``, no methods that create, copy or inspect objects and their attributes (also by
+      ``__dict__``, ``vars``, ``dir``), and no decorators that may store state. None of its attributes is an object of a
+      class of the project, because such an object may see the class on which it is read. Its methods only call the
+      class of an object, or read attributes of this class.
+    - `plain-body`: the body of the class contains methods and constants. All decorators in it are decorators of Python
+      and PyTorch that store nothing. Decorators, bases, defaults and annotations have the same values at module level:
+      no other code assigns the names of the module that they use, nor an attribute of such a name.
+    - `place-independent`: the class contains no code whose result depends on its place, such as ``eval``, ``vars``,
+      ``nonlocal``, ``__dict__`` or ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``,
+      ``locals`` or ``vars``, and the module has no ``__getattr__``.
+    - `no-class-state`: the methods of the class meet the same conditions as those of its bases (see `plain-bases`), and
+      use the name of the class only for ``super`` and to read attributes. No file of the project sets an attribute on
+      the class of an object, reads its ``__qualname__``, has ``__subclasses__`` or ``__func__``, or passes `type` on.
+      If the class captures values, no file uses the class of an object as a value: as a key, an argument, in a
+      comparison with the class of another object, or to create another object. Also, its methods and bases do not
+      create objects with ``type(self)`` or ``cls``.
+    - `captured-in-methods`: only the bodies of methods read the captured names. The first parameter of such a method is
+      ``self``, or the method is ``__init__``.
+    - `bound-once`: each captured name gets its value on every path to the class. It is not deleted, not rebound by an
+      inner function and not the name of an exception. An assignment in a `with` block counts only if its context
+      managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the class and its
-      objects. Objects, and the loader that holds them, may be passed to a loader call, iterated over, measured with
-      `len`, stored in a variable for the following statements of the same block, returned, or passed to a function of
-      the project that does only these. A name of a comprehension counts as bound again. Methods pass on neither the
-      object, nor one of its methods, nor a generator or function that reads the name. No base is a class of the
+      objects. Such an object, and the loader that holds it, may be passed to a loader call, iterated over, measured
+      with `len`, stored in a variable for the following statements of the same block, returned, or passed to a function
+      of the project that does only these. The variable of a comprehension counts as bound again. The methods do not
+      pass on the object, one of its methods, or a generator or function that reads the name. No base is a class of the
       project.
     - `plain-values`: a captured value is no local function, class or lambda, and its name does not begin with two
       underscores. If the value is imported, one import statement binds its name, and the name always has the same value
       (see `one-import` of CHP012).
-    - `plain-constructor`: if the class captures names, its ``__init__`` is a block without ``**`` parameters, and
-      assigns none of these names. No constructor of a base is necessary, and no method creates, copies or inspects
-      objects and their attributes.
-    - `not-copied`: if values are bound to its objects, no file of the project copies objects deeply (`deepcopy`,
+    - `plain-constructor`: if the class captures names, its ``__init__`` has no ``**`` parameter, has its body on lines
+      of its own, and assigns none of these names. If it has no ``__init__``, its bases provably have no constructor
+      either. No method creates, copies or inspects objects and their attributes.
+    - `not-copied`: if its objects store captured values, no file of the project copies objects deeply (`deepcopy`,
       `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file
       does, the class and its objects have only the uses that `used-before-rebound` permits, and are not returned.
     - `attributes-not-listed`: if the class captures names, the module contains no ``vars``, ``dir``, ``globals``,
       ``getmembers`` or ``__dict__``. These would show the attributes that its objects get for the captured values.
-    - `class-name-unused`: no file contains `__qualname__`. If its name is taken in the module, no file reads an
-      attribute `__name__`.
+    - `class-name-unused`: no file contains `__qualname__`. If the name of the class is taken in the module, no file
+      reads an attribute `__name__`.
 
-    If its name is taken, or pytest collects such a name, the class gets another one. Its objects then have attributes
-    for the captured values.
+    The rule does not move classes of samplers, because samplers stay in the main process.
 
-    By default the rule moves a class only if a loader that holds it may have workers, or can then read batches. If no
-    such loader is known, the file, or a file that it imports, contains a loader with workers or a number of workers.
-    Loaders of tests do not count for other code.
+    If the name is taken at module level, or pytest would collect a class with this name, the class gets another name.
+    Objects of a class that captures values get attributes for these values.
+
+    By default the rule moves a class only if a loader that holds an object of it may have workers, or can read whole
+    batches after the move. If no such loader is known, the file, or a file that it imports, must contain a loader with
+    workers, or must set a number of workers. For code outside of tests, loaders in tests do not count.
     """
 
     code = "CHP006"
@@ -114,15 +118,15 @@ class LocalDatasetClass(Rule):
     beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the project's dataset classes, and of code that creates classes for workers."""
+        """Return the names of the project's dataset classes, and words of code that creates classes for workers."""
         return dataset_names(project) | unpicklable_words(project, ObjectSort.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return True also if a function creates a class without a `class` statement."""
+        """Return whether the text may contain a local class, also one that is created without a `class` statement."""
         return super().concerns(text, project) or names_unpicklable(text, project, ObjectSort.CLASS)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class in a function may be a dataset, or its objects may escape to workers."""
+        """Return whether a class in a function may be a dataset, or its objects may be pickled for workers."""
         return makes_unpicklable(outline, project, ObjectSort.CLASS) or any(
             inherits(project, name, DATASET)
             for one in outline.find(ast.ClassDef)
@@ -132,7 +136,7 @@ class LocalDatasetClass(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Move function-local dataset classes in front of the function."""
+        """Move dataset classes that are local to a function in front of this function."""
         destinations = module.once(WorkerPurposes, project)
         taken: set[str] = set()
         seen: list[cst.ClassDef] = []
@@ -155,12 +159,12 @@ class LocalDatasetClass(Rule):
 
 
 def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
-    """Return the edits that move the class, and add its new name to ``taken``."""
+    """Return the edits that move a local class to module level. Adds the new name of the class to ``taken``."""
     module, node, title = local.module, local.node, local.title
     local.check()
     calls = constructor_calls(module, node, title)
     if calls is None:
-        raise NotMovable("the code uses it as a value")
+        raise NotMovable("the code uses the class as a value")
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
     is_free = not namesakes and movability.is_unused(module, local.project, title, local.scope)
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
@@ -186,7 +190,7 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
 
 
 def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iterator[Edit]:
-    """Yield edits of a constructor call: the name, and the captured values."""
+    """Yield the edits of a constructor call: the new name of the class, and the captured values as arguments."""
     module = local.module
     if name != local.title:
         yield Edit(*module.span(call.func), name)
@@ -206,7 +210,7 @@ def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iter
 
 
 def _store_arguments(local: LocalClass) -> Iterator[Edit]:
-    """Yield edits that store the constructor's arguments, and read them from ``self``."""
+    """Yield edits that store the captured values on ``self`` in the constructor, and read them from there."""
     module, init, names = local.module, local.init, [value.name for value in local.values]
     for one in local.values:
         for read in one.reads:
@@ -244,7 +248,7 @@ def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequen
 
 
 def _repeat_imports(local: LocalClass) -> Iterator[Edit]:
-    """Yield edits that repeat imports of the function in the methods that use them."""
+    """Yield edits that add the imports of the enclosing function to the methods that use them."""
     for method in local.methods:
         used = [one for one in local.imports if any(local.method_of(read) is method for read in one.reads)]
         lines = move.import_lines(local.module, used)

@@ -40,73 +40,73 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_proposals,
 )
 
-#: A comment that only permits the lambda.
+#: A comment that only permits assigning a lambda to a name.
 _NOQA = re.compile(r"#\s*noqa(:\s*E731)?")
 #: A statement that assigns a lambda to a name.
 _LAMBDA = re.compile(r"\w+\s*=\s*\(?\s*lambda\b")
 
-#: The function defined for a lambda, by the parameters and lines of the lambda.
+#: For the parameters and body lines of a lambda: the function that replaces it. Equal lambdas share a function.
 _Made = dict[tuple[str, ...], Defined]
 
 
 class PicklableFunction(Rule):
     """Rewrites a lambda that is passed to a loader, a dataset or a transform, only if all of this holds:
 
-    - `place-independent`: nothing in it depends on its place in the code: no call of `super`, or of `dir`, `eval`,
-      `exec`, `locals`, `vars`, which the enclosing function does not call either; no `__class__`, no name that is
-      private to the enclosing class, no `__getattr__` in the module. Python normalises no name of the module to another
-      spelling.
-    - `no-local-helper`: it uses no local function, class or lambda: these would have to move first.
-    - `bound-once`: each captured name has its value before the lambda on every path there. It is not deleted, not
-      rebound by an inner function and not the name of an exception. A `with` block counts only with context managers
-      that are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `place-independent`: the lambda contains no code whose result depends on its place: no call of `super`, `dir`,
+      `eval`, `exec`, `locals` or `vars`, no `__class__`, and no name that is private to the enclosing class. The
+      enclosing function does not call `dir`, `eval`, `exec`, `locals` or `vars` either. The module has no
+      `__getattr__`, and no name that Python normalises to another spelling.
+    - `no-local-helper`: the lambda uses no local function, class or other lambda, because these would have to move
+      first.
+    - `bound-once`: each captured name gets its value on every path to the lambda. It is not deleted, not rebound by an
+      inner function and not the name of an exception. An assignment in a `with` block counts only if its context
+      managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The lambda,
       and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored in a
       variable for the following statements of the same block, returned, or passed to a function of the project that
-      does only these. A name of a comprehension counts as bound again. No generator or function that the lambda creates
-      reads the name, unless the surrounding call consumes it.
-    - `one-import`: if a captured name is imported, there is only one such import, and it is on every path to the
-      lambda. One statement at the top level of its module
-      assigns the name. No file replaces it, or a module in `sys.modules`.
-    - `not-inspected`: no code uses an attribute of the lambda or passes it to `inspect`. No file of the project, along
-      all variables, attributes, containers and parameters that may hold the lambda, sets an attribute on it, or passes
-      it on in a way that cannot be traced. If no values are bound, none uses it as a key or reads its identity. No
-      file contains `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`,
-      `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound, no file contains `.__doc__`,
-      `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a class), checks whether an
-      object is a `partial`, or reads the class of the lambda
-      (except for an error).
+      does only these. The variable of a comprehension counts as bound again. No generator or function that the lambda
+      creates reads the name, unless the surrounding call consumes it.
+    - `one-import`: if a captured name is imported, only one import statement binds it, on every path to the lambda. In
+      the imported module, one statement at the top level assigns the name. No file replaces the name in that module, or
+      replaces a module in `sys.modules`.
+    - `not-inspected`: no code uses an attribute of the lambda or passes it to `inspect`. The analysis traces the lambda
+      through all variables, attributes, containers and parameters that may hold it: no file of the project sets an
+      attribute on it, or passes it on in a way that cannot be traced. If no values are bound, no file uses it as a key
+      or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
+      `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound, no
+      file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a
+      class), checks whether an object is a `partial`, or reads the class of the lambda (except for an error).
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
       `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the lambda has
       only the uses that `used-before-rebound` permits, and is not returned.
     - `partial-available`: if values are bound, `partial` is `functools.partial` there.
-    - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
-      positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
-      attributes, and the function has another parameter.
-    - `not-a-method`: if values are bound, the lambda is not in the body of a class, nor assigned to an attribute of a
-      class, or of an object that may be one and would pass itself first, nor bound to an object.
-    - `class-not-inspected`: if the lambda becomes a method, because it uses `self`, neither the class nor a base in the
+    - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
+      also be positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file
+      reads these attributes, and the function has another parameter.
+    - `not-a-method`: if values are bound, the lambda is not in the body of a class, and not bound to an object. It is
+      not assigned to an attribute of a class, or of an object that may be a class: as a method, it would get an object
+      as its first argument.
+    - `class-not-inspected`: a lambda that uses `self` becomes a method. Then neither the class nor a base in the
       project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
       `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
       `__getattribute__`.
-    - `method-not-shared`: if the lambda becomes a method, no file reads the enclosing method from a class. Otherwise
-      the method could get any object as its `self`. A class may call a method of its base.
+    - `method-not-shared`: if the lambda becomes a method, no file reads the enclosing method from a class, as in
+      `Class.method`. Otherwise the method could get any object as its `self`. A class may call a method of its base.
     - `no-computed-names`: if the lambda becomes a method, no code sets an attribute of the class under a computed name.
       Such an attribute could hide the method.
 
-    A function of the runtime replaces the lambda if every name of the module in it is assigned once, above it, and no
-    call passes an argument by the name of its parameter. `Standardize` has attributes `mean` and `std`, which no file
-    may read with `hasattr` or `getattr`.
+    A class or function of `chirpid_patch`, such as `Standardize`, replaces a lambda that does the same. Every name of
+    the module that the lambda uses must be assigned once, above the lambda, and no call may pass its argument by
+    keyword. `Standardize` has attributes `mean` and `std`, which no file may read with `hasattr` or `getattr`.
 
     A lambda that only calls a function of the project, with constants and captured values, becomes a `partial` of that
-    function. Then no code may replace the function, and no call may pass a parameter of the lambda by its name. A
-    lambda that the module assigns to a name becomes a function of this name, unless the name may get another value. Any
-    other lambda becomes a function whose name describes what the lambda does, or what it is for; also a lambda that
-    only calls another function, which other code may replace.
+    function, unless other code may replace the function, or a call passes a parameter of the lambda by keyword. A
+    lambda that the module assigns to a name becomes a function with this name, unless the name may get another value.
+    Any other lambda becomes a function whose name describes what the lambda does, or what it is for.
 
-    By default the rule moves a lambda only if a loader that holds it may have workers, or can then read batches. If no
-    such loader is known, the file, or a file that it imports, contains a loader with workers or a number of workers.
-    Loaders of tests do not count for other code.
+    By default the rule moves a lambda only if a loader that holds it may have workers, or can read whole batches after
+    the rewrite. If no such loader is known, the file, or a file that it imports, must contain a loader with workers, or
+    must set a number of workers. For code outside of tests, loaders in tests do not count.
     """
 
     code = "CHP007"
@@ -121,19 +121,19 @@ class PicklableFunction(Rule):
     trigger = ("lambda",)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text contains a word for an object that may pass a lambda to worker processes."""
+        """Return whether the text names a loader, dataset or transform that may pass a lambda to worker processes."""
         return super().concerns(text, project) and (
             may_have_destinations(text, project) or names_unpicklable(text, project, ObjectSort.LAMBDA)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether any lambda may escape to workers."""
+        """Return whether a lambda of the module may be pickled for workers."""
         return lambdas_may_escape(outline, project) or makes_unpicklable(outline, project, ObjectSort.LAMBDA)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Turn lambdas that reach a loader, a dataset or a transform into functions."""
         destinations = module.once(WorkerPurposes, project)
-        # The names that local functions take when they move (CHP012).
+        # Do not use the names that CHP012 uses for the local functions that it moves.
         local = [
             (one.name.value.strip("_"), movability.name_of_enclosing(module, one))
             for one in module.find(cst.FunctionDef)
@@ -160,7 +160,10 @@ class PicklableFunction(Rule):
 def _propose_function(
     module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made
 ) -> Proposal:
-    """Turn a lambda into a function, and add its name to ``taken``, and for equal lambdas to ``made``."""
+    """Return the finding for a lambda, with the edits that replace the lambda by a function.
+
+    Adds the name of the function to ``taken``, and the function to ``made``, where equal lambdas find it.
+    """
     span, scope = module.span(node), module.scopes.scope_of(node)
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
     moved.check()
@@ -210,7 +213,7 @@ def _propose_function(
 
 
 def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> int:
-    """Return the columns of other code on the lines of a span; 0 if these lines are too long already."""
+    """Return how many columns other code takes on the lines of a span; 0 if these lines are too long already."""
     lines = module.text[module.line_start(span[0]) : module.line_end(span[1] - 1)].splitlines()
     if max(map(len, lines)) > project.code_style.longest_line(module.text):
         return 0
@@ -221,10 +224,10 @@ def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> 
 def _existing_function(
     module: Module, project: Project, node: cst.Lambda, moved: MovedFunction
 ) -> tuple[str, list[str]] | None:
-    """Return the function of the project that a lambda only calls, and the arguments that ``partial`` binds.
+    """Return the function of the project that a lambda only calls, and the arguments that a ``partial`` must bind.
 
-    The lambda passes on its parameters in their order, and otherwise only constants and values of the enclosing
-    functions. No code may replace the function, nor pass an argument by the name of a parameter of the lambda.
+    The lambda must pass its parameters on in their order; its other arguments must be constants or captured values. The
+    result is None if other code may replace the function, or if a call may pass an argument of the lambda by keyword.
     """
     call, own = node.body, [one.name.value for one in node.params.params]
     is_plain = own == list(parameters(node)) and all(one.default is None for one in node.params.params)
@@ -248,7 +251,7 @@ def _existing_function(
             continue
         if argument.star or not _is_bindable(argument.value, moved.captives):
             return None
-        if passed and not keyword:  # after the positional arguments of the lambda: by its name
+        if passed and not keyword:  # an argument after the lambda's own parameters: `partial` must bind it by name
             if not len(given.posonly_params) <= position < len(positional):
                 return None
             keyword = positional[position]
@@ -262,13 +265,13 @@ def _existing_function(
 
 
 def _is_bindable(value: cst.BaseExpression, captives: Collection[str]) -> bool:
-    """Return whether a value is a constant, or a value of an enclosing function."""
+    """Return whether an expression is a constant or one of the captured names ``captives``."""
     constants = cst.Integer | cst.Float | cst.SimpleString
     return isinstance(value, constants) or is_name(value, "None", "True", "False", *captives)
 
 
 def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
-    """Return whether a statement of the module assigns a lambda to a name that no other code binds."""
+    """Return whether a top-level statement assigns a lambda to a name, and no other code binds this name."""
     match module.parents[node]:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]) as statement:
             line = module.parents[statement]
@@ -280,9 +283,9 @@ def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
 
 
 def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal | None:
-    """Return the edits that turn a named lambda of the module into a function.
+    """Return the finding for ``name = lambda …`` at module level, with the edits that define a function ``name``.
 
-    The result is ``None`` if code may distinguish them.
+    The result is ``None`` if other code may notice the difference between the lambda and the function.
     """
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
     named = _assigned_names(module, node)
@@ -296,7 +299,10 @@ def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal
 
 
 def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Proposal:
-    """Return ``name = lambda x: …`` as ``def name(x): …``, with two blank lines around it."""
+    """Return the finding with the edits that rewrite ``name = lambda x: …`` as ``def name(x): …``.
+
+    The edits also put two blank lines around the function.
+    """
     statement = module.parents[node]
     (name,) = _assigned_names(module, node)
     start, end = module.span(statement)
@@ -332,7 +338,7 @@ def _blank_lines(lines: Iterable[str]) -> int:
 
 
 def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
-    """Return the lines of the function: comments in front of the lambda's body, and the ``return``."""
+    """Return the lines of the function's body: the comments in front of the lambda's body, and a ``return``."""
     comments = [line.strip() for line in module.tree.code_for_node(node.colon).splitlines()[:-1]]
     comments = [line.lstrip(": ") for line in comments if "#" in line]
     body = move.returned_text(module, node.body, indent)
@@ -347,10 +353,10 @@ def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
 def _find_equal_function(
     module: Module, project: Project, node: cst.Lambda, wishes: Collection[str], said: tuple[str, ...]
 ) -> Defined | None:
-    """Return an equal function with one of the names ``wishes``, which an earlier rewrite created above.
+    """Return the function above a lambda that an earlier rewrite created for an equal lambda; None if there is none.
 
-    Other code may replace functions of other names. The edit changes nothing, and makes this rewrite depend on the
-    earlier rewrite.
+    The result is the name of the function, and an edit. The edit changes nothing; it makes this rewrite depend on the
+    earlier rewrite. Functions whose name is not in ``wishes`` are skipped, because other code may replace them.
     """
     parameters, *lines = said
     top = module.span(module.top_level_statement(node))[0]
@@ -368,7 +374,7 @@ def _find_equal_function(
 
 
 def _assigned_names(module: Module, node: cst.Lambda) -> set[str]:
-    """Return the names and attributes that a lambda is assigned to."""
+    """Return the names of the variables and attributes that a lambda is assigned to."""
     parent = module.parents[node]
     targets = [one.target for one in parent.targets] if isinstance(parent, cst.Assign) else []
     last = [one.attr if isinstance(one, cst.Attribute) else one for one in targets]

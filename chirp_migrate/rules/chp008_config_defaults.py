@@ -1,4 +1,4 @@
-"""CHP008: add the loading options to the default configuration."""
+"""CHP008: add the settings for the loaders to the default configuration."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ def _names_keys(text: str) -> bool:
 
 
 class ConfigDefaults(Rule):
-    """Adds the keys only if all of this holds:
+    """Adds missing keys to a dictionary with default settings only if all of this holds:
 
     - `config-read`: a file of the project contains `config.get(` and builds a loader.
-    - `default-config`: a dictionary display is assigned to one name, `default_config` (also in capitals).
-    - `training-keys`: three of its keys are those of a training, such as `batch_size`.
-    - `plain-keys`: it unpacks no other dictionary.
+    - `default-config`: the dictionary is written as `{…}` and assigned to one name, `default_config` (also in
+      capitals).
+    - `training-keys`: at least three of its keys are settings of a training, such as `batch_size`.
+    - `plain-keys`: the dictionary contains no `**`.
     - `read-with-default`: the project uses the added key only as the key of a dictionary, and in `.get(key, value)`
       with the same value.
-    - `only-looked-up`: the project only reads every object called `…config` by key, tests, copies and merges it, and
-      passes it on under such a name, to functions of the project with such a parameter and without a decorator that may
-      show it. No code prints, saves, compares or unpacks it, or reads variables by `locals`, `globals`, `eval` or
-      frames. If an object stores it, no code reads all attributes of an object, or saves an object, except a dictionary
-      or list; the object holds no arguments of a command line. If a module stores it, no code lists names of a module.
-      No class declares it as a field.
+    - `only-looked-up`: the project uses every object called `…config` only to look up keys, to test it, to copy or
+      merge it, and to pass it on under such a name. The functions that get it belong to the project, have such a
+      parameter, and have no decorator that may show it. No code prints, saves, compares or unpacks it, or reads
+      variables with `locals`, `globals`, `eval` or frames. If an object stores it, no code reads all attributes of an
+      object, or saves an object other than a dictionary or list, and this object holds no command-line arguments. If a
+      module stores it, no code lists names of a module. No class declares it as a field.
 
-    The rule adds `optimize_dataloaders`, `benchmark_performance` and those flags of augmentation that the function has
-    as an argument or the project reads with `config.get`, if they are missing.
+    The rule adds the missing ones of these keys: `optimize_dataloaders`, `benchmark_performance`, and each augmentation
+    flag that is a parameter of the enclosing function or that the project reads with `config.get`.
     """
 
     code = "CHP008"
@@ -53,7 +54,7 @@ class ConfigDefaults(Rule):
     beside = (_names_keys,)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Add missing keys to dictionaries of training defaults, where loaders read their configuration."""
+        """Add missing keys to the dictionaries with default settings, if the project reads settings for its loaders."""
         if not project.search(
             r"(?s)\A(?=.*\bconfig\.get\()(?=.*(\bDataLoader\(|OptimalDataLoaderFactory\b))", "config"
         ):
@@ -69,7 +70,7 @@ class ConfigDefaults(Rule):
 
 
 def _is_read_otherwise(project: Project, key: str, default: str) -> bool:
-    """Return whether code uses the key for anything but ``.get(key, default)`` and as a key of a dictionary."""
+    """Return whether code uses a key other than in ``.get(key, default)`` and as a key of a dictionary."""
     own = re.escape(default)
     return project.search(rf"""\.get\(\s*(['"]){key}\1(?!\s*,\s*{own}\s*\))|(?<!get\()['"]{key}['"](?!\s*:)""", key)
 
@@ -107,7 +108,7 @@ def _add_missing_keys(module: Module, project: Project, node: cst.Dict) -> Propo
     line_end = module.line_end(end)
     rest = module.text[end:line_end].strip()
     if own_line and (not rest or rest[0] in ",#"):
-        # On lines of their own after the last entry and its comment.
+        # Put each new entry on its own line, below the last entry and its comment.
         comma = () if rest.startswith(",") else (Edit(end, end, ","),)
         indent = module.indentation(start)
         text = f",{module.newline}".join(f"{indent}{line}" for line in lines) + ("" if comma else ",")

@@ -1,4 +1,4 @@
-"""CHP009: connect augmentation flags that no code reads. Changes training: opt-in."""
+"""CHP009: connect augmentation flags that no code reads. Changes training, so it is opt-in."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _WRAPPER = "create_augmented_dataset_wrapper"
 class WireAugmentation(Rule):
     """Rewrites a call of `create_training_loader` only if all of this holds:
 
-    - `runtime-factory`: it is a method of the runtime's `OptimalDataLoaderFactory`.
+    - `runtime-factory`: the called function is the method of the runtime's `OptimalDataLoaderFactory`.
     - `wrapper-unused`: the module imports `create_augmented_dataset_wrapper` at its top level and does not mention it
       again.
-    - `wrapper-visible`: nothing else in the module has that name, neither at the call nor at the top level.
-    - `known-flags`: the wrapper is a function of the project. It has `use_spec_augment` and `use_gaussian_noise` as
-      parameters, or else `training`; none of them is the first parameter. All its other parameters but the first have
+    - `wrapper-visible`: no other object in the module has that name, neither at the call nor at the top level.
+    - `known-flags`: the wrapper is a function of the project. It has the parameters `use_spec_augment` and
+      `use_gaussian_noise`, or else the parameter `training`, after its first parameter. All further parameters have
       defaults.
-    - `dataset-first`: the first argument is positional, without a star.
-    - `config-available`: the code there reads a configuration, called `config` or `cfg`, with `get`.
+    - `dataset-first`: the first argument of the call is positional, without a star.
+    - `config-available`: the enclosing code reads a configuration, called `config` or `cfg`, with `get`.
     """
 
     code = "CHP009"
@@ -39,7 +39,7 @@ class WireAugmentation(Rule):
     follows = frozenset({"CHP001"})
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Wrap the training dataset of migrated loaders in the wrapper that was imported for it."""
+        """Wrap the dataset of migrated training loaders in the wrapper that the module imports but does not use."""
         for name, bindings in module.scopes.module.bindings.items():
             if bindings[0].qualified.rpartition(".")[2] != _WRAPPER or len(bindings) > 1:
                 continue

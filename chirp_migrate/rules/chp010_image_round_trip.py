@@ -1,4 +1,4 @@
-"""CHP010: mask the tensor instead of a rescaled 8-bit image of it. Changes training: opt-in."""
+"""CHP010: mask the tensor instead of a rescaled 8-bit image of it. Changes training, so it is opt-in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
 from chirp_migrate.edits.superclass import AttributeStore, read_stores, superclass_edits
 from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, methods_of, runtime
 
-#: Attributes that the runtime's class has in common with the classes it replaces.
+#: Attributes of the new class that the rewritten class may also have, under the same names.
 _PROVIDED = frozenset({"dataset", "base_dataset", "augment_params", "training"})
 _SHIPPED = "WorkerSafeAugmentedDataset"
 _CONSTRUCTION = re.compile(
@@ -21,18 +21,20 @@ _CONSTRUCTION = re.compile(
 
 
 class ImageRoundTrip(Rule):
-    """Rewrites a top-level class whose `__getitem__` has the words `fromarray` and `255`, only if all of this holds:
+    """Rewrites a top-level class whose `__getitem__` contains `fromarray` and `255`, only if all of this holds:
 
-    - `torch-dataset`: its only base is PyTorch's `Dataset`, and its only decorator is `augments_images`.
+    - `torch-dataset`: the only base of the class is PyTorch's `Dataset`, and its only decorator, if any, is
+      `augments_images`.
     - `base-read`: `__init__` stores a dataset in an attribute that `__getitem__` reads as `self.attribute[`.
-    - `known-masks`: `__init__` stores an object in an attribute that `__getitem__` calls as `self.attribute(`. The
-      object comes from a call of a class of the project whose `__init__` has only parameters of `SpecAugment`, or from
-      such a call with `if name else None`.
-    - `one-at-a-time`: each statement stores one attribute of the values for the runtime's class.
-    - `not-reassigned`: only `__init__` assigns an attribute with the dataset or the flag that has another name than in
-      the runtime's class (`dataset`, `base_dataset`, `training`).
-    - `own-values`: these values are not computed from `self`.
-    - `stored-first`: no statement above these in `__init__` reads an attribute of `self`.
+    - `known-masks`: `__init__` stores an object in an attribute that `__getitem__` calls as `self.attribute(`. A call
+      of a class of the project creates this object, optionally followed by `if name else None`. The `__init__` of that
+      class has only parameters of `SpecAugment`.
+    - `one-at-a-time`: each statement that stores the dataset, the training flag or the augmentation stores only one
+      attribute.
+    - `not-reassigned`: if the attribute of the dataset or flag is not called `dataset`, `base_dataset` or `training`,
+      only `__init__` assigns it.
+    - `own-values`: the stored values are not computed from `self`.
+    - `stored-first`: in `__init__`, no statement above these statements reads an attribute of `self`.
     """
 
     code = "CHP010"
@@ -47,7 +49,7 @@ class ImageRoundTrip(Rule):
     beside = ("__getitem__",)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Rewrite dataset classes whose ``__getitem__`` masks an image made from the sample."""
+        """Rewrite dataset classes whose ``__getitem__`` converts a sample to an image and masks the image."""
         for statement in module.tree.body:
             if not isinstance(statement, cst.ClassDef):
                 continue
@@ -58,7 +60,7 @@ class ImageRoundTrip(Rule):
 
 
 def _is_plain_dataset(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether the class inherits only from ``Dataset``, and has at most the decorator of CHP002."""
+    """Return whether ``Dataset`` is the only base of a class, and ``augments_images`` its only decorator, if any."""
     plain = not node.keywords and is_torch_dataset(module, project, [base.value for base in node.bases])
     return plain and all(module.source(one.decorator).startswith("augments_images(") for one in node.decorators)
 
@@ -94,14 +96,18 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
 
 
 def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
-    """Yield edits that remove the decorator of CHP002; no other rewrite may add it at the same time."""
+    """Return the edit that removes the class decorator of CHP002, or that keeps CHP002 from adding it now.
+
+    The edit replaces the text up to and including ``class``. CHP002 would edit the same text, and edits must not
+    overlap.
+    """
     place = module.span(node)[0]
     keyword = module.text.index("class", module.span(node.decorators[-1])[1] if node.decorators else place)
     return Edit(module.span(node.decorators[0])[0] if node.decorators else keyword, keyword + len("class"), "class")
 
 
 def _mask_construction(module: Module, project: Project, augmenter: AttributeStore | None) -> re.Match[str] | None:
-    """Return the call that creates the image augmenter."""
+    """Return the match of the call that creates the image augmenter; None if the call is not of a known form."""
     made = _CONSTRUCTION.fullmatch(augmenter.value) if augmenter is not None else None
     if made is None:
         return None

@@ -1,4 +1,4 @@
-"""CHP011: read labels without loading the samples."""
+"""CHP011: read the labels of a dataset without loading its samples."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from chirp_migrate.rules.api import (
 
 _READ, _ITERATE = "read_labels", "iterate_labels"
 _FOUND = "loads every sample just for its label"
-#: Parts of words for datasets; a text needs at least one of them.
+#: Parts of names of datasets. The rule is skipped for a source text that contains none of them.
 _WORDS = (
     *("ataset", "DATASET", "ubset", "SUBSET", "ata_set", "torch.utils", "ds[", "_ds", "in ds"),
     *("_set[", "_set:", "_set)", "_set]", "rainset", "alset", "estset", "evset", "validset", "fullset"),
 )
-#: One of these names, followed by text as after a dataset that is indexed or iterated.
+#: A name of a dataset, followed by text that shows that the dataset is indexed or iterated over.
 _GONE_THROUGH = re.compile(
     rf"(?:ata_?set|ubset|[a-z]_?set|\bds|_ds)\w{{0,80}}{GAP}(?:[\[\]:),}}]|for\b|if\b)", re.IGNORECASE
 )
@@ -45,26 +45,27 @@ _GONE_THROUGH = re.compile(
 class LabelScan(Rule):
     """Rewrites a loop or comprehension only if all of this holds:
 
-    - `known-dataset`: the object that it reads was created, annotated, named or passed to a loader as a dataset; an
-      attribute is no property.
-    - `only-labels`: it reads only the second part of a sample, and uses the loop's variable for nothing else.
+    - `known-dataset`: the loop reads an object that was created, annotated, named or passed to a loader as a dataset.
+      If the object is an attribute, no property computes it.
+    - `only-labels`: the loop uses only the second item of each sample, and its variable for nothing else.
     - `read-once`: each iteration reads one sample, once.
-    - `one-pass`: a comprehension has one ``for``, no filter, and nothing asynchronous; a loop has no ``else``; neither
-      is directly in the body of a class.
+    - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. Neither is
+      directly in the body of a class.
     - `read-in-each-iteration`: no condition decides whether a sample is read.
-    - `read-first`: before a sample is read by its index, an iteration only uses names that no code assigns again, or
+    - `read-first`: before an iteration reads a sample by its index, it only uses names that no code assigns again, or
       counts.
-    - `only-computes`: all other code of an iteration, and the code of the indices, only computes: operators, Python's
-      own functions, methods of numbers, strings and tensors, a few functions of PyTorch and NumPy.
+    - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects: it
+      uses operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of PyTorch
+      and NumPy.
     - `consumed-at-once`: a generator expression is the argument of a call that consumes all of it, such as ``list`` or
       ``sum``.
     - `only-collects`: a loop only assigns, counts and appends.
-    - `local-collection`: it appends to a variable, and the same function creates every value of that variable.
+    - `local-collection`: a loop appends to a variable, and the same function creates every value of that variable.
     - `dataset-unchanged`: the loop neither assigns nor changes the dataset or the indices.
     - `same-dataset`: reading a sample does not replace the dataset. The dataset is a local variable, a parameter, or a
-      name of the module that no function declares ``global`` and no other file assigns. An attribute is set only by
-      ``self.NAME = …`` in an ``__init__``, in all files, and neither by ``setattr`` nor in a ``__dict__``. The code of
-      the indices does not replace it either: it uses known functions only.
+      name of the module that no function declares ``global`` and no other file assigns. If the dataset is an attribute,
+      only ``self.NAME = …`` in an ``__init__`` sets it, in all files, and no ``setattr`` or ``__dict__`` does. The code
+      that computes the indices does not replace the dataset either, because it uses known functions only.
     - `no-handler`: around a loop there is no ``try``, and no ``with`` except PyTorch's, tqdm's and ``open``.
     - `names-unused-later`: no code, in this module or another, reads names that the rewritten loop no longer binds, and
       the function does not call ``locals``, ``eval`` or similar functions.
@@ -87,17 +88,17 @@ class LabelScan(Rule):
         return dataset_names(project)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text may have evidence for a dataset."""
+        """Return whether the text may contain a dataset, by a name or by other evidence."""
         return super().concerns(text, project) and (
             _GONE_THROUGH.search(text) is not None or has_dataset_facts(text, project)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop or comprehension may only use the labels of a dataset."""
+        """Return whether the module may contain a loop or comprehension that uses only the labels of a dataset."""
         return may_scan(outline, project)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Rewrite comprehensions and loops that only use labels."""
+        """Rewrite comprehensions and loops that use only the labels of samples."""
         is_dataset = module.once(dataset_test, project)
         for node in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.For):
             scan = None
@@ -120,12 +121,15 @@ def _proposal(module: Module, node: cst.CSTNode, scan: LabelPass) -> Proposal:
 
 
 def _runtime_function(module: Module, node: cst.CSTNode, scan: LabelPass) -> str:
-    """Return the runtime's function: ``read_labels``, or ``iterate_labels`` if labels must be read one by one."""
+    """Return the function that replaces the code: ``read_labels``, or ``iterate_labels`` to read labels one by one."""
     return _READ if isinstance(node, cst.ListComp) and _is_whole(module, node, scan) else _ITERATE
 
 
 def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: LabelPass) -> bool:
-    """Return whether a comprehension yields the labels unchanged, and replacing all of it loses no comment."""
+    """Return whether a comprehension only yields the unchanged labels, and contains no comment.
+
+    A single call can then replace the whole comprehension.
+    """
     as_they_are = node.elt is scan.reads[0] if scan.reads else is_name(node.elt, scan.label or "")
     return as_they_are and scan.iterable is node.for_in.iter and "#" not in module.source(node)
 
@@ -133,7 +137,7 @@ def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: Label
 def _edits(module: Module, node: cst.CSTNode, scan: LabelPass, called: str) -> Iterator[Edit]:
     """Yield the edits that make the loop iterate over labels."""
     arguments = scan.arguments(module)
-    if scan.unpack is (scan.index is not None):  # not as it is read where nothing is said
+    if scan.unpack is (scan.index is not None):  # the code unpacks samples otherwise than the default of the function
         arguments += f", unpack={scan.unpack}"
     call = f"{called}({arguments})"
     if isinstance(node, cst.ListComp | cst.GeneratorExp) and _is_whole(module, node, scan):
@@ -151,6 +155,6 @@ def _edits(module: Module, node: cst.CSTNode, scan: LabelPass, called: str) -> I
 
 
 def _free_label(code: cst.CSTNode) -> str:
-    """Return ``label``, with a number after it if the code already has that name."""
+    """Return the name ``label``, or ``label_2``, ``label_3``, … if the code already uses that name."""
     taken = names_in_code(code)
     return next(name for name in chain(("label",), map("label_{}".format, count(2))) if name not in taken)

@@ -30,63 +30,66 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_words,
 )
 
-#: Decorators that behave the same anywhere, and whose result is found by the name of the function.
+#: Decorators that behave the same anywhere. Workers find the decorated function by its name.
 _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
 
-#: The moved function, by the text of the local function.
+#: For the text of a local function: the moved function. Equal local functions share it.
 _Made = dict[str, Defined]
 
 
 class LocalFunction(Rule):
     """Rewrites a local function that is passed to a loader, a dataset or a transform, only if all of this holds:
 
-    - `place-independent`: nothing in it depends on its place in the code: no `nonlocal` name of the enclosing
-      functions; no call of `super`, or of `dir`, `eval`, `exec`, `locals`, `vars`, which the enclosing function does
-      not call either; no `__class__`, no name that is private to the enclosing class, no `__getattr__` in the module.
-      It is not an attribute of a class if values are bound to it. Python normalises no name of the module to another
-      spelling.
-    - `plain-definition`: it has no decorator except `torch.no_grad`, `torch.enable_grad` and `torch.inference_mode`, no
-      type parameters, and its name is not deleted.
-    - `no-local-helper`: it uses no local function, class or lambda: these would have to move first.
-    - `bound-once`: each captured name has its value before the function on every path there. It is not deleted, not
-      rebound by an inner function and not the name of an exception. A `with` block counts only with context managers
-      that are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `place-independent`: the function contains no code whose result depends on its place: no `nonlocal` name of an
+      enclosing function, no call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, no `__class__`, and no name
+      that is private to the enclosing class. The enclosing function does not call `dir`, `eval`, `exec`, `locals` or
+      `vars` either. The module has no `__getattr__`, and no name that Python normalises to another spelling. A function
+      to which values are bound is not an attribute of a class.
+    - `plain-definition`: the function has no decorator except `torch.no_grad`, `torch.enable_grad` and
+      `torch.inference_mode`, and no type parameters. Its name is not deleted.
+    - `no-local-helper`: the function uses no other local function, class or lambda, because these would have to move
+      first.
+    - `bound-once`: each captured name gets its value on every path to the function. It is not deleted, not rebound by
+      an inner function and not the name of an exception. An assignment in a `with` block counts only if its context
+      managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The
       function, and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored
       in a variable for the following statements of the same block, returned, or passed to a function of the project
-      that does only these. A name of a comprehension counts as bound again. No generator or function that the function
-      creates reads the name, unless the surrounding call consumes it.
-    - `one-import`: if a captured name is imported, there is only one such import, and it is on every path to the
-      function. One statement at the top level of the imported module assigns the name. No file replaces it, or a module
-      in `sys.modules`.
-    - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. No file of the project,
-      along all variables, attributes, containers and parameters that may hold the function, sets an attribute on it, or
-      passes it on in a way that cannot be traced. If no values are bound, none uses it as a key or reads its
-      identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`,
-      `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound, no file contains
-      `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a class), checks
-      whether an object is a `partial`, reads the class of the function (except for an error), or makes a method of it.
+      that does only these. The variable of a comprehension counts as bound again. No generator or function that the
+      function creates reads the name, unless the surrounding call consumes it.
+    - `one-import`: if a captured name is imported, only one import statement binds it, on every path to the function.
+      In the imported module, one statement at the top level assigns the name. No file replaces the name in that module,
+      or replaces a module in `sys.modules`.
+    - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. The analysis traces the
+      function through all variables, attributes, containers and parameters that may hold it: no file of the project
+      sets an attribute on it, or passes it on in a way that cannot be traced. If no values are bound, no file uses it
+      as a key or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
+      `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound, no
+      file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a
+      class), checks whether an object is a `partial`, reads the class of the function (except for an error), or makes a
+      method of it.
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
       `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the function has
       only the uses that `used-before-rebound` permits, and is not returned.
     - `partial-available`: if values are bound, `partial` is `functools.partial` there, and the function does not call
       itself.
-    - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. It may also be
-      positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file reads these
-      attributes, and the function has another parameter.
-    - `class-not-inspected`: if the function becomes a method, because it uses `self`, neither the class nor a base in
-      the project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
+    - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
+      also be positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file
+      reads these attributes, and the function has another parameter.
+    - `class-not-inspected`: a function that uses `self` becomes a method. Then neither the class nor a base in the
+      project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
       `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
       `__getattribute__`.
-    - `method-not-shared`: if the function becomes a method, no file reads the enclosing method from a class. Otherwise
-      the method could get any object as its `self`. A class may call a method of its base.
+    - `method-not-shared`: if the function becomes a method, no file reads the enclosing method from a class, as in
+      `Class.method`. Otherwise the method could get any object as its `self`. A class may call a method of its base.
     - `no-computed-names`: if the function becomes a method, no code sets an attribute of the class under a computed
       name. Such an attribute could hide the method.
-    - `known-annotations`: the module defines every name in its annotations above it, or does not evaluate them.
+    - `known-annotations`: the module defines every name in the annotations of the function above the new place of the
+      function, or does not evaluate annotations.
 
     By default the rule moves a function only if a loader that holds it may have workers. If no such loader is known,
-    the file, or a file that it imports, contains a loader with workers or a number of workers. Loaders of tests do not
-    count for other code.
+    the file, or a file that it imports, must contain a loader with workers, or must set a number of workers. For code
+    outside of tests, loaders in tests do not count.
     """
 
     code = "CHP012"
@@ -102,17 +105,17 @@ class LocalFunction(Rule):
     beside = (re.compile(r"def\b(?<=[ \t\f]def)|async\s*\\"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the project's dataset classes, and of code that creates functions for workers."""
+        """Return the names of the project's dataset classes, and words of code that creates functions for workers."""
         return dataset_names(project) | unpicklable_words(project, ObjectSort.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text contains a word for an object that may pass a function to worker processes."""
+        """Return whether the text names a loader, dataset or transform that may pass a function to workers."""
         return super().concerns(text, project) and (
             may_have_destinations(text, project) or names_unpicklable(text, project, ObjectSort.FUNCTION)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether any local function may escape to workers."""
+        """Return whether a local function of the module may be pickled for workers."""
         return local_functions_may_escape(outline, project) or makes_unpicklable(outline, project, ObjectSort.FUNCTION)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -141,7 +144,7 @@ def _is_local(module: Module, node: cst.FunctionDef) -> bool:
 
 
 def _text_of_definition(module: Module, node: cst.FunctionDef) -> str:
-    """Return the text of a definition, independent of its indentation."""
+    """Return the text of a definition without its indentation, so that equal functions have equal texts."""
     start, end = move.definition_range(module, node)
     return dedent(module.text[start:end])
 
@@ -149,9 +152,10 @@ def _text_of_definition(module: Module, node: cst.FunctionDef) -> str:
 def _edits_of_move(
     module: Module, project: Project, node: cst.FunctionDef, purpose: str, taken: set[str], made: _Made
 ) -> Proposal:
-    """Return the edits that move the function, and record its new name.
+    """Return the finding with the edits that move the function.
 
-    The name is added to ``taken``; for equal functions, name and defining edits are added to ``made``.
+    Adds the new name to ``taken``, and the name and the edits that define the function to ``made``, where equal
+    functions find them.
 
     Raises:
         NotMovable: the function cannot be moved; the message gives the reason.
@@ -168,7 +172,7 @@ def _edits_of_move(
     if moved.is_recursive and not goes:
         raise NotMovable("it calls itself by a name that is local to the function")
     defaults = [module.source(one) for one in moved.bound]
-    # If the local name stays, the function gets another name.
+    # Equal functions share a moved function only if both keep, or both lose, their local name.
     said = "\n".join([str(goes), _text_of_definition(module, node), *defaults, *moved.captives, *moved.import_lines])
     shared = made.get(said) if moved.method is None and not moved.is_recursive else None
     name = _name(moved, node, goes, taken) if shared is None else shared[0]
@@ -213,7 +217,7 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
 
 
 def _is_plain(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> bool:
-    """Return whether the definition is the only one of its name, directly in the function, and above all uses."""
+    """Return whether only this definition binds the name, directly in the function's body and above all uses."""
     scope, start = module.scopes.scope_of(node), module.span(node)[0]
     is_only = len(scope.bindings[node.name.value]) == 1 and module.parents[module.parents[node]] is scope.node
     return is_only and all(module.span(use)[0] > start for use in uses)

@@ -1,4 +1,4 @@
-"""CHP013: copy batches to the device while Python continues."""
+"""CHP013: copy batches to the device with `non_blocking=True`, so that Python continues meanwhile."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from chirp_migrate.rules.api import (
 )
 
 _TRANSFER = re.compile(rf"\.{GAP}(to|cuda){CALL}(?![^()\r\n]*\bnon_blocking\s*=)")
-#: Devices to which copies from pinned memory run in parallel with Python.
+#: Names of devices for which a copy from pinned memory runs in parallel with Python.
 _PINNING = re.compile(r"(cuda|xpu)\b")
 _MAKES_LOADERS = r"\bDataLoader\b|\bcreate_(\w+_)?loader\b"
 _CUDA = re.compile(r"[\"'](cuda|xpu)")
@@ -50,30 +50,32 @@ _TRANSFORMERS = r"(?m)^[ \t\f]*(import|from)\s+transformers\b"
 class NonBlockingTransfer(Rule):
     """Rewrites a statement only if all of this holds for each of its ``.to(…)`` and ``.cuda(…)``:
 
-    - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader, which
-      builds its batches itself.
-    - `pinning-loader`: a call that builds the loader does not set ``pin_memory=False``; if no such call is known, the
-      project builds loaders somewhere.
-    - `unchanged-batch`: the copied object is the batch or a part of it from the loader: a name, position, key or
-      attribute, not a computed value.
+    - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader. The
+      loader builds its batches itself.
+    - `pinning-loader`: not every call that builds the loader sets ``pin_memory=False``. If no such call is known, some
+      code of the project builds loaders.
+    - `unchanged-batch`: the copied object is the batch from the loader, or a part of the batch that the code reads by
+      position, key or attribute. It is not a computed value.
     - `to-accelerator`: the device is CUDA or XPU, or has the name of a device and is not provably the CPU or MPS.
-    - `plain-arguments`: its only arguments are device, dtype, memory format and copy, none from ``*`` or ``**``.
-    - `not-changed`: from the statement of the copy on, no code may write to the memory of the batch: after it, in an
-      inner function, in the next iteration and after the loop, the code only reads the batch or binds it to names.
-    - `no-mps`: it names CUDA itself, or no file of the backend contains ``"mps"`` or ``backends.mps``.
+    - `plain-arguments`: the call has no arguments but device, dtype, memory format and copy, and none from ``*`` or
+      ``**``.
+    - `not-changed`: no code may write to the memory of the batch after the copy. Below the copy, in inner functions, in
+      the next iteration and after the loop, the code only reads the batch or binds it to names.
+    - `no-mps`: the call names CUDA itself, or no file of the backend contains ``"mps"`` or ``backends.mps``.
     - `plain-to`: PyTorch's own collation builds the batch. Or no file of the project defines or assigns a ``to`` or
-      ``cuda`` without this argument, or the ``__getattr__`` of a class. (The rule does not read the definitions of
-      other libraries.)
+      ``cuda`` without a parameter ``non_blocking``, or the ``__getattr__`` of a class. (The rule does not read the
+      definitions of other libraries.)
     - `arguments-not-inspected`: no file inspects the arguments of a ``to`` or ``cuda``
-      (``x.to.assert_called_with(…)``), or replaces those of tensors.
-    - `no-batch-encoding`: it is a part of a batch, or no file of the project imports transformers.
+      (``x.to.assert_called_with(…)``), or replaces the ``to`` or ``cuda`` of tensors.
+    - `no-batch-encoding`: the copied object is a part of a batch, or no file of the project imports transformers.
 
     By default the rule adds the argument only where it has an effect: a loader of the loop provably pins its batches
     (by ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``, or because its samples are
     in memory and the factory allocates the batches), and the loop does not wait for the copy at once. ``--all-loaders``
-    adds it everywhere. A review decides on copies and on the call that builds their loader together.
+    adds it everywhere. A review accepts or refuses the copies together with the call that builds their loader.
 
-    A tuple assignment that gets too long becomes one assignment for each name, if none reads what another one changes.
+    If a tuple assignment gets too long, the rule writes one assignment for each name, unless one of these assignments
+    reads a name that another one changes.
     """
 
     code = "CHP013"
@@ -91,7 +93,7 @@ class NonBlockingTransfer(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop that may iterate over a loader moves an object to a device."""
+        """Return whether a loop that may iterate over a loader contains a call of ``to`` or ``cuda``."""
         return any(names & {"to", "cuda"} for names in called_in_loops(outline))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
@@ -130,8 +132,11 @@ def _check_loop(
             yield Proposal(offset, message, edits, gain=gain, together=together)
 
 
-def pinned_instead(module: Module, project: Project, call: cst.Call) -> Gain | None:
-    """Return the gain of ``call`` if batches of its loader are provably copied while Python continues."""
+def gain_of_pinned_copies(module: Module, project: Project, call: cst.Call) -> Gain | None:
+    """Return the gain of rewriting ``call`` if this makes the loader pin batches that a loop copies without blocking.
+
+    The result is None if no loop provably copies the batches of this loader.
+    """
     for path, line in loader_gains(project).loops_over_pinned(module, call):
         owner = module if path == module.path else project.module(path)
         for loop, loaders in loader_loops(owner, project):
@@ -153,7 +158,7 @@ def _gain(
     loaders: list[tuple[cst.BaseExpression, Loader]],
     transfers: list[cst.Call],
 ) -> tuple[Gain, frozenset[tuple[str, int]]]:
-    """Return the gain of the copies of one statement, and the calls that build the loaders."""
+    """Return the gain of the copies in one statement, and file and line of the calls that build the loaders."""
     pinned = loader_gains(project).pinned_in(module, loop)
     if not pinned:
         return Gain(GainKind.NOTHING, "the loader may not pin its batches"), frozenset()
@@ -165,7 +170,7 @@ def _gain(
 
 
 def _pins(project: Project, loader: Loader) -> bool:
-    """Return whether a loader may pin its batches: no call that builds it sets ``pin_memory=False``."""
+    """Return whether a loader may pin its batches: not every call that builds it sets ``pin_memory=False``."""
     if not loader.calls:
         return project.holds(_MAKES_LOADERS)
     return not all(is_name(keywords(call).get("pin_memory"), "False") for _, call in loader.calls)
@@ -174,7 +179,7 @@ def _pins(project: Project, loader: Loader) -> bool:
 def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
     start, end = module.span(call.args[-1] if call.args else call)
     rest = re.match(r"[ \t]*,[ \t]*#[^\r\n]*", module.text[end : module.line_end(end)])
-    if call.args and rest is not None:  # a comment on this argument stays on its line
+    if call.args and rest is not None:  # keep the comment of the last argument on its line: add a new line below it
         after = end + rest.end()
         yield Edit(after, after, f"{module.newline}{module.indentation(start)}non_blocking=True,")
         return
@@ -184,7 +189,7 @@ def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
 
 
 def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
-    """Return whether a ``to`` or ``cuda`` names a device other than the CPU, without ``non_blocking``."""
+    """Return whether a call of ``to`` or ``cuda`` copies to CUDA or XPU, and has only arguments that the rule knows."""
     names = keywords(call).keys()
     if any(one.star for one in call.args) or not names <= {"device", "dtype", "memory_format", "copy"}:
         return False
@@ -198,7 +203,7 @@ def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
 
 
 def _collates_tensors(loader: Loader) -> bool:
-    """Return whether PyTorch's own collation builds the batches, whose movable objects are tensors."""
+    """Return whether PyTorch's own collation builds the batches, so that only tensors in them have ``to``."""
     for _, call in loader.calls:
         single = is_name(keywords(call).get("batch_size"), "None")
         if single or "collate_fn" in argument_positions(call) or any(a.star for a in call.args):
@@ -207,7 +212,7 @@ def _collates_tensors(loader: Loader) -> bool:
 
 
 def _why_unsafe(module: Module, project: Project, call: cst.Call, path: Path, collated: bool) -> str | None:
-    """Return why a non-blocking copy may be unsafe in this project."""
+    """Return why a non-blocking copy may be unsafe in this project; None if it is safe."""
     shown = module.source(call)
     certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and (place := place_of_mps(project)) is not None:

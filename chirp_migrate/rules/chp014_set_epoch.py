@@ -1,4 +1,4 @@
-"""CHP014: call `set_epoch`, so that a distributed sampler changes its order: opt-in outside of a guard."""
+"""CHP014: call `set_epoch`, so that a distributed sampler changes its order (opt-in without a guard)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from chirp_migrate.rules.api import (
 
 _COUNTED = re.compile(r"builtins\.range|tqdm(\.\w+)*\.trange")
 _LOOP = re.compile(rf"{LINE}for\b(?:(?![\r\n][ \t\f]*for\b)[^:])*\bt?range\b|\btrange\s+as\b")
-#: Words of conditions under which a program runs as several processes.
+#: Words in conditions that are true only if the training runs in several processes.
 _DISTRIBUTED = re.compile(r"distribut|(?<![a-z])(?:dist|ddp|hvd)|rank|world|gpu|replica|processes|is_initialized", re.I)
 _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
 
@@ -35,20 +35,23 @@ _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
 class SetEpoch(Rule):
     """Rewrites a loop that counts (`range`, `trange`) and uses a loader, only if all of this holds:
 
-    - `shuffling-sampler`: a call that builds it has a `DistributedSampler` that shuffles.
-    - `known-sampler`: the sampler has a name there, or the loader provably has that sampler and no other. If it may
-      have another one, the class of the sampler is imported at the top of the module, for a check with `isinstance`.
+    - `shuffling-sampler`: a call that builds the loader has a `DistributedSampler` that shuffles.
+    - `known-sampler`: the sampler has a name in the loop, or the loader provably has this sampler and no other. If the
+      loader may have another sampler, the module imports the class of the sampler at its top level, and the new code
+      checks the class with `isinstance`.
     - `iterates-each-time`: each iteration iterates over the loader, or passes it to a call other than `len`, `print` or
       similar.
-    - `set-epoch-not-called`: no code calls `set_epoch` in the same function, on this sampler or loader elsewhere in the
-      module, or in a function of the project that the loop calls.
+    - `set-epoch-not-called`: no code of the same function calls `set_epoch`, no other code of the module calls it on
+      this sampler or loader, and no function of the project that the loop calls does so.
     - `kept-sampler`: at least one enclosing loop that counts does not build the sampler again in each iteration.
-    - `one-counter`: one loop has `epoch` in its variable's name, or there is only one loop.
-    - `named-epoch`: its variable is a plain name with a letter in it.
-    - `body-on-own-lines`: if a check of the sampler's class is necessary, the body of the loop has its own lines.
+    - `one-counter`: only one such loop has `epoch` in its variable's name, or there is only one such loop.
+    - `named-epoch`: the variable of this loop is a plain name with a letter in it.
+    - `body-on-own-lines`: if the new code must check the class of the sampler, the body of the loop is not on the line
+      of the `for`.
 
-    The rule applies without `--unsafe` if the sampler is built, or the loop runs, under a condition about distributed
-    training (`if args.distributed`, `if dist.is_initialized()`): a program of one process does not change.
+    The rule applies without `--unsafe` if a condition about distributed training, such as `if args.distributed` or `if
+    dist.is_initialized()`, decides whether the sampler is built or the loop runs. A program that trains in a single
+    process does not change then.
     """
 
     code = "CHP014"
@@ -65,11 +68,11 @@ class SetEpoch(Rule):
     follows = frozenset()
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the project contains distributed samplers."""
+        """Return whether the text contains the words of this rule, and the project names ``DistributedSampler``."""
         return super().concerns(text, project) and project.holds(r"\bDistributedSampler\b", "DistributedSampler")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Call ``set_epoch`` at the start of each iteration of a loop that iterates over such a loader."""
+        """Call ``set_epoch`` at the start of each epoch in loops that use a loader with a ``DistributedSampler``."""
         epochs = [loop for loop in module.find(cst.For) if _is_counted(module, project, loop.iter)]
         names = module.once(LoaderNames, project)
         seen: set[tuple[cst.CSTNode, str]] = set()
@@ -94,7 +97,10 @@ def _is_counted(module: Module, project: Project, iterable: cst.BaseExpression) 
 def _loader_passes(
     module: Module, project: Project, epochs: Iterable[cst.For]
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
-    """Yield the loops and calls in loops that count epochs, each with its iterable or argument, maybe a loader."""
+    """Yield the loops and calls inside loops that count epochs, each with an expression that may be a loader.
+
+    The expression is the iterable of the loop, a part of this iterable, or an argument of the call.
+    """
     inside = {node for loop in epochs for node in own_nodes(loop.body) if isinstance(node, cst.For | cst.Call)}
     for node in sorted(inside, key=lambda one: module.span(one)[0]):
         if isinstance(node, cst.For):
@@ -135,7 +141,7 @@ def _propose_set_epoch(module: Module, around: list[cst.For], sampler: Distribut
 
 
 def _is_guarded(module: Module, loop: cst.For, sampler: DistributedSampler) -> bool:
-    """Return whether the sampler is built, or the loop runs, under a condition about distributed training."""
+    """Return whether a condition about distributed training decides if the sampler is built or the loop runs."""
     places = (loop, *(one.value for one in sampler.made))
     tests = [one.test for place in places for one in module.ancestors(place) if isinstance(one, cst.If)]
     tests += [one.test for made in sampler.made for one in find_in(made.value, cst.IfExp)]

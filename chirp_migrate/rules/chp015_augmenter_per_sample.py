@@ -76,10 +76,13 @@ class AugmenterPerSample(Rule):
 
 
 def _transforms_made(module: Module, project: Project, definition: cst.ClassDef) -> Iterator[cst.Call]:
-    """Yield the outermost calls that create a transform in methods for each sample, without variables of the method."""
+    """Yield the outermost calls that create a transform in methods that run for each sample.
+
+    Calls that use a local variable of the method are omitted: the transform may depend on the sample.
+    """
     methods = methods_of(definition)
     running = [name for name in methods if _ENTRY.fullmatch(name)]
-    for name in running:  # and the methods that these call on ``self``
+    for name in running:  # the loop appends the methods that these call on ``self``
         for call in find_own(methods[name], cst.Call):
             match call.func:
                 case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=called)):
@@ -96,7 +99,7 @@ def _transforms_made(module: Module, project: Project, definition: cst.ClassDef)
 
 
 def _makes_transform(module: Module, project: Project, call: cst.Call) -> bool:
-    """Return whether a call creates a transform of a library, or an ``nn.Module`` of the project."""
+    """Return whether a call creates a transform of a library, or a module (``nn.Module``) of the project."""
     if not isinstance(call.func, cst.Name | cst.Attribute):
         return False
     names = project.resolved_names(module, call.func)

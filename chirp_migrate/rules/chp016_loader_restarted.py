@@ -91,7 +91,7 @@ def _innermost_loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _is_bound_in(loop: cst.CSTNode, loader: cst.CSTNode) -> bool:
-    """Return whether each iteration of the loop may have its own loader."""
+    """Return whether the loop binds a name of the expression ``loader``, so that each iteration may have its own."""
     targets = (target for node in (loop, *own_nodes(loop)) if (target := target_of(node)) is not None)
     bound = {name for target in targets for name in names_in_code(target)}
     return not names_in_code(loader).isdisjoint(bound - {"self"})

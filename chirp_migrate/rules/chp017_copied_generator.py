@@ -25,15 +25,15 @@ from chirp_migrate.rules.api import (
     dataset_names,
     is_name,
     keywords,
-    quoted,
+    quote_sources,
 )
 
 _HELD = re.compile(
     r"default_rng|RandomState|check_random_state|\bRandom\b|(random|torch)\.Generator|\bGenerator\s*(\(|as\b)"
 )
-#: Every such name has one of these words; searching for a word is much faster.
+#: Every match of the pattern contains one of these words; searching for words is much faster.
 _HELD_WORDS = ("default_rng", "check_random_state", "Random", "Generator")
-#: Names of functions that seed workers, in modules that pass them to no loader.
+#: Names of functions that probably seed workers, although their module passes them to no loader.
 _SEEDS_WORKERS = re.compile(r"worker_init|init_worker|worker_seed|seed_worker", re.IGNORECASE)
 _REMEDY = "Use the global generators, or seed one in the worker: `torch.utils.data.get_worker_info().seed`"
 
@@ -52,8 +52,8 @@ class CopiedGenerator(Rule):
         "PyTorch (1.9 and later) seeds the global generators of random, torch and NumPy in each worker and epoch. It "
         "does not seed other generator objects: all workers get copies in the same state and draw the same numbers. "
         "The same happens if a worker_init_fn seeds the global generators with a constant. "
-        "`np.random.get_state()[1][0]` is a constant, too: PyTorch seeds NumPy with an array, and that word is then "
-        "2147483648."
+        "`np.random.get_state()[1][0]` is a constant, too: after PyTorch has seeded NumPy, which it does by an array, "
+        "this value is always 2147483648."
     )
     safety = Safety.ADVICE
     finds_bugs = True
@@ -66,7 +66,7 @@ class CopiedGenerator(Rule):
         return dataset_names(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class may be a dataset, or code seeds workers."""
+        """Return whether a class may be a dataset in a module that creates generators, or code may seed workers."""
         if any(one.arg == "worker_init_fn" for one in outline.find(ast.keyword)):
             return True
         if "get_state" in outline.text and any(_SEEDS_WORKERS.search(one.name) for one in outline.functions):
@@ -74,11 +74,11 @@ class CopiedGenerator(Rule):
         return _HELD.search(outline.text) is not None and bool(outline.once(possible_datasets, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rewrite turns the argument into a function with a name."""
+        """Return whether a rewrite may turn a positional argument into ``worker_init_fn=…``, which this rule reads."""
         return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "worker_init_fn")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report generators of datasets, and ``worker_init_fn`` with the same seed for all workers or epochs."""
+        """Report random generators in datasets, and each ``worker_init_fn`` that sets the same seed again."""
         if _HELD.search(module.text):
             for one in (one for state in dataset_states(module, project) for one in find_dataset_generators(state)):
                 yield Proposal(
@@ -101,7 +101,7 @@ class CopiedGenerator(Rule):
 
 
 def _may_persist(module: Module, argument: cst.Arg) -> bool:
-    """Return whether the workers of the loader that gets an argument may live for several epochs."""
+    """Return whether the call with an argument may build a loader whose workers live for several epochs."""
     call = module.parents[argument]
     others = call.args if isinstance(call, cst.Call) else ()
     persistent = keywords(call).get("persistent_workers") if isinstance(call, cst.Call) else None
@@ -114,9 +114,9 @@ def _seeds_alike(module: Module, seed: RepeatedSeed) -> Proposal:
     bound = " % 2**32" if any(name.startswith("numpy.") for name in names) else ""
     remedy = f"`{called}(torch.initial_seed(){bound})`"
     who, happens = ("epoch", "each draws") if seed.by_worker else ("worker", "all draw")
-    message = f"{quoted(module, seed.call)} sets the same seed in every {who}"
+    message = f"{quote_sources(module, seed.call)} sets the same seed in every {who}"
     if seed.state is not None:
-        message += f": {quoted(module, seed.state)} is 2147483648 in every worker. Write {remedy} (see `doctor`)"
+        message += f": {quote_sources(module, seed.state)} is 2147483648 in every worker. Write {remedy} (see `doctor`)"
     else:
         message += (
             f": {happens} the same numbers. Remove it (PyTorch seeds workers itself), or write {remedy}. {SEE_IT}"

@@ -32,7 +32,7 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_words,
 )
 
-#: Code that creates one of these objects, outside of a ``with``.
+#: Code that may create an open file, a connection, a lock or a CUDA tensor, not in a ``with`` statement.
 _WORDS = re.compile(
     r"(?<![\w.])(?<!with )(\w+\s*\.\s*){0,8}(\w*open|open_file|\w*File|scandir|walk|iglob|reader|DictReader|Environment"
     rf"|connect|socket|create_connection|VideoCapture)(\s+as\b|{CALL})|threading|ThreadPool|\.{GAP}cuda{CALL}|[\"']cuda"
@@ -55,19 +55,19 @@ class UnpicklableState(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of the project's dataset classes, and of code that creates such objects for workers."""
+        """Return the names of the project's dataset classes, and words of code that creates open files or similar."""
         return dataset_names(project) | unpicklable_words(project, ObjectSort.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return True also if the text has no dataset, but a dataset elsewhere gets such an object from it."""
+        """Return whether the text may contain a dataset, or may create such an object for a dataset elsewhere."""
         return super().concerns(text, project) or names_unpicklable(text, project, ObjectSort.STATE)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class may be a dataset, or code creates an object that a dataset gets."""
+        """Return whether a class may be a dataset, or code creates such an object for a dataset elsewhere."""
         return bool(outline.once(possible_datasets, project)) or makes_unpicklable(outline, project, ObjectSort.STATE)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report objects on ``self`` of datasets that cannot be sent to workers."""
+        """Report the attributes of datasets that cannot be sent to workers."""
 
         def is_on_cuda(value: cst.BaseExpression) -> bool | None:
             return (isinstance(value, cst.Call) and moves_to_cuda(module, value)) or None

@@ -46,7 +46,7 @@ class ForkAfterCuda(Rule):
     follows = frozenset({"CHP001"})
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text may fork, or a dataset in it may move samples to the GPU."""
+        """Return whether code in the text may fork, or a dataset in it may move samples to the GPU."""
         if not super().concerns(text, project):
             return False
         samples = _MOVES.search(text) is not None and (
@@ -62,7 +62,10 @@ class ForkAfterCuda(Rule):
         return asked or bool(outline.once(possible_datasets, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rewrite turns the argument into a function with a name."""
+        """Return whether a rewrite may turn a positional argument into ``multiprocessing_context=…``.
+
+        This rule only reads the keyword argument.
+        """
         return super().may_follow(module, project, rewriters) and may_pass_by_position(
             module, "multiprocessing_context"
         )
@@ -105,7 +108,7 @@ def _forks(module: Module) -> Iterator[Proposal]:
 
 
 def _is_fork(module: Module, node: cst.BaseExpression | None) -> bool:
-    """Return whether an expression is ``"fork"``, or the context of that name."""
+    """Return whether an expression is ``"fork"`` or ``get_context("fork")``."""
     if isinstance(node, cst.SimpleString):
         return node.evaluated_value == "fork"
     if isinstance(node, cst.Call) and node.args and module.qualified_names(node.func) & _CONTEXTS:

@@ -16,7 +16,7 @@ from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Sa
 from chirp_migrate.rules.unpicklable import has_word
 
 _WORKERS = ("num_workers",)
-#: A top-level statement that is neither a definition nor an import, which an import runs.
+#: A top-level statement that is neither a definition nor an import. It runs when another module imports this module.
 _TOP_LEVEL = re.compile(r"(?:^|[\r\n])(?!(def|class|async|import|from|if __name__)\b)[\w(\[{*][^\r\n]|;[ \t]*\w")
 
 
@@ -25,8 +25,8 @@ class UnguardedScript(Rule):
     name = "unguarded-script"
     reason = (
         "Workers that are not forked (macOS, Windows, and Linux with Python 3.14 or later) import the main script. "
-        'Without `if __name__ == "__main__":` each worker runs the whole script again. Where workers are started so, '
-        "`doctor` names the line of a run that fails."
+        'Without `if __name__ == "__main__":` each worker runs the whole script again. If that makes a run fail, '
+        "`doctor` names the line."
     )
     safety = Safety.ADVICE
     stops_workers = True
@@ -35,7 +35,7 @@ class UnguardedScript(Rule):
     follows = frozenset({"CHP001"})
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of modules that build loaders, which a script may import."""
+        """Return the names of the modules that build loaders, because a script may import one of them."""
         return modules_with_loaders(project)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -49,7 +49,7 @@ class UnguardedScript(Rule):
         return bool(iterates_at_import(project, outline.path))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rewrite turns the argument into a function with a name."""
+        """Return whether a rewrite may turn a positional argument into ``num_workers=…``, which this rule reads."""
         return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "num_workers")
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:

@@ -30,7 +30,7 @@ class ValidationDropsSamples(Rule):
     follows = frozenset({"CHP001"})
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a call that may build a loader has the keyword ``drop_last``."""
+        """Return whether a call that may build a loader has ``drop_last=True``."""
         given = [one for one in outline.find(ast.keyword) if one.arg == "drop_last"]
         calls = (
             outline.parents[one] for one in given if isinstance(one.value, ast.Constant) and one.value.value is True
@@ -38,7 +38,7 @@ class ValidationDropsSamples(Rule):
         return any(isinstance(call, ast.Call) and may_build_loader(outline, project, call) for call in calls)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report loaders without shuffling and sampler whose ``drop_last`` is the constant ``True``."""
+        """Report the loaders with ``drop_last=True`` that neither shuffle nor have a sampler."""
         for loader in loader_calls(module, project, "drop_last"):
             if not is_name(loader.arguments["drop_last"], "True") or loader.given("batch_sampler"):
                 continue
@@ -46,22 +46,22 @@ class ValidationDropsSamples(Rule):
             if loader.role in ("validation", "test"):
                 yield Proposal(
                     offset,
-                    f"`drop_last=True` is ignored, with a warning, by `create_{loader.role}_loader`: remove it",
+                    f"`create_{loader.role}_loader` ignores `drop_last=True`, and warns: remove it",
                 )
             elif _reads_in_order(module, project, loader) and (lost := _describe_loss(loader)):
                 yield Proposal(
                     offset,
-                    f"`drop_last=True` in evaluation leaves out {lost} at the end, the same in every epoch. Remove it, "
-                    f"unless this loader is for training. {SEE_IT}",
+                    f"`drop_last=True` in evaluation omits {lost} at the end of the dataset, the same in every epoch. "
+                    f"Remove it, unless this loader is for training. {SEE_IT}",
                 )
 
 
 def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> bool:
-    """Return whether a loader reads its dataset in order, and no name around the call is about training."""
+    """Return whether a loader reads its dataset in order, and its names do not show that it is for training."""
     shuffle = loader.arguments.get("shuffle")
     if loader.given("sampler") or not (shuffle is None or is_name(shuffle, "False", "None")):
         return False
-    if shuffle is None and loader.role == "training":  # shuffles by default
+    if shuffle is None and loader.role == "training":  # `create_training_loader` shuffles by default
         return False
     for said in _names_around(module, loader):
         if _TRAINING.search(said):
@@ -72,7 +72,10 @@ def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> boo
 
 
 def _names_around(module: Module, loader: LoaderCall) -> list[str]:
-    """Return the names of dataset and loader, and of the function, split into words."""
+    """Return the names around the call that builds a loader, split into words.
+
+    The first text contains the names of the dataset and the loader; the second text is the name of the function.
+    """
     dataset = loader.arguments.get("dataset")
     names = [module.source(dataset)] if dataset is not None else []
     function = ""
@@ -83,14 +86,14 @@ def _names_around(module: Module, loader: LoaderCall) -> list[str]:
             case cst.AnnAssign(target=target):
                 names.append(module.source(target))
             case cst.FunctionDef(name=name):
-                # A test of the code is no evaluation of a model.
+                # `test_` at the start of a name means a test of the code, not an evaluation of a model.
                 function = re.sub(r"^test_(?!.*load)", "", name.value)
                 break
     return [re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", one) for one in (" ".join(names), function)]
 
 
 def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
-    """Return whether the dataset may have no order to shuffle: it is an ``IterableDataset``, or not known."""
+    """Return whether the dataset is an ``IterableDataset``, which cannot be shuffled, or the call names no dataset."""
     dataset = loader.arguments.get("dataset")
     if dataset is None:
         return True
@@ -109,7 +112,7 @@ def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
 
 
 def _describe_loss(loader: LoaderCall) -> str:
-    """Return how many samples are omitted, in words; empty if that is not known."""
+    """Return how many samples ``drop_last`` omits, in words; empty if it omits none or the number is not known."""
     size = loader.arguments.get("batch_size")
     if is_name(size, "None") or (size is None and not loader.open):
         return ""

@@ -1,4 +1,4 @@
-"""CHP022: report memory maps that datasets pickle with all their contents."""
+"""CHP022: report memory maps in datasets, because pickling a memory map copies the whole file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class PickledMemoryMap(Rule):
     name = "pickled-memory-map"
     reason = (
         "NumPy pickles a memory map with its contents. A worker that is not forked (macOS, Windows, and Linux with "
-        "Python 3.14 or later) loads the whole file into its memory, which defeats the memory map. Where workers are "
-        "started so, `doctor` counts the bytes."
+        "Python 3.14 or later) loads the whole file into its memory, which defeats the memory map. In a run with "
+        "such workers, `doctor` counts the bytes."
     )
     safety = Safety.ADVICE
     trigger = ("memmap", "mmap_mode")
@@ -29,7 +29,7 @@ class PickledMemoryMap(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of ``memmap`` in other modules."""
+        """Return the other names under which modules of the project import ``memmap``."""
         return project.aliases("memmap")
 
     def may_find(self, outline: Outline, project: Project) -> bool:
@@ -37,7 +37,7 @@ class PickledMemoryMap(Rule):
         return bool(outline.once(possible_datasets, project))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report memory maps on ``self`` of datasets that do not define how they are pickled."""
+        """Report the attributes of datasets that are memory maps, unless the dataset defines its own pickling."""
         for attribute, value, _ in pickled_state(module, project, lambda one: _is_map(module, project, one) or None):
             yield Proposal(
                 module.span(value)[0],

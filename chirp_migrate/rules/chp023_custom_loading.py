@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.loaders.custom_loading import STREAMS, THREADS, WORKERS, CustomLoading, custom_loading
-from chirp_migrate.rules.api import CALL, GAP, Module, Project, Proposal, Rule, Safety, listed
+from chirp_migrate.rules.api import CALL, GAP, Module, Project, Proposal, Rule, Safety, join_texts
 
 _WHAT = {WORKERS: "a worker pool", THREADS: "a prefetch thread", STREAMS: "CUDA streams"}
-#: Arguments of a loader that do the same.
+#: For each kind of hand-written code: the arguments of a loader that do the same.
 _INSTEAD = {WORKERS: ("num_workers",), THREADS: ("prefetch_factor",), STREAMS: ("pin_memory", "device")}
 _POOL = re.compile(r"PoolExecutor\b|\b(Thread)?Pool\b")
 _HANDED = re.compile(rf"\.{GAP}(submit|i?map(_unordered|_async)?|starmap(_async)?|apply(_async)?){CALL}")
@@ -64,20 +64,22 @@ class CustomLoadingCode(Rule):
             subject = "this script"
             if not isinstance(found.node, cst.Module):
                 place, subject = found.node.name, f"`{found.node.name.value}`"
-            machinery = listed([_describe_machinery(module, kind, first) for kind, first in found.machinery.items()])
+            machinery = join_texts(
+                [_describe_machinery(module, kind, first) for kind, first in found.machinery.items()]
+            )
             message = f"{subject} implements loading with {machinery}: {_advice(found)} (docs/migration-notes.md)"
             yield Proposal(module.span(place)[0], message, why="+".join(found.machinery))
 
 
 def _describe_machinery(module: Module, kind: str, first: cst.Call | cst.Arg) -> str:
-    """Return a kind of machinery, with its first place."""
+    """Return the name of a kind of hand-written loading code, with the line of its first use."""
     name = module.source(first.func if isinstance(first, cst.Call) else first.value)
     what = "a prefetch process" if name.endswith("Process") else _WHAT[kind]
     return f"{what} (line {module.position(module.span(first)[0])[0]})"
 
 
 def _advice(found: CustomLoading) -> str:
-    settings = listed([f"`{name}`" for kind in found.machinery for name in _INSTEAD[kind]])
+    settings = join_texts([f"`{name}`" for kind in found.machinery for name in _INSTEAD[kind]])
     if found.around_loader:
         moving = ", or `chirpid_patch.DevicePrefetcher` around it" if STREAMS in found.machinery else ""
         return f"its `DataLoader` can do that, with {settings}{moving}"

@@ -8,7 +8,17 @@ from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.analysis.loops.sync_points import device_loops
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, keywords, listed, quoted
+from chirp_migrate.rules.api import (
+    Module,
+    Outline,
+    Project,
+    Proposal,
+    Rule,
+    Safety,
+    join_texts,
+    keywords,
+    quote_sources,
+)
 
 
 class DeviceResident(Rule):
@@ -16,8 +26,9 @@ class DeviceResident(Rule):
     name = "device-resident"
     reason = (
         "A loop that moves each batch to the device copies the same samples in every epoch. With `device=`, the "
-        "factory's loader uploads a dataset that fits once, and gathers, standardises and augments its batches on "
-        "the device. Batches of any other dataset reach the device through pinned memory, ahead of the computation. "
+        "factory's loader uploads a dataset once if it fits into the memory of the device, and gathers, standardises "
+        "and augments its batches there. It copies batches of any other dataset from pinned memory, ahead of the "
+        "computation. "
         "The `.to(device)` of the loop then has nothing to move. The rule does not rewrite the code: other loops "
         "over the same loader may need its batches on the CPU, the samples take memory of the device, and noise on "
         "the device has the same distribution, but may have other values."
@@ -35,18 +46,18 @@ class DeviceResident(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report the loops over loaders that move parts of their batches to one device."""
         for there in device_loops(module, project):
-            devices = list(dict.fromkeys(quoted(module, device) for device in there.moves.values()))
+            devices = list(dict.fromkeys(quote_sources(module, device) for device in there.moves.values()))
             if len(devices) == 1 and not all(_has_device(loader) for loader in there.loaders):
                 first, *others = sorted(there.moves, key=lambda move: module.span(move)[0])
                 copies = "copies" if not others else "copy"
+                sources = join_texts([quote_sources(module, one) for one in (first, *others)])
                 yield Proposal(
                     module.span(first)[0],
-                    f"{listed([quoted(module, first), *(quoted(module, one) for one in others)])} {copies} every batch "
-                    f"in the loop; if every loop over this loader does so, build the loader with `device=`: its "
-                    f"batches then arrive on {devices[0]}",
+                    f"{sources} {copies} every batch in the loop; if every loop over this loader does so, build the "
+                    f"loader with `device=`: its batches then arrive on {devices[0]}",
                 )
 
 
 def _has_device(loader: Loader) -> bool:
-    """Return whether every call that may have built a loader has the argument ``device``."""
+    """Return whether every call that may build a loader has the argument ``device``."""
     return bool(loader.calls) and all("device" in keywords(call) for _, call in loader.calls)

@@ -25,17 +25,17 @@ from chirp_migrate.rules.api import (
     find_in,
     holds,
     is_read,
-    listed,
+    join_texts,
     method_called,
-    quoted,
+    quote_sources,
 )
 
 _READ = re.compile(rf"\.{GAP}item{CALL}|\b(float|int){CALL}")
-#: Calls that show a number: of loggers, progress bars and boards.
+#: Names of calls that show a number, such as calls of loggers, progress bars and TensorBoard.
 _SHOWS = re.compile(
     r"print|log|writ|add_scalar|set_postfix|set_description|postfix|bar\b|info|debug|wandb|display", re.I
 )
-#: Advice, by whether the loop uses the collected values.
+#: Advice for each form of code. The key is whether the loop itself uses the collected values.
 _SUMMED = {
     False: "sum detached tensors, and call `.item()` once after the loop",
     True: "sum detached tensors, and call `.item()` where the sum is used, every N steps",
@@ -55,8 +55,9 @@ class ItemInLoop(Rule):
     name = "item-in-loop"
     reason = (
         "`loss.item()` makes Python wait until the device has computed everything in its queue, and the next step "
-        "enters the queue only when the device is idle. A sum of detached tensors that is read once, after the loop, "
-        "waits once. A sum that the loop prints waits as often as it is printed. The rule does not rewrite the code: "
+        "enters the queue only when the device is idle. If the code adds up detached tensors and reads the sum once, "
+        "after the loop, it waits only once. If the loop prints the sum, each print waits. The rule does not rewrite "
+        "the code: "
         "the rounding of the sum depends on the device and on the loss, and tensors change what a debugger or a "
         "progress bar shows."
     )
@@ -67,11 +68,11 @@ class ItemInLoop(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop that may iterate over a loader both moves an object to a device and reads a number."""
+        """Return whether a loop that may iterate over a loader moves objects to a device and also reads numbers."""
         return any(names & {"item", "float", "int"} for names in called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report the numbers that a loop over a loader reads in every step, grouped by advice."""
+        """Report the numbers that a loop over a loader reads in every step; one finding for each kind of advice."""
         for there in device_loops(module, project):
             numbers = [wait for wait in there.waits() if wait.is_number]
             for instead, waits in group_by_advice(numbers, partial(_advice_for, module, there.loop)).items():
@@ -80,12 +81,12 @@ class ItemInLoop(Rule):
 
 
 def _describe_waits(module: Module, waits: list[Wait]) -> str:
-    texts = [quoted(module, wait.node) for wait in waits]
-    return f"{listed(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
+    texts = [quote_sources(module, wait.node) for wait in waits]
+    return f"{join_texts(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
 
 
 def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
-    """Return the advice that fits the loop; ``None`` if the value ends the loop."""
+    """Return the advice for one read of a number; ``None`` if the loop returns the number and so ends."""
     statement = statement_of(module, wait.node)
     collects = (one for one in module.ancestors(wait.node) if method_called(one) in ("append", "extend"))
     match next(collects, statement):
@@ -107,7 +108,7 @@ def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
 
 
 def _is_used(module: Module, loop: cst.For, statement: cst.CSTNode, target: cst.BaseExpression) -> bool:
-    """Return whether the loop may use a target outside of one statement; True for targets that are no names."""
+    """Return whether the loop may use a target outside of one statement; always True if the target is not a name."""
     if not isinstance(target, cst.Name):
         return True
     names = (one for one in find_in(loop.body, cst.Name) if one.value == target.value)

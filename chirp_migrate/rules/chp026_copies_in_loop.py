@@ -27,7 +27,7 @@ from chirp_migrate.rules.api import (
     holds,
     mention,
     method_called,
-    quoted,
+    quote_sources,
     resolves_to,
 )
 
@@ -46,8 +46,8 @@ class CopiesInLoop(Rule):
     reason = (
         "`.cpu()`, `.numpy()` and `.tolist()` of a result wait for the device in every step, although nothing needs "
         "the values before the loop ends. Collected tensors can be copied at once after the loop. The rule does not "
-        "rewrite the code: collected tensors take memory of the device, the code does not show how much, and a model "
-        "that runs as a CUDA graph writes its next output over the last one."
+        "rewrite the code: collected tensors take memory of the device, the code does not show how much memory they "
+        "take, and a model that runs as a CUDA graph overwrites its last output with the next one."
     )
     safety = Safety.ADVICE
     verbose_only = True
@@ -56,22 +56,22 @@ class CopiesInLoop(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop that may iterate over a loader both moves an object to a device and copies a tensor."""
+        """Return whether a loop that may iterate over a loader moves objects to a device and also copies tensors."""
         return any(names & {"cpu", "numpy", "tolist"} for names in called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report copies in loops over loaders that are only collected, or iterated over one by one."""
+        """Report copies to the CPU that a loop over a loader only collects, or over whose values it iterates."""
         for there in device_loops(module, project):
             copies = (one for one in there.waits() if not one.is_number)
             for instead, waits in group_by_advice(copies, partial(_advice_for, module, there.loop)).items():
-                shown = " and ".join(quoted(module, wait.node) for wait in waits)
+                shown = " and ".join(quote_sources(module, wait.node) for wait in waits)
                 verb = "forces" if len(waits) == 1 else "force"
                 message = f"{shown} {verb} a GPU sync in every step; {instead}"
                 yield Proposal(module.span(waits[0].node)[0], message)
 
 
 def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
-    """Return the advice for a copy; ``None`` if the step needs its values."""
+    """Return the advice for a copy to the CPU; ``None`` if the step needs the copied values."""
     if _is_collected(module, wait.node):
         return _LATER
     match step_of(module, wait.node):
@@ -88,7 +88,7 @@ def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
 
 
 def _is_collected(module: Module, node: cst.CSTNode) -> bool:
-    """Return whether a value is only appended to a list, or concatenated with the values collected before."""
+    """Return whether the code only appends a value to a list, or concatenates it with the values collected before."""
     match step_of(module, node):
         case DisplayElement(cst.Element(), display):
             return _is_collected(module, display)
@@ -115,6 +115,6 @@ def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
 
 
 def _is_list(module: Module, node: cst.CSTNode) -> bool:
-    """Return whether ``+=`` adds a list, and not a number or an array."""
+    """Return whether an expression is a list, so that ``+=`` appends to a list and does not add numbers."""
     made = isinstance(node, cst.Call) and module.qualified_names(node.func) == {"builtins.list"}
     return made or isinstance(node, cst.List) or method_called(node) == "tolist"

@@ -1,4 +1,4 @@
-"""CHP027: report an emptied memory cache or a synchronisation after each batch. Advice."""
+"""CHP027: report code that empties the GPU's memory cache or synchronises the GPU after each batch. Advice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from chirp_migrate.rules.api import (
     find_own,
     is_integer,
     is_name,
-    quoted,
+    quote_sources,
     resolves_to,
 )
 
@@ -48,11 +48,11 @@ class CacheEmptiedInLoop(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of these functions in other modules."""
+        """Return the other names under which modules of the project import these functions."""
         return set().union(*map(project.aliases, self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop that may iterate over a loader contains such a call."""
+        """Return whether a loop that may iterate over a loader empties the cache or synchronises."""
         return any(
             name in _COLLECTS or _EMPTIES.fullmatch(name) or _WAITS.fullmatch(name)
             for calls in calls_in_loops(outline)
@@ -61,7 +61,10 @@ class CacheEmptiedInLoop(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report such calls in loops over loaders, one finding for each loop; omit calls in ``except`` blocks."""
+        """Report calls that empty the cache or synchronise in each step of a loop over loaders.
+
+        Each loop has at most one finding of each kind. Calls in ``except`` blocks are omitted.
+        """
         for loop, loaders in loader_loops(module, project):
             if all(_gives_single(loader) for _, loader in loaders):
                 continue
@@ -73,14 +76,14 @@ class CacheEmptiedInLoop(Rule):
             if emptying:
                 yield Proposal(
                     module.span(emptying[0])[0],
-                    f"calling {quoted(module, *emptying, *collecting)} after each batch forces a GPU sync, "
+                    f"calling {quote_sources(module, *emptying, *collecting)} after each batch forces a GPU sync, "
                     "and the next step allocates the memory again: call it once after the loop, or remove it; if "
                     "memory is short, use smaller batches",
                 )
             if waiting and not _is_timed(module, project, loop):
                 yield Proposal(
                     module.span(waiting[0])[0],
-                    f"calling {quoted(module, *waiting)} after each batch forces a GPU sync that this loop "
+                    f"calling {quote_sources(module, *waiting)} after each batch forces a GPU sync that this loop "
                     "does not need: remove it",
                 )
 
@@ -92,7 +95,7 @@ def _is_timed(module: Module, project: Project, loop: cst.For) -> bool:
 
 
 def _gives_single(loader: Loader) -> bool:
-    """Return whether all calls that may build a loader omit the batch size or set 1."""
+    """Return whether a loader yields one sample at a time: all calls that may build it omit the batch size or set 1."""
     calls = [call for _, call in loader.calls]
     if any(one.star or is_name(one.keyword, "batch_sampler") for call in calls for one in call.args):
         return False

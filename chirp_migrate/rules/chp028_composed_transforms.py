@@ -1,4 +1,4 @@
-"""CHP028: declare classes that chain transforms, so that loaders transform whole batches."""
+"""CHP028: declare which transforms a class chains, so that loaders transform whole batches."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from chirp_migrate.analysis.datasets.delegating_transform import read_delegation
 from chirp_migrate.edits.statements import class_decorator_insertion
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, functions_of, last_name, runtime
 
-#: Words in augmentation code that the runtime can apply to whole batches.
+#: Words in code of masks and noise. `chirpid_patch` can apply such augmentations to whole batches.
 _AUGMENTS = ("time_mask_param", "randn_like")
 
 
 class ComposedTransforms(Rule):
-    """Rewrites a top-level class, in a project with its own masks or noise, only if all of this holds:
+    """Decorates a top-level class, in a project with its own masks or noise, only if all of this holds:
 
-    - `no-base`: it inherits from nothing but `object`, and has no decorator, keyword or type parameter.
+    - `no-base`: it has no base except `object`, and no decorator, keyword or type parameter.
     - `methods-only`: its body defines each method once, and contains nothing else.
     - `only-passes-on`: `__call__` has no decorator, is not `async`, and has one parameter besides `self`, without a
       default. It returns `self.attribute(x)`, or sets `x = each(x)` in one loop over `self.attribute` and returns `x`.
-      The attribute is no method of the class.
+      The attribute is not a method of the class.
     """
 
     code = "CHP028"
@@ -36,11 +36,11 @@ class ComposedTransforms(Rule):
     trigger = ("__call__",)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text has callable classes, in a project that has its own masks or noise."""
+        """Return whether the text may define ``__call__``, and the project has its own masks or noise."""
         return super().concerns(text, project) and _augments(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class at the top level without a base may pass on the argument of its calls."""
+        """Return whether a top-level class without a base may pass the argument of its ``__call__`` on."""
         return any(
             isinstance(statement, ast.ClassDef)
             and all(last_name(base) == "object" for base in statement.bases)
@@ -50,7 +50,7 @@ class ComposedTransforms(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Decorate top-level classes that pass their argument on, to one callable or to several in turn."""
+        """Decorate top-level classes whose ``__call__`` only calls one transform, or several transforms in turn."""
         for node in module.tree.body if _augments(project) else ():
             if not isinstance(node, cst.ClassDef) or (found := read_delegation(module, node)) is None:
                 continue
@@ -67,7 +67,7 @@ def _augments(project: Project) -> bool:
 
 
 def _may_hand_on(call: ast.FunctionDef | ast.AsyncFunctionDef | None) -> bool:
-    """Return whether ``__call__`` takes one argument, and returns in one or two steps."""
+    """Return whether ``__call__`` takes one argument, and its body is one or two statements that end with a return."""
     if call is None or len(call.args.args) != 2:
         return False
     steps = [statement for statement in call.body if not _is_text(statement)]

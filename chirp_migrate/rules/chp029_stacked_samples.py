@@ -1,4 +1,4 @@
-"""CHP029: gather samples at once instead of stacking them one by one."""
+"""CHP029: gather all samples at once instead of reading and stacking them one by one."""
 
 from __future__ import annotations
 
@@ -24,33 +24,34 @@ _STACKS = re.compile(rf"\bstack{GAP}(\[|as\b)")
 
 
 class StackedSamples(Rule):
-    """Rewrites `torch.stack([dataset[index][0] for i in indices])`, or with `[x for x, _ in dataset]` in it, only if:
+    """Rewrites `torch.stack([dataset[index][0] for i in indices])` and `torch.stack([x for x, _ in dataset])`, only if:
 
-    - `torch-stack`: `stack` is PyTorch's, with that list, no axis but 0, and no `out`.
+    - `torch-stack`: `stack` is PyTorch's function, stacks along axis 0, and has no `out`.
     - `every-sample`: the comprehension has one `for`, no `if`, no `async`, and yields the first item of each sample
       unchanged.
-    - `known-dataset`: the name, or `name.attribute`, refers to a dataset: by its class or annotation, by the calls that
-      get it, or by its name; and not to a list, array or table.
+    - `known-dataset`: `dataset` is a name, or `name.attribute`. Its class, its annotation, the calls that get it or its
+      name show that it is a dataset, and not a list, array or table.
     - `not-in-class-body`: the call is not directly in the body of a class.
     - `no-bindings`: the indices contain no `:=`, `await` or `yield`.
     - `pure-index`: an `index` other than `i` consists of names, items, attributes, arithmetic and functions that are
-      known to only compute.
-    - `indices-available`: an `index` other than `i` is computed for indices that exist before the first sample is read:
-      a list, tuple or `range`, the result of a known function, or a local name for one of these.
+      known to have no side effects.
+    - `indices-available`: if `index` is not just `i`, all indices exist before the first sample is read. They are a
+      list, tuple or `range`, the result of a known function, or a local name for one of these.
     - `same-dataset`: neither computing the indices nor reading a sample replaces the dataset. The dataset is a local
-      variable. Or known functions compute the indices, and the dataset is a name of the module that no function
-      declares ``global`` and no other file assigns, or an attribute that is set only by ``self.NAME = …`` in an
-      ``__init__``, in all files, and neither by ``setattr`` nor in a ``__dict__``.
-    - `no-comment`: it contains no `#`: the rewrite would lose a comment.
+      variable. Or only known functions compute the indices, and the dataset is a name of the module, or an attribute.
+      No function declares such a name ``global``, and no other file assigns it. Only ``self.NAME = …`` in an
+      ``__init__`` sets such an attribute, in all files, and no ``setattr`` or ``__dict__`` does.
+    - `no-comment`: the code contains no `#`, because the rewrite would lose a comment.
     """
 
     code = "CHP029"
     name = "stacked-samples"
     reason = (
-        "`torch.stack([dataset[i][0] for i in indices])`, mostly written for a mean and a deviation, reads every "
-        "sample alone before it copies all of them. The runtime gathers rows that are in memory at once into the "
-        "same tensor, so every result stays the same to the last bit. It reads other datasets sample by sample, as "
-        "before. `streaming_standardization_stats` needs no second copy of the data, but its last digits differ."
+        "`torch.stack([dataset[i][0] for i in indices])` reads the samples one at a time, before it copies all of "
+        "them. Projects mostly use it to compute a mean and a deviation. If the samples are rows of tensors in memory, "
+        "the function of the runtime gathers them at once into the same tensor, so every result stays the same to the "
+        "last bit. It reads other datasets sample by sample, as before. `streaming_standardization_stats` needs no "
+        "second copy of the data, but the last digits of its results differ."
     )
     safety = Safety.SAFE
     trigger = ("stack",)
@@ -59,7 +60,7 @@ class StackedSamples(Rule):
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a call stacks a comprehension over samples, or over their first items."""
+        """Return whether a call of ``torch.stack`` stacks a list comprehension that may read samples."""
         return any(
             isinstance(made, ast.ListComp)
             and isinstance(made.elt, ast.Name | ast.Subscript)
@@ -71,7 +72,7 @@ class StackedSamples(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Rewrite stacks of a dataset's samples."""
+        """Rewrite calls of ``torch.stack`` that stack the samples of a dataset."""
         stands_for_dataset = module.once(dataset_test, project)
         for call in module.find(cst.Call):
             scan = stacked_samples(module, stands_for_dataset, call)
@@ -84,9 +85,9 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: LabelPass)
     offset, problem = module.span(call)[0], why_too_early(module, project, scan)
     computed = scan.index is not None and not isinstance(scan.index, cst.Name)
     if problem is None and computed and not _is_at_hand(module, scan.iterable):
-        problem = f"`{module.source(scan.iterable).strip()}` may be computed in between"
+        problem = f"`{module.source(scan.iterable).strip()}` may be computed while samples are read"
     if problem is None and "#" in module.source(call):
-        problem = "a comment is in between"
+        problem = "the rewrite would lose a comment in this code"
     if problem is not None:
         dataset = module.source(scan.dataset).strip()
         return Proposal(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Not rewritten: {problem}")
@@ -96,7 +97,7 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: LabelPass)
 
 
 def _is_at_hand(module: Module, iterable: cst.BaseExpression) -> bool:
-    """Return whether all items of an iterable are computed before the first iteration."""
+    """Return whether all items of an iterable provably exist before the first iteration."""
     if isinstance(iterable, cst.Name):
         owner = module.scopes.lookup(iterable.value, iterable)
         values = origins(module, owner[0].node, iterable.value)[0] if owner is not None else []

@@ -1,4 +1,4 @@
-"""The check, for other rules, of whether a rule moves an object of a loader to where worker processes find it."""
+"""Check whether CHP006, CHP007 or CHP012 moves a lambda, function or class to module level, where workers find it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["is_moved"]
 
 
 def is_moved(project: Project, place: Place) -> bool:
-    """Return whether the lambda, local function or local class at a place moves, or has moved."""
+    """Return whether a rule moves, or has moved, the lambda, local function or local class at a place."""
     module = project.module(place.path)
     return getattr(place.node, "lineno", 0) not in module.once(_unmoved_lines, project)
 
 
 def _unmoved_lines(module: Module, project: Project) -> frozenset[int]:
-    """Return the lines of findings that rules report and do not rewrite."""
+    """Return the lines of the lambdas, functions and classes that these rules report but do not rewrite."""
     rules = LocalDatasetClass(), PicklableFunction(), LocalFunction()
     found = (one for rule in rules for one in rule.check(module, project))
     return frozenset(module.position(one.offset)[0] for one in found if not one.edits)

@@ -1,4 +1,8 @@
-"""Messages of several rules about unpicklable objects in datasets and loaders with workers."""
+"""Find the objects in datasets and loaders that cannot be pickled for workers, and write messages about them.
+
+Four rules use these functions, each for one sort of object: lambdas, local functions, local classes, or state such as
+open files.
+"""
 
 from __future__ import annotations
 
@@ -23,29 +27,29 @@ _OPENING = re.compile(r"[\s(]*")
 
 
 def unpicklable_words(project: Project, sort: ObjectSort) -> frozenset[str]:
-    """Return words; every file that creates such an object contains at least one of them."""
+    """Return words such that every file that creates an unpicklable object of a sort contains one of them."""
     return unpicklable(project).words(sort)
 
 
 def names_unpicklable(text: str, project: Project, sort: ObjectSort) -> bool:
-    """Return whether a text may create such an object."""
+    """Return whether a source text may create an unpicklable object of a sort."""
     return has_word(text, unpicklable_words(project, sort))
 
 
 def has_word(text: str, words: Set[str]) -> bool:
-    """Return whether one of ``words`` is a whole word of a text."""
+    """Return whether a text contains one of ``words`` as a whole word."""
     return bool(words) and not words.isdisjoint(_WORD.findall(text))
 
 
 def makes_unpicklable(outline: Outline, project: Project, sort: ObjectSort) -> bool:
-    """Return whether a module creates such an object."""
+    """Return whether a module creates an unpicklable object of a sort."""
     return bool(unpicklable(project).in_file(outline.path, sort))
 
 
 def unpicklable_proposals(
     module: Module, project: Project, sort: ObjectSort, reported: Iterable[int] = ()
 ) -> Iterator[Proposal]:
-    """Report such objects, except at places that a rule has already reported."""
+    """Yield a finding for each unpicklable object of a sort, except at the offsets that a rule has ``reported``."""
     known = {_bare(module, offset) for offset in reported}
     for offset, found in unpicklable(project).places(module, sort):
         if _bare(module, offset) not in known:
@@ -53,7 +57,10 @@ def unpicklable_proposals(
 
 
 def _bare(module: Module, offset: int) -> int:
-    """Return the offset after opening brackets, which may or may not belong to an expression."""
+    """Return the first offset after any spaces and opening brackets.
+
+    Two offsets of the same expression are then equal, whether or not one of them includes its brackets.
+    """
     match = _OPENING.match(module.text, offset)
     return match.end() if match else offset
 

@@ -1,4 +1,4 @@
-"""Writing of a plan to its tree, all or nothing, and its undoing: journal, lock, commit, recovery, rollback.
+"""Write all files of a plan or none, and undo this later: the journal, the lock, commit, recovery and rollback.
 
 The package may import ``source`` and ``plans`` only.
 """

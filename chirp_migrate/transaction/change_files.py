@@ -1,10 +1,10 @@
-"""Moving the files of a recorded run from one version to another.
+"""Change the files of a recorded run from one version to another.
 
-:func:`perform_changes` changes all of them, or raises an error midway. :func:`complete_changes` then brings all files
-to one version, from any state. Both keep no state in memory that the journal lacks, so that another process can
-continue after a kill: new contents are first written next to their places and then only renamed, and the bytes of each
-file show whether that has happened. Files are added before the code that needs them, and removed after it, so that the
-tree can be imported at every moment.
+:func:`perform_changes` changes all files, or raises an error midway. After an error, :func:`complete_changes` brings
+all files to one version, from any state. Neither function needs data that is not in the journal, so another process can
+continue if this process is killed. New bytes are first written to a temporary file next to the old file, which is then
+renamed; the bytes of each file show whether that has happened. Files are added before the code that needs them, and
+removed after this code, so that the project can be imported at every moment.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ __all__ = [
     "remove_folders",
 ]
 
-#: Instead of a hash: the path is not a regular file of the backend.
+#: Takes the place of a hash if the path is not a regular file of the backend.
 NOT_A_FILE = "not a regular file"
 
 
 @dataclass(frozen=True)
 class Change:
-    """The change of a file from the version ``old`` to ``new``; None is no file.
+    """The change of a file from one version to another.
 
     Attributes:
         path: posix path relative to the root.
-        temporary: path of a file next to it, to which new bytes are written first.
+        old: the version before the change; None if there is no file.
+        new: the version after the change; None if the file is removed.
+        temporary: path of the temporary file, next to the file, to which the new bytes are written first.
     """
 
     path: str
@@ -57,12 +59,12 @@ class Change:
 
     @property
     def reversed(self) -> Change:
-        """Return the opposite change."""
+        """Return the change from ``new`` back to ``old``."""
         return replace(self, old=self.new, new=self.old)
 
 
 class ChangedMeanwhile(Exception):
-    """Another program wrote to the file ``path`` just before its replacement."""
+    """Another program wrote to the file ``path`` just before this program replaced it."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -70,7 +72,10 @@ class ChangedMeanwhile(Exception):
 
 
 def changes_of(run: JournalRun) -> tuple[Change, ...]:
-    """Return the changes of applying a run, or of rolling it back (from the found version to the version before)."""
+    """Return the changes that apply a run; if the run is being rolled back, the changes that roll it back.
+
+    A rollback changes each file from the version that it found to the version before the run.
+    """
     rolling_back = run.state is State.ROLLING_BACK
     versions = ((f.path, f.found, f.before) if rolling_back else (f.path, f.before, f.after) for f in run.files)
     changed = [(path, old, new) for path, old, new in versions if (old, new) != (None, None)]
@@ -81,9 +86,10 @@ def changes_of(run: JournalRun) -> tuple[Change, ...]:
 
 
 def fingerprint(root: Path, path: str) -> str | None:
-    """Return the SHA-256 of the file at ``path``, None if nothing is there, :data:`NOT_A_FILE` for anything else.
+    """Return the SHA-256 of the file at ``path``, or None if the path does not exist.
 
-    A path through a link to a folder counts as no file, because journals contain no such paths.
+    The result is :data:`NOT_A_FILE` for a folder or link, and also if a parent folder is a link, because journals
+    contain no such paths.
     """
     place = root / path
     if not _in_place(root, path):
@@ -99,11 +105,13 @@ def fingerprint(root: Path, path: str) -> str | None:
 
 
 def perform_changes(run: JournalRun, changes: Sequence[Change], on_step: Callable[[ProgressStep], None]) -> None:
-    """Bring all files from ``old`` to ``new``.
+    """Change all files from their version ``old`` to their version ``new``.
+
+    After an error, some files may be changed. Then call :func:`complete_changes`.
 
     Raises:
-        ChangedMeanwhile: a file is no longer ``old``.
-        OSError: a file cannot be written. In both cases some files may be changed: :func:`complete_changes` them.
+        ChangedMeanwhile: a file no longer has its version ``old``.
+        OSError: a file cannot be written.
     """
     steps = 2 * len(changes)
     for done, change in enumerate(changes, start=1):
@@ -125,9 +133,10 @@ def complete_changes(
     force: bool = False,
     on_step: Callable[[ProgressStep], None] = no_progress,
 ) -> None:
-    """Bring files that may be ``old`` or ``new`` to ``new``; harmless when repeated.
+    """Bring all files to their version ``new``, whether they have the version ``old`` or ``new``.
 
-    A file that is neither has edits of the user, and is only changed with ``force``.
+    A file with any other content has edits of the user, and is changed only with ``force``. Calling the function again
+    does no harm.
 
     Raises:
         OSError: a file cannot be written.
@@ -148,13 +157,13 @@ def complete_changes(
 
 
 def changed_by_others(run: JournalRun, changes: Iterable[Change]) -> list[str]:
-    """Return the files that are neither ``old`` nor ``new``, because another program has changed them."""
+    """Return the paths of the files that have neither the version ``old`` nor ``new``, so the user has edited them."""
     known = {change.path: {_hash(change.old), _hash(change.new)} for change in changes}
     return [path for path, hashes in known.items() if fingerprint(run.root, path) not in hashes]
 
 
 def remove_folders(root: Path, folders: Sequence[str]) -> None:
-    """Remove those of ``folders`` (parents first) that are empty.
+    """Remove the empty folders among ``folders``, which lists parents before their subfolders.
 
     Raises:
         OSError: an empty folder cannot be removed.
@@ -163,7 +172,7 @@ def remove_folders(root: Path, folders: Sequence[str]) -> None:
         try:
             (root / path).rmdir()
         except OSError as error:
-            # Not empty, already removed, or replaced: then it must not be removed.
+            # The folder is not empty, is already removed, or is no longer a folder: do not remove it.
             if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
                 raise
         else:
@@ -171,12 +180,12 @@ def remove_folders(root: Path, folders: Sequence[str]) -> None:
 
 
 def remove_bytecode(root: Path, created: Iterable[str]) -> None:
-    """Remove the bytecode of modules that a run had added, so that their folders become empty."""
+    """Remove the bytecode files of modules that a run had created, so that the folders of the modules become empty."""
     for path in map(PurePosixPath, created):
         cache = root / path.parent / "__pycache__"
         if path.suffix != ".py" or not _in_place(root, str(path)) or cache.is_symlink() or not cache.is_dir():
             continue
-        # Python creates it again if it is missing, and ignores it without its source, so a failure does no harm.
+        # An error does no harm: Python creates missing bytecode again, and ignores bytecode without its source.
         with contextlib.suppress(OSError):
             for compiled in cache.glob(f"{glob.escape(path.stem)}.*.pyc"):
                 compiled.unlink()
@@ -186,8 +195,8 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
 def _stage(run: JournalRun, change: Change, version: Version) -> None:
     place, temporary = run.root / change.path, run.root / change.temporary
     like = place if stat.S_ISREG(_mode_at(place)) else None
-    temporary.parent.mkdir(parents=True, exist_ok=True)  # removed with files that the user deleted
-    discard(temporary)  # of a run whose journal the user removed by hand
+    temporary.parent.mkdir(parents=True, exist_ok=True)  # the user may have deleted the folder with its files
+    discard(temporary)  # an interrupted run whose journal the user removed by hand may have left this file
     write_new(temporary, run.content(version.sha256), like=like, mode=version.mode)
 
 
@@ -199,14 +208,14 @@ def _move(root: Path, change: Change) -> None:
 
 
 def _importable_order(changes: Iterable[Change]) -> list[Change]:
-    """Return the changes in order: created files, then rewritten files, then removed files."""
+    """Return the changes in an order in which the project stays importable: created, rewritten, removed files."""
     return sorted(changes, key=lambda change: 2 if change.new is None else int(change.old is not None))
 
 
 def _sync_folders(root: Path, changes: Iterable[Change]) -> None:
-    """Flush the folders of the changes and those above them, which may be new."""
+    """Flush the folders of the changed files, and all folders above them, to disk."""
     for folder in sorted({parent for change in changes for parent in PurePosixPath(change.path).parents}):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # its files were removed with it
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # the folder was removed with its files
             sync_folder(root / folder)
 
 

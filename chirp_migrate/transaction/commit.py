@@ -1,4 +1,4 @@
-"""Writing of a plan to its tree, all or nothing."""
+"""Write all files of a plan to the project, or none."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class CommitResult:
     Attributes:
         applied: files that were written, in the order of the plan.
         skipped: files that were skipped because this user may not write them.
-        run: number of the run, such as ``0001``; empty if there was nothing to write.
-        linked: paths of written files with other names (hard links). The other names keep the old bytes and are now
+        run: number of the run, such as ``0001``; empty if no file had to be written.
+        linked: paths of written files that had further hard links. The other links keep the old bytes and are now
             separate files.
-        found: one sentence on an interrupted run that was recovered first; None if there was none.
+        found: one sentence about an interrupted run that was recovered first; None if there was no such run.
     """
 
     applied: tuple[FilePlan, ...]
@@ -56,21 +56,21 @@ def commit(
 ) -> CommitResult:
     """Write all files of ``plan``, or none.
 
-    The journal is on disk before the first file changes. Each file is replaced atomically and keeps its mode, and its
-    owner if this user may set it. For a link, the target is replaced if it is under the root. Other hard links to a
-    file keep the old bytes. Added files are first, so that the tree can be imported at every moment. If the process is
-    killed at any moment, :func:`.recovery.recover` restores the tree.
+    The journal is on disk before the first file changes. Each file is replaced atomically. It keeps its mode, and its
+    owner if this user may set the owner. If a file is a symbolic link, its target is replaced, provided that the target
+    is below the root. Other hard links to a file keep the old bytes. New files are written first, so that the project
+    can be imported at every moment. If the process is killed, :func:`.recovery.recover` restores all files.
 
     Args:
         plan: the plan to write; files that would not change are omitted.
         wait_s: seconds to wait for another running process.
-        on_step: called after every step. An error of it stops the commit, which is then undone.
+        on_step: called after every step. If it raises an error, the commit stops and is undone.
         documents: further documents for the journal, by name (see :meth:`.JournalRun.document`).
 
     Raises:
-        Refused: a file has changed since it was planned or leads outside the root, or another process is running;
-            nothing is written.
-        CommitFailed: a file cannot be written; everything is undone, unless the message reports otherwise.
+        Refused: a file has changed after the plan was made, a path leads outside the root, or another process is
+            running. Nothing is written.
+        CommitFailed: a file cannot be written. All changes are undone, unless the message reports otherwise.
     """
     root = plan.root.resolve()
     with locked_after_recovery(root, wait_s=wait_s, on_step=on_step) as found:
@@ -93,7 +93,13 @@ def commit(
 
 @dataclass(frozen=True)
 class _Target:
-    """A file of the plan as recorded in the journal (path with links resolved), and whether it has other names."""
+    """A file to write.
+
+    Attributes:
+        plan: the file as planned.
+        file: the file as recorded in the journal; links in its path are resolved.
+        linked: whether the file has further hard links.
+    """
 
     plan: FilePlan
     file: JournalFile
@@ -135,13 +141,13 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
 
 
 def _new_folders(root: Path, targets: Sequence[_Target]) -> tuple[str, ...]:
-    """Return the folders to create for the targets, parents first."""
+    """Return the folders that must be created for the targets; parents come before their subfolders."""
     above = (parent for target in targets for parent in reversed(PurePosixPath(target.file.path).parents))
     return tuple(str(folder) for folder in dict.fromkeys(above) if not (root / folder).exists())
 
 
 def _resolve_links(root: Path, path: str) -> str:
-    """Return ``path`` with its links followed, relative to ``root``."""
+    """Return ``path``, relative to ``root``, with all symbolic links resolved."""
     try:
         real = Path(os.path.realpath(root / checked_path(path)))
         if not real.is_relative_to(root):
@@ -152,13 +158,16 @@ def _resolve_links(root: Path, path: str) -> str:
 
 
 def _can_create_file(root: Path, path: str) -> bool:
-    """Return whether a file can be created at ``path``: nothing is there, and no parent is a file."""
+    """Return whether a file can be created at ``path``: the path does not exist, and every parent is a folder."""
     above = [root / parent for parent in PurePosixPath(path).parents]
     return not os.path.lexists(root / path) and all(p.is_dir() for p in above if os.path.lexists(p))
 
 
 def _unwritable(place: Path) -> str | None:
-    """Return why this user should not write ``place``; mode bits also count for root, who could write everything."""
+    """Return why this user should not write to ``place``; None if this user may.
+
+    A read-only mode also counts for root, although root could write to the file.
+    """
     if place.exists() and not (place.stat().st_mode & stat.S_IWUSR and os.access(place, os.W_OK)):
         return "it is read-only; make it writable and run apply again"
     folder = next(parent for parent in place.parents if parent.exists())
@@ -189,7 +198,7 @@ def _apply_run(run: JournalRun, on_step: Callable[[ProgressStep], None]) -> None
 def _undo_commit(run: JournalRun, cause: BaseException) -> None:
     try:
         if journal.read_run(run.root, run.name).state is not State.PENDING:
-            # Sealed, but perhaps not on disk: from now on this run or a later run must undo it.
+            # The journal may already record the run as applied. Record that it must be undone, now or by a later run.
             journal.change_state(run, State.PENDING)
         complete_changes(run, [change.reversed for change in changes_of(run)])
         remove_folders(run.root, run.folders)

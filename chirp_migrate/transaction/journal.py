@@ -1,10 +1,11 @@
-"""The record of runs in a tree: ``.chirp-migrate/NNNN/journal.json``, and the bytes before and after.
+"""Read and write the journal of a project, which records each run of ``apply`` so that it can be undone.
 
-There is one folder for each applied run, numbered in order. ``journal_schema`` defines ``journal.json``. The bytes are
-in files next to it, named by their SHA-256. The folder of a run is called ``new-NNNN`` until it is complete, and
-``old-NNNN`` while it is removed, so that a folder with a plain number is always a readable journal. The folder also
-contains documents that only reports read: ``plan.json`` (the applied plan), and ``verify.json`` and ``doctor.json``
-(the last results of these commands).
+Each applied run has a folder ``.chirp-migrate/NNNN``; NNNN is the number of the run. Its file ``journal.json`` has the
+form that ``journal_schema`` defines. The bytes of each file before and after the run are in files next to it, named by
+their SHA-256. The folder of a run is called ``new-NNNN`` until it is complete, and ``old-NNNN`` while it is being
+removed. So a folder whose name is only a number always contains a complete journal. The folder also contains documents
+that only reports read: ``plan.json`` (the applied plan), and ``verify.json`` and ``doctor.json`` (the last results of
+these commands).
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ __all__ = [
     "retire",
 ]
 
-#: Document of a run: the plan that was applied (see :func:`chirp_migrate.review.plan_file.plan_document`).
+#: Name of a document of a run: the plan that was applied (see :func:`chirp_migrate.review.plan_file.plan_document`).
 APPLIED_PLAN = "plan.json"
 
-#: Document of a run: the JSON of the last verification while this was the last applied run.
+#: Name of a document of a run: the JSON of the last ``verify`` while this run was the last applied run.
 VERDICT = "verify.json"
 
-#: Document of a run: the JSON of the last ``doctor`` while this was the last applied run.
+#: Name of a document of a run: the JSON of the last ``doctor`` while this run was the last applied run.
 DOCTOR = "doctor.json"
 
 _JOURNAL = "journal.json"
@@ -69,7 +70,13 @@ _IGNORE_ALL = b"*\n"
 
 @dataclass(frozen=True)
 class JournalRun:
-    """A run in the journal: ``name`` is its number, such as ``0001``; links in ``root`` are resolved."""
+    """A run that the journal of a project records.
+
+    Attributes:
+        root: the folder of the project, with links resolved.
+        name: the number of the run as text, such as ``0001``.
+        record: the contents of ``journal.json``.
+    """
 
     root: Path
     name: str
@@ -77,17 +84,17 @@ class JournalRun:
 
     @property
     def state(self) -> State:
-        """Return the state of the run."""
+        """Return whether the run is being applied, is applied, or is being rolled back."""
         return self.record.state
 
     @property
     def number(self) -> int:
-        """Return the number of the run, as users write it."""
+        """Return the number of the run as an integer, which is how users write it."""
         return int(self.name)
 
     @property
     def created(self) -> str:
-        """Return the time of its beginning, ISO 8601 in UTC."""
+        """Return the time at which the run began, as ISO 8601 in UTC."""
         return self.record.created
 
     @property
@@ -97,19 +104,19 @@ class JournalRun:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Return the posix paths of the folders that it created, parents first."""
+        """Return the posix paths of the folders that the run created; parents come before their subfolders."""
         return self.record.folders
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the journal and the bytes of the run."""
+        """Return the folder that contains the record of the run and the stored bytes."""
         return journal_folder(self.root) / self.name
 
     def original(self, path: str) -> bytes:
-        """Return the bytes of a file before the run.
+        """Return the bytes that a file had before the run.
 
         Raises:
-            KeyError: the run did not rewrite such a file.
+            KeyError: the run did not rewrite a file with this path.
             JournalDamaged: the bytes are missing or were changed.
         """
         for file in self.files:
@@ -118,10 +125,10 @@ class JournalRun:
         raise KeyError(path)
 
     def document(self, name: str) -> bytes | None:
-        """Return a stored document of the run, such as ``APPLIED_PLAN``; None if there is none.
+        """Return the bytes of a stored document of the run, such as ``APPLIED_PLAN``; None if it was not stored.
 
         Raises:
-            JournalDamaged: it cannot be read.
+            JournalDamaged: the document cannot be read.
         """
         try:
             return read_file(self.folder / name)
@@ -134,7 +141,7 @@ class JournalRun:
         """Return the stored bytes with this SHA-256.
 
         Raises:
-            JournalDamaged: they are missing or were changed.
+            JournalDamaged: the bytes are missing or were changed.
         """
         try:
             content = read_file(self.folder / digest)
@@ -146,15 +153,15 @@ class JournalRun:
 
 
 def journal_folder(root: Path) -> Path:
-    """Return the folder that records the runs on ``root``."""
+    """Return the path of the folder in which the runs on ``root`` are recorded."""
     return root / JOURNAL_FOLDER
 
 
 def read_runs(root: Path) -> tuple[JournalRun, ...]:
-    """Return all runs recorded in ``root``, in their order.
+    """Return all runs that are recorded in ``root``, the oldest first.
 
     Raises:
-        JournalDamaged: a journal cannot be read or trusted.
+        JournalDamaged: the record of a run cannot be read or is invalid.
     """
     runs: list[JournalRun] = []
     for name in _names(root, _RUN):
@@ -163,15 +170,15 @@ def read_runs(root: Path) -> tuple[JournalRun, ...]:
         except JournalDamaged:
             if (journal_folder(root) / name).exists():
                 raise
-            # Another run has just retired it.
+            # Another process has just removed this record.
     return tuple(runs)
 
 
 def read_run(root: Path, name: str) -> JournalRun:
-    """Return the run with this number.
+    """Return the run with the number ``name``, such as ``0001``.
 
     Raises:
-        JournalDamaged: its journal cannot be read or trusted.
+        JournalDamaged: the record of the run cannot be read or is invalid.
     """
     folder = journal_folder(root) / name
     try:
@@ -191,22 +198,22 @@ def is_unfinished(root: Path) -> bool:
     """Return whether a run on ``root`` was interrupted, or is still running.
 
     Raises:
-        JournalDamaged: a journal cannot be read or trusted.
+        JournalDamaged: the record of a run cannot be read or is invalid.
     """
     return any(run.state is not State.APPLIED for run in read_runs(root))
 
 
 def applied_runs(root: Path) -> tuple[JournalRun, ...]:
-    """Return the runs that are still applied, in order.
+    """Return the runs that are still applied, the oldest first.
 
     Raises:
-        JournalDamaged: a journal cannot be read or trusted.
+        JournalDamaged: the record of a run cannot be read or is invalid.
     """
     return tuple(run for run in read_runs(root) if run.state is State.APPLIED)
 
 
 def interrupted_folders(root: Path) -> list[str]:
-    """Return the folders of runs whose recording (``new-…``) or removal (``old-…``) was interrupted."""
+    """Return the names of journal folders whose creation (``new-…``) or removal (``old-…``) was interrupted."""
     return _names(root, _LEFTOVER)
 
 
@@ -218,18 +225,18 @@ def begin(
     on_step: Callable[[ProgressStep], None],
     documents: Mapping[str, bytes] | None = None,
 ) -> JournalRun:
-    """Record a run before it is applied; after the call, the whole record is on disk.
+    """Record a run before it is applied. When the function returns, the whole record is on disk.
 
     Args:
-        root: the tree, with links resolved.
-        files: the files to write.
-        folders: the folders to create for them, parents first.
-        contents: the bytes before and after, by their SHA-256.
+        root: the folder of the project, with links resolved.
+        files: the files that the run writes.
+        folders: the folders to create for these files; parents come before their subfolders.
+        contents: the bytes of the files before and after the run; the keys are their SHA-256.
         on_step: called after every step.
         documents: further documents of the run, by name (see :meth:`JournalRun.document`).
 
     Raises:
-        OSError: it cannot be written; then nothing is recorded.
+        OSError: the record cannot be written. Nothing is recorded then.
     """
     home = journal_folder(root)
     number = max((int(name) for name in _names(root, _RUN)), default=0) + 1
@@ -252,7 +259,7 @@ def begin(
         on_step(ProgressStep("wrote the journal"))
         staging.rename(run.folder)
         sync_folder(home)
-        sync_folder(root)  # the journal folder may be new
+        sync_folder(root)  # because the journal folder may be new
         on_step(ProgressStep("recorded the run"))
     except BaseException:
         remove_leftovers(root)
@@ -275,12 +282,12 @@ def change_state(
     Args:
         run: the run as recorded.
         state: the new state.
-        files: its files, if they have new data; None keeps the recorded files.
-        folders: its folders, if they changed; None keeps the recorded folders.
-        contents: bytes to store with it first, by their SHA-256.
+        files: the new data of its files; None keeps the recorded data.
+        folders: the folders that the run created, if they changed; None keeps the recorded folders.
+        contents: further bytes to store with the run first; the keys are their SHA-256.
 
     Raises:
-        OSError: it cannot be written; then the record does not change.
+        OSError: the record cannot be written. It does not change then.
     """
     for digest, content in (contents or {}).items():
         if not (run.folder / digest).exists():
@@ -296,19 +303,19 @@ def change_state(
 
 
 def keep_document(run: JournalRun, name: str, content: bytes) -> None:
-    """Store a document with a run, or replace an earlier document of that name, atomically.
+    """Store a document with a run, atomically; an earlier document with the same name is replaced.
 
     Raises:
-        OSError: it cannot be written, or the run has been rolled back meanwhile.
+        OSError: the document cannot be written, or the run has been rolled back meanwhile.
     """
     replace_file(run.folder / name, content, run.folder / f"{name}.tmp")
 
 
 def retire(run: JournalRun) -> None:
-    """Remove the record of a run whose files have their earlier versions again.
+    """Remove the record of a run after its files have been restored.
 
     Raises:
-        OSError: it cannot be removed.
+        OSError: the record cannot be removed.
     """
     home = journal_folder(run.root)
     run.folder.rename(home / f"old-{run.name}")
@@ -317,7 +324,7 @@ def retire(run: JournalRun) -> None:
 
 
 def remove_leftovers(root: Path) -> None:
-    """Remove remains of interrupted runs from the journal folder; without recorded runs, also its other files.
+    """Remove incomplete records of interrupted runs; if no run is recorded, also remove the journal's ``.gitignore``.
 
     Raises:
         OSError: a file or folder cannot be removed.
@@ -326,13 +333,13 @@ def remove_leftovers(root: Path) -> None:
     for name in interrupted_folders(root):
         shutil.rmtree(home / name)
     ignore = home / ".gitignore"
-    # It may be empty if the process was killed while writing it.
+    # The file is empty if the process was killed while writing it.
     if not _names(root, _RUN) and ignore.is_file() and ignore.read_bytes() in (_IGNORE_ALL, b""):
         discard(ignore)
 
 
 def _names(root: Path, pattern: re.Pattern[str]) -> list[str]:
-    """Return names of real folders in the journal folder that match ``pattern``; numbers in order."""
+    """Return the names of the folders in the journal that match ``pattern``, in numerical order; links do not count."""
     home = journal_folder(root)
     try:
         if not stat.S_ISDIR(home.lstat().st_mode):

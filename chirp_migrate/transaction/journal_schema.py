@@ -1,4 +1,7 @@
-"""``journal.json``: the state of a run and its files, read as data that any program may have changed."""
+"""The form of ``journal.json``, which records the state and the files of a run.
+
+The reader checks all its contents, because any program may have changed the file.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ __all__ = [
     "write_record",
 ]
 
-#: Where runs are recorded, directly under the root of the project (see ``journal.journal_folder``).
+#: Name of the folder, at the root of the project, in which runs are recorded (see ``journal.journal_folder``).
 JOURNAL_FOLDER = ".chirp-migrate"
 
-#: Version of the schema.
+#: Version of the form of ``journal.json``.
 SCHEMA: Final = 1
 
 _NOT_THE_BACKENDS = frozenset({".git", JOURNAL_FOLDER})
@@ -36,7 +39,7 @@ _Mode = Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
 
 
 class NewerRecord(ValueError):
-    """A newer version of chirp-migrate wrote the record; ``tool`` is that version, if known."""
+    """A newer version of chirp-migrate wrote the record; ``tool`` is this version, or "unknown version"."""
 
     def __init__(self, schema: int, tool: object) -> None:
         super().__init__(f"its schema is {schema}, and this version of chirp-migrate reads {SCHEMA}")
@@ -44,7 +47,10 @@ class NewerRecord(ValueError):
 
 
 class State(str, Enum):
-    """The state of a run. Other states than ``APPLIED`` only occur during a run or after an interruption."""
+    """The state of a run. ``PENDING`` and ``ROLLING_BACK`` occur only during a run or after an interruption.
+
+    ``PENDING``: the run is being applied. ``APPLIED``: all its files are written. ``ROLLING_BACK``: it is being undone.
+    """
 
     PENDING = "pending"
     APPLIED = "applied"
@@ -53,7 +59,12 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Version:
-    """Content and permission bits of a file at one time; ``mode`` None: the bits follow from the umask."""
+    """The content and the permission bits of a file at one time.
+
+    Attributes:
+        sha256: the SHA-256 of the content.
+        mode: the permission bits; None stands for the default bits of a new file (umask).
+    """
 
     sha256: str
     mode: int | None
@@ -64,12 +75,12 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     Attributes:
         path: posix path relative to the root, with links resolved.
-        action: ``create`` if the run created it.
-        mode: permission bits before the run, or those that a rollback with merged edits sets.
-        sha256_before: hash before the run, or after a rollback with merged edits; None if the run created the file.
-        sha256_after: hash of the bytes that the run wrote.
-        sha256_found, mode_found: the version that a running rollback found; None without a running rollback, or if it
-            found no file.
+        action: ``create`` if the run created the file, else ``rewrite``.
+        mode: permission bits before the run; during a rollback that merges later edits, the bits that it sets.
+        sha256_before: hash of the bytes before the run; during a rollback that merges later edits, hash of the merged
+            bytes. None if the run created the file.
+        sha256_after: hash of the bytes that the run wrote. sha256_found, mode_found: hash and permission bits that the
+            file had when a rollback began; None if no rollback is running, or if there was no file.
     """
 
     path: str
@@ -82,7 +93,14 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @classmethod
     def of(cls, path: str, before: Version | None, after: str, found: Version | None = None) -> JournalFile:
-        """Return the record of a file that was ``before`` (None: nothing) and gets bytes with the hash ``after``."""
+        """Return the record of a file.
+
+        Args:
+            path: posix path relative to the root.
+            before: the version before the run; None if the run creates the file.
+            after: hash of the bytes that the run writes.
+            found: the version that a rollback found.
+        """
         return cls(
             path=path,
             action="create" if before is None else "rewrite",
@@ -109,12 +127,12 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def after(self) -> Version:
-        """Return the version after the run."""
+        """Return the version that the run wrote."""
         return Version(self.sha256_after, None if self.action == "create" else self.mode)
 
     @property
     def found(self) -> Version | None:
-        """Return the version that a rollback found."""
+        """Return the version that the file had when a rollback began; None without a rollback or file."""
         return None if self.sha256_found is None else Version(self.sha256_found, self.mode_found)
 
 
@@ -122,11 +140,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of ``journal.json``.
 
     Attributes:
-        tool: version of chirp-migrate that wrote it.
+        tool: version of chirp-migrate that wrote the record.
         state: the state of the run.
-        created: time of its beginning, ISO 8601 in UTC.
-        folders: posix paths of the folders that it created, parents first.
-        files: its files, in the order in which they are written.
+        created: time at which the run began, as ISO 8601 in UTC.
+        folders: posix paths of the folders that the run created; parents come before their subfolders.
+        files: the files of the run, in the order in which they are written.
     """
 
     schema: Literal[1] = SCHEMA
@@ -152,8 +170,8 @@ def read_record(content: bytes) -> Record:
     """Return the record that :func:`write_record` wrote.
 
     Raises:
-        NewerRecord: a newer version wrote it.
-        ValueError: it is no record, or it contains a path that no journal may change.
+        NewerRecord: a newer version wrote the record.
+        ValueError: the bytes are not a record, or contain a path that a run must not change.
     """
     found = read_json(content)
     schema = found.get("schema")
@@ -163,10 +181,10 @@ def read_record(content: bytes) -> Record:
 
 
 def checked_path(path: str) -> str:
-    """Return ``path`` itself if it is a plain relative posix path that stays below its root.
+    """Return ``path`` unchanged if it is a plain relative posix path that stays below the root of the project.
 
     Raises:
-        ValueError: it is not such a path, or it leads into a journal or into git's own files.
+        ValueError: the path has another form, or leads into a journal or into git's own files.
     """
     if not path or "\0" in path:
         raise ValueError(f"{path!r} is not a path")
@@ -177,5 +195,5 @@ def checked_path(path: str) -> str:
     if not plain:
         raise ValueError(f"the path {path!r} leads outside the tree")
     if any(part.lower() in _NOT_THE_BACKENDS for part in pure.parts):
-        raise ValueError(f"the path {path!r} is not the project's")
+        raise ValueError(f"the path {path!r} is not a file of the project")
     return path

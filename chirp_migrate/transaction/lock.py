@@ -1,7 +1,7 @@
-"""A lock that permits only one running process in a tree.
+"""A lock that permits only one process of this program at a time in a project.
 
-The operating system holds the lock for the process, so the lock ends with the process. The file's text (process number
-and machine) only identifies the process.
+It is a file lock of the operating system, so it is released when the process ends. The text in the file, a process
+number and a machine, only names the process that holds the lock.
 """
 
 from __future__ import annotations
@@ -22,31 +22,33 @@ __all__ = ["LOCK_NAME", "hold_lock"]
 
 LOCK_NAME = "lock"
 
-#: Far after the text, because on Windows other processes cannot read locked bytes.
+#: Offset of the locked byte: far behind the text, because on Windows other processes cannot read locked bytes.
 _LOCKED_BYTE = 1 << 20
 
 _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
-#: Error of Windows for the removal of an open file.
+#: Error number of Windows for the removal of a file that is open.
 _IN_USE = 32
 _UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
-#: How often the folder may be removed or created by others before it counts as locked.
+#: How often other processes may remove or create the folder meanwhile, before it counts as locked.
 _ATTEMPTS = 50
 
-#: Seconds between two checks of a lock of another run.
+#: Seconds between two attempts to take a lock that another process holds.
 _POLL_S = 0.05
 
 
 @contextlib.contextmanager
 def hold_lock(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
-    """Return a context that holds the lock in ``folder``, which is created if necessary and removed if empty.
+    """Hold the lock in ``folder`` during a ``with`` block.
+
+    The folder is created if it does not exist, and removed at the end if it is empty.
 
     Args:
-        folder: folder of the lock.
+        folder: folder that contains the lock file.
         wait_s: seconds to wait for another process that holds the lock.
 
     Raises:
-        Refused: another process (still) holds the lock, or ``folder`` is a link or no folder.
+        Refused: another process holds the lock, also after ``wait_s``; or ``folder`` is a link or not a folder.
         OSError: the folder or the lock cannot be written.
     """
     descriptor = _wait_for(folder, wait_s)
@@ -70,7 +72,7 @@ def _wait_for(folder: Path, wait_s: float) -> int:
 
 
 class _HeldByOther(Exception):
-    """Another process has the lock; the message names it."""
+    """Another process holds the lock; the message names the process, if it is known."""
 
     def __init__(self, folder: Path, holder: tuple[int, str] | None) -> None:
         who = "" if holder is None else f" (process {holder[0]} on {holder[1]})"
@@ -89,16 +91,16 @@ def _acquire(folder: Path) -> int:
             if not stat.S_ISDIR(folder.lstat().st_mode):
                 raise Refused(f"{folder} is not a folder: move it away, chirp-migrate keeps its journal there.")
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-        except FileNotFoundError:  # the run with the lock has just removed the folder
+        except FileNotFoundError:  # the process that held the lock has just removed the folder
             continue
         except OSError:
             with contextlib.suppress(OSError):
-                folder.rmdir()  # succeeds if it is empty, such as a folder that we have just created
+                folder.rmdir()  # succeeds only if the folder is empty, as after `mkdir` above
             raise
         try:
             if not _lock(descriptor):
                 raise _HeldByOther(folder, _holder(descriptor))
-            # Its owner may have removed the file between our opening and our locking of it.
+            # The previous holder may have removed the file after we opened it and before we locked it.
             ours = _is_at(descriptor, path)
         except BaseException:
             os.close(descriptor)
@@ -106,7 +108,7 @@ def _acquire(folder: Path) -> int:
         if ours:
             try:
                 _write_holder(descriptor)
-            except BaseException:  # a full disk: remove our new files
+            except BaseException:  # such as a full disk: remove the lock file and the folder
                 _release(folder, descriptor)
                 raise
             return descriptor
@@ -121,7 +123,8 @@ def _write_holder(descriptor: int) -> None:
 
 
 def _release(folder: Path, descriptor: int) -> None:
-    # Closing the descriptor releases the lock. A file that cannot be removed does no harm: the next owner rewrites it.
+    # Closing the descriptor releases the lock. A file that cannot be removed does no harm: the next holder overwrites
+    # it.
     is_in_use = False
     try:
         discard(folder / LOCK_NAME)
@@ -131,17 +134,17 @@ def _release(folder: Path, descriptor: int) -> None:
     with contextlib.suppress(OSError):
         if is_in_use:
             discard(folder / LOCK_NAME)
-        folder.rmdir()  # succeeds when no run is recorded in it
+        folder.rmdir()  # succeeds only if the folder is empty, so that no run is recorded in it
 
 
 def _lock(descriptor: int) -> bool:
-    """Take the lock without waiting; return False if another process has it."""
+    """Take the lock without waiting; return False if another process holds it."""
     try:
         _take(descriptor)
     except OSError as error:
         if error.errno in _HELD:
             return False
-        if error.errno in _UNSUPPORTED:  # some network file systems: only the text in the file counts
+        if error.errno in _UNSUPPORTED:  # some network file systems have no locks: the text in the file decides
             return not _seems_alive(_holder(descriptor))
         raise
     return True
@@ -151,7 +154,7 @@ def _take(descriptor: int) -> None:
     """Take the lock without waiting.
 
     Raises:
-        OSError: another process has the lock, or the file system has no locks.
+        OSError: another process holds the lock, or the file system has no locks.
     """
     try:
         import fcntl
@@ -173,10 +176,10 @@ def _holder(descriptor: int) -> tuple[int, str] | None:
 def _seems_alive(holder: tuple[int, str] | None) -> bool:
     if holder is None:
         return False
-    import psutil  # which most runs do not need
+    import psutil  # imported here, because most runs do not need it
 
     process, machine = holder
-    # Nothing can be known about processes of another machine.
+    # A process on another machine cannot be checked, so assume that it is alive.
     return machine != socket.gethostname() or psutil.pid_exists(process)
 
 

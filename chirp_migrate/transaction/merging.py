@@ -1,4 +1,4 @@
-"""Keeping of later edits while an earlier change is undone, by git's three-way merge of a file."""
+"""Undo an earlier change of a file and keep later edits, with git's three-way merge."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from chirp_migrate.source.git import run_git
 
 __all__ = ["Conflict", "three_way_merge"]
 
-#: Largest number of conflicts that ``git merge-file`` counts; a larger exit status means that it did not merge.
+#: Largest number of conflicts that ``git merge-file`` counts. A larger exit status means that the merge failed.
 _MOST_CONFLICTS = 127
 _MARKER = b"<<<<<<< "
 
 
 class Conflict(Exception):
-    """The reason why a file cannot be merged."""
+    """A file cannot be merged; the message gives the reason."""
 
 
 def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> bytes:
-    """Apply the changes from ``base`` to ``other`` to ``edited``, with ``git merge-file``, and return the result.
+    """Return ``edited`` with the changes applied that lead from ``base`` to ``other``, merged by ``git merge-file``.
 
     Args:
-        path: name of the file, which determines the format of a valid result: Python, or JSON for a notebook.
-        edited: the file with later edits.
-        base: the file before the later edits.
-        other: the file that ``base`` should become.
+        path: path of the file; its suffix shows whether a valid result is Python or, for a notebook, JSON.
+        edited: the bytes of the file with later edits.
+        base: the bytes before the later edits.
+        other: the bytes that ``base`` should become.
 
     Raises:
-        Conflict: the same lines were edited, or git's result is no Python.
+        Conflict: both changes edit the same lines, or the merged file is not valid.
         Refused: git is not installed.
     """
     if edited == base:
@@ -52,18 +52,18 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
             f"{places} edited where the migration had changed the code, the first near line {_first(ended.stdout)}"
         )
     if _is_whole(path, edited) and not _is_whole(path, ended.stdout):
-        raise Conflict("the edits need the migration")
+        raise Conflict("the edits need code that the migration added")
     return ended.stdout
 
 
 def _first(merged: bytes) -> int:
-    """Return the number of the line at which the first conflict begins."""
+    """Return the number of the line at which the first conflict begins, from 1."""
     lines = merged.split(b"\n")
     return next((number for number, line in enumerate(lines, 1) if line.startswith(_MARKER)), 1)
 
 
 def _is_whole(path: str, content: bytes) -> bool:
-    """Return whether a file has the format of its name, if that can be checked."""
+    """Return whether a Python file or notebook can be parsed; True for any other file."""
     suffix = PurePosixPath(path).suffix
     try:
         if suffix == ".py":

@@ -1,4 +1,4 @@
-"""Recovery of interrupted runs: an apply is undone, a rollback is finished."""
+"""Recover from interrupted runs: undo an interrupted apply, and finish an interrupted rollback."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ __all__ = ["locked_after_recovery", "os_error_text", "recover"]
 def recover(
     root: Path, *, force: bool = False, wait_s: float = 0.0, on_step: Callable[[ProgressStep], None] = no_progress
 ) -> str | None:
-    """Recover from an interrupted run in ``root``: undo an apply, or finish a rollback.
+    """Recover from an interrupted run in ``root``: undo an interrupted apply, or finish an interrupted rollback.
 
     Args:
-        root: the tree.
-        force: also restore files with later edits; these edits are lost.
+        root: the folder of the project.
+        force: also restore files that were edited after the interruption; these edits are lost.
         wait_s: seconds to wait for another running process.
         on_step: called for every restored file.
 
     Returns:
-        One sentence on the interruption and its recovery; None if nothing was interrupted.
+        One sentence about the interruption and the recovery; None if no run was interrupted.
 
     Raises:
-        Refused: a file was edited since, or another process is running; nothing is changed.
-        CommitFailed: a file cannot be written; the journal stays, so that recovery can be tried again.
+        Refused: a file was edited after the interruption, or another process is running. Nothing is changed.
+        CommitFailed: a file cannot be written. The journal stays, so that recovery can be tried again.
     """
     root = root.resolve()
     if not _needs_recovery(root):
@@ -53,12 +53,13 @@ def recover(
 def locked_after_recovery(
     root: Path, *, force: bool = False, wait_s: float, on_step: Callable[[ProgressStep], None]
 ) -> Iterator[str | None]:
-    """Return a context that holds the lock of ``root`` (links resolved), after recovery from an interruption.
+    """Recover from an interrupted run, and hold the lock of ``root`` during a ``with`` block.
 
-    The arguments, and the value of the context, are those of :func:`recover`.
+    The arguments are those of :func:`recover`, and the value of the ``with`` statement is its result. Links in ``root``
+    must be resolved.
 
     Raises:
-        Refused, CommitFailed: as :func:`recover`; and if the lock cannot be written.
+        Refused, CommitFailed: :func:`recover` raises this error, or the lock cannot be written.
     """
     try:
         with hold_lock(journal_folder(root), wait_s=wait_s):
@@ -83,7 +84,7 @@ def _finish_interrupted(root: Path, force: bool, on_step: Callable[[ProgressStep
                 "nothing was changed. "
                 f"Copy your versions elsewhere, then `chirp-migrate rollback --force {root}` restores the originals."
             )
-        for change in changes:  # check what cannot be restored before any change
+        for change in changes:  # before any file changes, check that the bytes to restore exist
             if change.new is not None:
                 run.content(change.new.sha256)
         complete_changes(run, changes, force=force, on_step=on_step)
@@ -118,7 +119,10 @@ def _finish_leftovers(root: Path) -> str | None:
 
 
 def _needs_recovery(root: Path) -> bool:
-    """Return whether recovery may be needed; another process may be running, so check it again with the lock."""
+    """Return whether recovery may be necessary.
+
+    Another process may be running, so the caller must take the lock and then check again.
+    """
     if not os.path.lexists(journal_folder(root)):
         return False
     try:
@@ -131,6 +135,6 @@ def _needs_recovery(root: Path) -> bool:
 
 
 def os_error_text(error: OSError) -> str:
-    """Return the text of a system error with its path."""
+    """Return a message for an error of the operating system, with the path of the file."""
     where = f"{error.filename} " if error.filename else ""
     return f"{where}cannot be written: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""Undoing of applied runs: every byte, every mode, and every added file."""
+"""Undo applied runs: restore all bytes and permission bits, and remove all files that the runs added."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ __all__ = ["RollbackResult", "later_runs", "nothing_applied", "rollback"]
 
 @dataclass(frozen=True)
 class RollbackResult:
-    """The result of a rollback, as posix paths relative to the root in the order of the run.
+    """The result of a rollback. Files are posix paths relative to the root, in the order of the run.
 
     Attributes:
-        restored: files that have their earlier bytes and mode again.
+        restored: files that have their earlier bytes and permission bits again.
         removed: files that the run had added.
         run: number of the run that was undone, such as ``0001``.
         merged: files in which the changes of the run are undone and later edits are kept.
@@ -58,29 +58,30 @@ def rollback(
     wait_s: float = 0.0,
     on_step: Callable[[ProgressStep], None] = no_progress,
 ) -> tuple[RollbackResult, ...]:
-    """Undo the last applied run in ``root``, or several runs, newest first; each run completely or not at all.
+    """Undo the last applied run in ``root``, or several runs, the newest first.
 
-    Folders that a run created are removed if they are empty, and the journal if no run is left. Recovery from an
-    interrupted run comes first. If the rollback of one of the runs is refused, nothing changes.
+    Each run is undone completely or not at all. If the rollback of one of the runs is refused, nothing changes. Folders
+    that a run created are removed if they are empty, and the journal is removed if no run is left. If a run was
+    interrupted, the function recovers from this first.
 
     Args:
-        root: the tree.
-        run: number of the only run to undo, if no later run has written to one of its files. The later runs can still
-            be undone.
-        back_to: number of the run to undo with all later ones, in place of ``run``.
-        force: also restore files that were edited since; these edits are lost.
-        merge: keep such edits, by git's three-way merge.
-        wait_s: seconds to wait for another run that is at work.
-        on_step: called after every step. An error of it stops the rollback of that run, which is then undone.
+        root: the folder of the project.
+        run: number of the only run to undo. No later run may have written to one of its files. The later runs can still
+            be undone afterwards.
+        back_to: number of the first run to undo, together with all later runs; pass it in place of ``run``.
+        force: also restore files that were edited after the run; these edits are lost.
+        merge: keep such edits, with git's three-way merge.
+        wait_s: seconds to wait for another running process.
+        on_step: called after every step. If it raises an error, the rollback of the current run stops and is undone.
 
     Returns:
-        The result for each run, newest first.
+        The result for each run, the newest first.
 
     Raises:
-        UsageProblem: no run is applied in ``root``, or there is no such run.
-        Refused: files were edited since or cannot be merged, a later run wrote to the same files, or another process is
-            running. The message names the files, and nothing is changed.
-        CommitFailed: a file cannot be written; the message describes the state of the tree.
+        UsageProblem: no run is applied in ``root``, or no run with this number.
+        Refused: files were edited after the run or cannot be merged, a later run wrote to the same files, or another
+            process is running. The message names the files, and nothing is changed.
+        CommitFailed: a file cannot be written; the message describes the state of the project.
     """
     root = root.resolve()
     if not os.path.lexists(journal_folder(root)):
@@ -112,17 +113,17 @@ def rollback(
                     raise
                 names = ", ".join(result.run for result in done)
                 why = os_error_text(error) if isinstance(error, OSError) else str(error)
-                raise CommitFailed(f"undone: {names}; not run {undoing.run.name}: {why}") from error
+                raise CommitFailed(f"undone: {names}; run {undoing.run.name} was not undone: {why}") from error
         return tuple(done)
 
 
 def nothing_applied(root: Path) -> UsageProblem:
-    """Return the error of a rollback in ``root`` if nothing was applied there."""
+    """Return the error that a rollback in ``root`` raises if no run is applied there."""
     return UsageProblem(f"nothing was applied in {root}: there is nothing to roll back.")
 
 
 def later_runs(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
-    """Return the names of the later runs that wrote to files of ``run``, and these files."""
+    """Return the names of the later runs that wrote to files of ``run``, each with the paths of these files."""
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
     return {name: paths for name, paths in later.items() if paths}
@@ -139,7 +140,10 @@ def _index_of_run(runs: Sequence[JournalRun], number: int) -> int:
 
 
 def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> None:
-    """Transfer the folders that ``run`` created to the last run with files in them, whose rollback removes them."""
+    """Record folders that ``run`` created as folders of the last later run that has files in them.
+
+    The rollback of that later run then removes these folders.
+    """
     for heir in later:
         above = {str(parent) for file in heir.files for parent in PurePosixPath(file.path).parents}
         inherited = above.intersection(run.folders).difference(heir.folders)
@@ -154,9 +158,10 @@ class _UndoPlan:
 
     Attributes:
         run: the run.
-        files: its files, with the found versions and the versions to restore.
-        contents: bytes that the journal lacks, by their SHA-256: of edited files, and of merged files.
-        merged: paths of files in which later edits are kept.
+        files: its files, each with its present version and the version to restore.
+        contents: the bytes of edited and merged files, which the journal does not contain yet; the keys are their
+            SHA-256.
+        merged: paths of the files in which later edits are kept.
     """
 
     run: JournalRun
@@ -166,13 +171,14 @@ class _UndoPlan:
 
 
 def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> list[_UndoPlan]:
-    """Plan the undoing of ``runs``, newest first, without changing anything.
+    """Return the plans for undoing ``runs``, the newest first. No file changes yet.
 
     Raises:
-        Refused: files were edited, without ``force`` and ``merge``; or edits cannot be merged; or git is not installed.
+        Refused: files were edited, and neither ``force`` nor ``merge`` is set; edits cannot be merged; or git is not
+            installed.
         JournalDamaged: bytes that a run had stored are missing.
     """
-    versions: dict[str, Version | None] = {}  # the content of each file after the later runs are undone
+    versions: dict[str, Version | None] = {}  # the version of each file after the later runs are undone
     bytes_of: dict[str, bytes] = {}
     edited: dict[str, None] = {}
     conflicts: dict[str, str] = {}
@@ -213,7 +219,7 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
         )
     if conflicts:
         raise Refused(
-            f"edits made since the migration cannot be kept without it: {'; '.join(conflicts.values())}; nothing "
+            f"some edits made since the migration cannot be kept: {'; '.join(conflicts.values())}; nothing "
             "was changed. Undo these edits, or run rollback with --force to lose them."
         )
     return planned
@@ -224,7 +230,7 @@ def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
 
     Raises:
         Conflict: the edits cannot be kept.
-        Refused: there is no git.
+        Refused: git is not installed.
     """
     if file.before is None:
         raise Conflict("added by the migration and edited since: delete it, or move it away")
@@ -232,16 +238,16 @@ def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
 
 
 def _current_version(root: Path, path: str) -> tuple[Version | None, bytes]:
-    """Return the current version of the file at ``path``, and its bytes; None if there is no file.
+    """Return the current version and the bytes of the file at ``path``; None and no bytes if there is no file.
 
     Raises:
-        Refused: ``path`` is no regular file.
+        Refused: ``path`` is not a regular file.
     """
     now = fingerprint(root, path)
     if now == NOT_A_FILE:
         raise Refused(
             f"{root / path} is no longer a regular file (a link or a folder took its place): nothing was changed, "
-            "move that away first."
+            "move the link or folder away first."
         )
     if now is None:
         return None, b""
@@ -279,7 +285,7 @@ def _roll_back(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) -> R
 
 
 def _shorten_paths(paths: Sequence[str]) -> str:
-    """Return the first few of many paths."""
+    """Return paths as text; of more than three paths, only the first three and the number of the others."""
     few = ", ".join(paths[:3])
     return few if len(paths) <= 3 else f"{few} and {len(paths) - 3} more"
 

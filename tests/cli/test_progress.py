@@ -239,7 +239,7 @@ def test_an_interrupt_wipes_the_line_and_rolls_back(backend: Path) -> None:
     process.communicate(timeout=_SOON_S)
     here.close()
     assert process.returncode == 130 and (backend / "train.py").read_bytes() == before
-    assert "".join(here.left).startswith("chirp-migrate: interrupted: nothing was written, or it was undone")
+    assert "".join(here.left).startswith("chirp-migrate: interrupted: nothing was written, or all changes were undone")
 
 
 def test_planning_in_processes_counts_files_as_they_are_done(terminal: Open, backend: Path) -> None:

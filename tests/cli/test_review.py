@@ -184,7 +184,7 @@ def test_in_a_terminal(backend: Path, tmp_path: Path) -> None:
     child.expect(r"\[5/5\] accept\?")
     assert "\x1b" not in child.before
     child.sendline("y")
-    child.expect("Apply what you accepted now")
+    child.expect("Apply the accepted hunks now")
     child.sendline("y")
     child.expect("rewritten")
     child.expect(pexpect.EOF)

@@ -488,8 +488,8 @@ def test_a_module_that_trains_when_it_is_imported_is_found_whoever_imports_it() 
         ("valLoader = DataLoader(x, batch_size=8, drop_last=True)", "up to 7 samples"),
         ("DataLoader(val_set, batch_size=8, sampler=None, shuffle=None, drop_last=True)", "up to 7 samples"),
         ("Factory.create_training_loader(x, 8, shuffle=False, drop_last=True)", "up to 7 samples"),
-        ("Factory.create_validation_loader(x, 8, drop_last=True)", "is ignored, with a warning"),
-        ("Factory.create_test_loader(x, 8, drop_last=True)", "by `create_test_loader`"),
+        ("Factory.create_validation_loader(x, 8, drop_last=True)", "ignores `drop_last=True`, and warns"),
+        ("Factory.create_test_loader(x, 8, drop_last=True)", "`create_test_loader` ignores"),
     ],
 )
 def test_samples_that_are_never_seen(call: str, lost: str) -> None:

@@ -256,7 +256,7 @@ def test_an_import_brings_nothing_to_those_who_take_everything(
 ) -> None:
     plan = plan_of(tmp_path, {"a.py": SCAN.format(listed), "own.py": own, "main.py": use})
     assert bool(plan.files) == moves
-    told = "`read_labels` already means something else in another file, and this one is imported with `*`"
+    told = "`read_labels` already means something else in another file, which imports `*` from this file"
     assert (told in plan.findings[0].message) != moves
 
 

@@ -451,7 +451,7 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return [D() for n in (1, 2)]\n",
             "`n` means something else at a constructor call",
         ),
-        ("def f(n):\n    class D(Dataset):\n        pass\n    return D\n", "the code uses it as a value"),
+        ("def f(n):\n    class D(Dataset):\n        pass\n    return D\n", "the code uses the class as a value"),
     ],
 )
 def test_local_classes_that_cannot_move_are_reported(text: str, reason: str) -> None:

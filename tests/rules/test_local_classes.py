@@ -82,7 +82,7 @@ def test_what_would_be_evaluated_on_import_is_left(body: str, base: str, reason:
         ("def __len__(self):\n    return 1", "Dataset", "def __getattr__(name): ...", "the module's `__getattr__`"),
         ("size = SIZE", "Dataset", "globals().update(SIZE=3)", "does more than define methods"),
         ("def __len__(self) -> note(1):\n    return 1", "Dataset", "", "its annotations call something"),
-        ("def f(self):\n    setattr(type(self), 'n', 1)", "Dataset", "", "refers to this one class"),
+        ("def f(self):\n    setattr(type(self), 'n', 1)", "Dataset", "", "depends on the class object"),
     ],
 )
 def test_what_looks_at_a_class_or_module_keeps_it_where_it_is(body: str, base: str, top: str, reason: str) -> None:

@@ -394,7 +394,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP006",
-        "the code uses it as a value",
+        "the code uses the class as a value",
         (
             "def make(data, shift):\n"
             "    class Shifted(Dataset):\n"
@@ -586,7 +586,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "an import of `size` may yield another value later",
+        "the imported name `size` may get another value later",
         "def build(data):\n    from sizes import size\n"
         "    return DataLoader(data, collate_fn=lambda batch: batch[:size])\n"
         "def change(sizes):\n    sizes.size = 3\n",

@@ -159,7 +159,7 @@ def test_a_link_that_took_the_place_of_a_file_is_never_followed(tmp_path: Path, 
         (root / "utils").rmdir()
         (root / "utils").symlink_to(outside, target_is_directory=True)
     left = snapshot(tmp_path)
-    with pytest.raises(Refused, match="move that away"):
+    with pytest.raises(Refused, match="move the link or folder away"):
         rollback(root, force=force)
     assert snapshot(tmp_path) == left
 

@@ -84,7 +84,7 @@ def test_what_would_be_no_python_is_not_written(tree: Path) -> None:
     (tree / "a.py").write_bytes(b"a\nb\nc\nd\n")
     commit(rewrites(tree, {"a.py": b'"""\na\nb\nc\nd\n"""\n'}))
     edit(tree, (b"c\n", b"no Python\nc\n"))
-    with pytest.raises(Refused, match="the edits need the migration"):
+    with pytest.raises(Refused, match="the edits need code that the migration added"):
         rollback(tree, merge=True)
     assert b"no Python" in (tree / "a.py").read_bytes()
 

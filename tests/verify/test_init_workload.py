@@ -89,9 +89,9 @@ def test_settings_join_a_pyproject_without_touching_the_rest(tmp_path: Path, new
     [
         ("chirp_verify.py", b"mine = 1\n", "exists already"),
         ("pyproject.toml", b"[tool.chirp-migrate.verify]\nsamples = 60\n", "has .tool.chirp-migrate.verify. already"),
-        ("pyproject.toml", b"[tool\n", "cannot be added to"),
-        ("pyproject.toml", b"tool = {chirp-migrate = {unsafe = true}}\n", "cannot be added to"),
-        ("pyproject.toml", b"name = '\xff'\n", "cannot be added to"),
+        ("pyproject.toml", b"[tool\n", "no settings can be added to"),
+        ("pyproject.toml", b"tool = {chirp-migrate = {unsafe = true}}\n", "no settings can be added to"),
+        ("pyproject.toml", b"name = '\xff'\n", "no settings can be added to"),
     ],
 )
 def test_nothing_is_overwritten(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:

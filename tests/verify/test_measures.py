@@ -8,7 +8,7 @@ import click
 import msgspec
 import pytest
 
-from chirp_migrate.cli.options import Counts
+from chirp_migrate.cli.options import WholeNumbers
 from chirp_migrate.verify.measures.figures import MEASURES, MIB, as_table, epochs, figures, memory_slope, timed_figures
 from chirp_migrate.verify.measures.metric_data import (
     AugmentationCost,
@@ -144,7 +144,7 @@ def test_plain_values_come_back_as_they_were() -> None:
 
 
 def test_worker_counts_are_numbers() -> None:
-    kind = Counts(0, 64)
+    kind = WholeNumbers(0, 64)
     assert kind.convert(" 8,0,2 ,8", None, None) == (0, 2, 8) == kind.convert([8, 0, 2], None, None)
     assert kind.convert("", None, None) == ()
     for text in ("two", "1.5", "-1", "65", "1,,2", True, [1.5]):

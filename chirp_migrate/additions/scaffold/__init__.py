@@ -1,6 +1,6 @@
 """The files that `apply` adds to a backend: loader factory, performance monitor, notebook and tests.
 
-The requirements demand these files. The first two re-export `chirpid_patch`.
+The loader factory and the performance monitor only re-export names of `chirpid_patch`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chirp_migrate.additions.scaffold.notebook import notebook_json
 
-# Path in the backend, and its template.
+# For the path of each added file in the backend: the name of its template.
 _TEMPLATES = {
     "utils/dataloader_factory.py": "dataloader_factory.py",
     "utils/performance_monitor.py": "performance_monitor.py",
@@ -20,19 +20,19 @@ _TEMPLATES = {
     "tests/test_dataloader_optimization.py": "test_dataloader_optimization.py",
 }
 
-#: A backend has one of these in `utils/`.
+#: A folder `utils/` with one of these modules contains the training of a backend.
 _TRAINING_MODULES = ("training_engine.py", "training_core.py", "training_utils.py", "cross_validation.py")
 
-#: Where `apply` adds files, as POSIX paths in the backend.
+#: Paths in the backend at which `apply` adds files, as POSIX paths.
 SCAFFOLD_PATHS = frozenset(_TEMPLATES)
 
 
 def scaffold_files(root: Path) -> list[tuple[str, str]]:
-    """Return (POSIX path relative to `root`, text) of each file to be added to the backend at `root`.
+    """Return the files to add to the backend at `root`: for each the POSIX path relative to `root`, and its text.
 
-    The result contains only files that do not exist, so that no file is overwritten. It is empty without a folder
-    `utils/`, and contains no file in a place that is no folder, or is outside `root` because of a link. The function
-    reads only names, and writes nothing.
+    A file that already exists is omitted, so that no file is overwritten. A file is also omitted if its folder is not a
+    folder, or is a link that leads outside `root`. The result is empty if `root` has no folder `utils/`. The function
+    writes no files.
     """
     if not (root / "utils").is_dir():
         return []
@@ -40,15 +40,15 @@ def scaffold_files(root: Path) -> list[tuple[str, str]]:
 
 
 def has_training_modules(root: Path) -> bool:
-    """Return whether `root` has the shape that the added files need: a folder `utils/` with the training in it."""
+    """Return whether `root` has a folder `utils/` with training modules, which the added files need."""
     return any((root / "utils" / name).is_file() for name in _TRAINING_MODULES)
 
 
 def is_scaffold(path: str, content: bytes) -> bool:
-    """Return whether the file at `path` of a backend is one that `apply` added, edited since or not.
+    """Return whether `apply` added the file at `path` of a backend; the user may have edited it since.
 
-    Such a file may contain old code on purpose, as tests do that compare it with new code. It is identified by its
-    place and its first line, a notebook by its title.
+    The path and the first line of the file show this; for a notebook, its title. The rules must skip such a file,
+    because its tests contain code in the old form to compare it with the new form.
     """
     if path not in _TEMPLATES:
         return False
@@ -62,7 +62,7 @@ def is_scaffold(path: str, content: bytes) -> bool:
 def _is_free(root: Path, path: str) -> bool:
     target = root / path
     folder = target.parent
-    if os.path.lexists(target):  # a dangling link is a file of the user, too
+    if os.path.lexists(target):  # also true for a broken link, which must not be overwritten either
         return False
     if not os.path.lexists(folder):
         return True

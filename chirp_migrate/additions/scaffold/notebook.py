@@ -1,4 +1,4 @@
-"""A notebook from a Python script in the percent format: cells begin with `# %%` or `# %% [markdown]`."""
+"""Make a notebook from a Python script in the percent format: cells begin with `# %%` or `# %% [markdown]`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ _MARKDOWN = "# %% [markdown]"
 
 
 def notebook_json(script: str) -> str:
-    """Return the script as notebook text, format 4.5 with numbered cell ids; the same script leads to the same text.
+    """Return a script as the JSON text of a notebook in format 4.5; the same script results in the same text.
 
-    Markdown cells are comment blocks, without their `# `. Cells are not executed: they have no outputs and no counts.
+    In the script, the text of a markdown cell is a block of comments. The cells are not executed, so they have no
+    outputs and no execution counts.
 
     Raises:
-        ValueError: the script does not begin with a cell marker, or a markdown cell has a line of code.
+        ValueError: the script does not begin with a cell marker, or a markdown cell contains a line of code.
     """
     cells = [_cell(number, *cell) for number, cell in enumerate(_split(script), start=1)]
     notebook = {
@@ -31,7 +32,7 @@ def notebook_json(script: str) -> str:
 
 
 def _split(script: str) -> list[tuple[str, list[str]]]:
-    """Return (marker, lines) of each cell."""
+    """Return, for each cell, its marker (`# %%` or `# %% [markdown]`) and its lines."""
     cells: list[tuple[str, list[str]]] = []
     for line in script.splitlines():
         if line in (_CODE, _MARKDOWN):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from chirp_migrate.engine.checking import Check
 from chirp_migrate.plans.plan import Finding
-from chirp_migrate.review.places import Places
+from chirp_migrate.review.places import FindingPlaces
 from chirp_migrate.rules import all_rules
 
 __all__ = ["workflow_commands"]
@@ -27,7 +27,7 @@ def workflow_commands(check: Check, *, verbose: bool = False) -> Iterator[str]:
     Raises:
         UsageProblem: a file changed while it was checked.
     """
-    places = Places(check.plan)
+    places = FindingPlaces(check.plan)
     bugs = {rule.code for rule in all_rules() if rule.finds_bugs}
     for finding in (*check.work, *(check.others if verbose else ())):
         yield _command_for_finding("warning" if finding.rule in bugs else "notice", finding, places)
@@ -36,7 +36,7 @@ def workflow_commands(check: Check, *, verbose: bool = False) -> Iterator[str]:
         yield _format_command("error", place, f"{skipped.path}: {skipped.reason}")
 
 
-def _command_for_finding(level: str, finding: Finding, places: Places) -> str:
+def _command_for_finding(level: str, finding: Finding, places: FindingPlaces) -> str:
     region = places.region(finding)
     place = {"file": places.name(finding.path), "line": str(region.line)}
     if region.column is not None:

@@ -17,7 +17,7 @@ from chirp_migrate.engine.checking import Check
 from chirp_migrate.plans.plan import Finding, SkippedFile, Status, sha256
 from chirp_migrate.plans.plan_document import Replacement
 from chirp_migrate.review.fixes import line_fixes
-from chirp_migrate.review.places import Places, Region
+from chirp_migrate.review.places import FileRegion, FindingPlaces
 from chirp_migrate.rules import Rule
 from chirp_migrate.syntax.import_style import ImportStyle
 
@@ -46,7 +46,7 @@ def sarif(check: Check) -> _Json:
 class _Run:
     def __init__(self, check: Check) -> None:
         self._check = check
-        self._places = Places(check.plan)
+        self._places = FindingPlaces(check.plan)
         self._rules = check.settings.rules
         self._findings = [
             finding for finding in check.plan.findings if finding.status not in (Status.FINE, Status.UNCHANGED)
@@ -152,7 +152,7 @@ def _rule(rule: Rule) -> _Json:
     }
 
 
-def _region(region: Region) -> _Json:
+def _region(region: FileRegion) -> _Json:
     content = {"startLine": region.line}
     if region.column is not None:
         content["startColumn"] = region.column

@@ -1,22 +1,22 @@
 # %% [markdown]
 # # How fast does this backend load its data?
 #
-# Training takes turns: load a batch, let the model learn from it, load the next. While a batch is being loaded, the
-# model (and the GPU) has nothing to do. This notebook is about that waiting, in six parts:
+# Training loads a batch, lets the model learn from it, and then loads the next batch. While a batch is being loaded,
+# the model (and the GPU) has nothing to do. This notebook measures that waiting time, in six parts:
 #
-# 1. the verdict: what `chirp-migrate verify` found when it trained this backend before and after its migration;
-# 2. the data for what is measured here: synthetic spectrograms of the size the backend trains on, 1 × 224 × 313;
-# 3. loading as it was before the migration against loading as it is now;
-# 4. whether the datasets can be used by several worker processes, and give the same samples then;
+# 1. the verdict of `chirp-migrate verify`, which trained this backend before and after its migration;
+# 2. the data for the measurements below: synthetic spectrograms of the backend's size, 1 × 224 × 313;
+# 3. loading before the migration, compared with loading now;
+# 4. whether several worker processes can read the datasets, and then load the same samples;
 # 5. how busy the GPU is during training;
 # 6. training time with different loader settings.
 #
-# The first part shows figures that were measured earlier and kept. All others are measured when their cells run; run
-# them again and they will differ a little. The whole notebook takes about a minute. Nothing of yours is changed.
+# The first part shows results of an earlier measurement. The other parts are measured when their cells run, so their
+# results differ a little from run to run. The whole notebook takes about a minute. It changes none of your files.
 #
-# Words used: a *sample* is one spectrogram with its label; a *batch* is a few dozen samples the model sees at once; an
-# *epoch* is one pass over all samples; a *loader* hands the training its batches; a *worker* is an extra process that
-# loads batches while the model is busy.
+# Terms: a *sample* is one spectrogram with its label. A *batch* is a few dozen samples that the model gets at once. An
+# *epoch* is one pass over all samples. A *loader* builds the batches for the training. A *worker* is an additional
+# process that loads batches while the model is busy.
 
 # %%
 import os
@@ -30,7 +30,7 @@ import time
 import warnings
 from pathlib import Path
 
-# The backend's root: the folder with `utils/`, here or above.
+# The root of the backend: the current folder, or the nearest folder above it, with a folder `utils/`.
 HERE = Path.cwd()
 ROOT = next((folder for folder in (HERE, *HERE.parents) if (folder / "utils").is_dir()), HERE)
 if str(ROOT) not in sys.path:
@@ -40,7 +40,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-# The same classes as in utils.dataloader_factory and utils.performance_monitor.
+# These classes are the same as in utils.dataloader_factory and utils.performance_monitor.
 from chirpid_patch import (
     BatchedDataLoader,
     DataLoaderPerformanceMonitor,
@@ -53,7 +53,7 @@ from chirpid_patch import (
 
 try:
     import matplotlib.pyplot as plt
-except ImportError:  # without matplotlib the plots are drawn as text
+except ImportError:  # without matplotlib, the plots are printed as text
     plt = None
 
 QUICK = os.environ.get("CHIRPID_QUICK_BENCHMARK") == "1"  # a shorter run, for tests
@@ -81,15 +81,15 @@ def table(header, rows):
 
 
 def number(value):
-    """Three digits, or all of a large number."""
+    """Return a number as text with three significant digits; a large number keeps all digits before the point."""
     return "-" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-BEFORE, AFTER = "#D55E00", "#0072B2"  # told apart by colour-blind people, too
+BEFORE, AFTER = "#D55E00", "#0072B2"  # colours that colour-blind people can distinguish, too
 
 
 def bars(title, values, unit):
-    """Horizontal bars with their values, as a plot or as text; loading as it was before in another colour."""
+    """Draw horizontal bars with their values, as a plot or as text. Loading before the migration has its own colour."""
     if plt is None:
         print(title)
         for label, value in values.items():
@@ -111,15 +111,15 @@ print(f"Python {platform.python_version()}, torch {torch.__version__}, {platform
 print(f"{usable_cpus()} CPUs usable by this process, {torch.get_num_threads()} torch threads, training on {DEVICE}")
 print(monitor.gpu_status())
 if hasattr(os, "getloadavg") and os.getloadavg()[0] > usable_cpus() / 2:
-    print(f"BUSY MACHINE: a load of {os.getloadavg()[0]:.1f}; what is measured below would be other figures in quiet.")
+    print(f"BUSY MACHINE: a load of {os.getloadavg()[0]:.1f}. The measurements below would differ on an idle machine.")
 
 # %% [markdown]
 # ## 1. The verdict
 #
-# `chirp-migrate verify` trains this backend in turn as it was before the migration and as it is now, several times, in
-# processes of their own. It says whether training got faster, and whether it is still the same training: the same
-# samples, losses and results, or, for random augmentation, the same distribution. What it found last is kept in the
-# folder `.chirp-migrate`; this is what `chirp-migrate report` says of it, or what has to be run first.
+# `chirp-migrate verify` trains this backend several times, in turn with the code from before the migration and with the
+# present code. It reports whether training got faster, and whether it is still the same training: with the same
+# samples, losses and results, or, for random augmentation, with the same distribution. Its last result is in the folder
+# `.chirp-migrate`. The next cell prints the report, or the command that you have to run first.
 
 # %%
 told = subprocess.run(
@@ -131,9 +131,9 @@ print(f"With plots and every change, as one page: chirp-migrate report {shlex.qu
 # %% [markdown]
 # ## 2. The data
 #
-# Random spectrograms in [0, 1], each with a brighter band whose height depends on its class, so that a model has
-# something to learn. All of them are in memory, as in the backend. Training wants them *standardised*: the mean
-# subtracted, divided by the standard deviation.
+# The data are random spectrograms in [0, 1]. Each has a brighter band whose height depends on the class of the sample,
+# so that a model has something to learn. All samples are in memory, as in the backend. Training uses *standardised*
+# samples: the mean is subtracted, and the result is divided by the standard deviation.
 
 # %%
 def make_spectrograms(count, classes=4, seed=1):
@@ -155,17 +155,18 @@ print(f"mean {mean.item():.4f}, standard deviation {std.item():.4f}")
 # %% [markdown]
 # ## 3. Current against optimised
 #
-# *Current* is the code this backend had before its migration: each sample is fetched, standardised and augmented on
-# its own, then PyTorch's DataLoader stacks the samples to a batch. *Augmented* means that a random band of time and one
-# of frequency are blanked out and that noise is added, each for 80 % of the samples.
+# *Current* is the code that this backend had before its migration. It reads, standardises and augments each sample
+# separately; PyTorch's DataLoader then stacks the samples into a batch. *Augmented* means two random changes, each
+# applied to 80 % of the samples: a random band of time and a random band of frequency are blanked out, and noise is
+# added.
 #
-# *Optimised* is what `OptimalDataLoaderFactory` makes: a whole batch is gathered and worked on at once.
+# *Optimised* is a loader of `OptimalDataLoaderFactory`. It gathers, standardises and augments a whole batch at once.
 #
-# First, the two must load the same thing. Without augmentation, the batches are compared bit by bit.
+# First, the next cell checks that both load the same data. It compares the batches without augmentation bit by bit.
 
 # %%
 class CurrentDataset(Dataset):
-    """One sample at a time, as before the migration."""
+    """Standardises and augments one sample at a time, as the code before the migration did."""
 
     def __init__(self, base, indices, mean, std, augment=False):
         self.base, self.indices, self.mean, self.std, self.augment = base, indices, mean, std, augment
@@ -222,9 +223,10 @@ print(f"{len(before)} batches before, {len(after)} after; the same to the last b
 del before, after
 
 # %% [markdown]
-# Now the speed. What is timed is the wait for each next batch; the first batch, which includes starting the loader, is
-# kept apart. The two sides are measured in turn, several times, and the middle value counts, so that other work on
-# this machine disturbs both alike. *p99* is the wait that only one batch in a hundred exceeds.
+# Now the speed. The next cell measures how long the training waits for each batch. The first batch, which includes
+# starting the loader, is measured separately. The current and the optimised loader are measured in turn, several times,
+# and the table shows the median. So other work on this machine affects both in the same way. *p99* is the wait that
+# only one batch in a hundred exceeds.
 
 # %%
 candidates = {
@@ -259,21 +261,21 @@ for work in ("standardised", "augmented"):
     sides = [[times["samples_per_second"] for times in taken[f"{side}, {work}"]] for side in ("current", "optimised")]
     ratios = [new / old for old, new in zip(*sides)]
     print(
-        f"{work}: the optimised loader gives {statistics.median(ratios):.2f} times as many samples a second as the "
-        f"current one ({min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds)"
+        f"{work}: the optimised loader loads {statistics.median(ratios):.2f} times as many samples per second as the "
+        f"current loader ({min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds)"
     )
 bars("Loading alone", {name: middle(name, "samples_per_second") for name in candidates}, "samples/s")
 
 # %% [markdown]
 # ## 4. Worker safety
 #
-# A dataset can be handed to worker processes only if it can be *pickled* (packed and sent to another process). A lambda
-# or a class defined inside a function cannot. And randomness must not be shared: workers that start from one random
-# state would all blank out the same bands.
+# Worker processes can read a dataset only if it can be *pickled*, which means packed and sent to another process. A
+# lambda, or a class that is defined inside a function, cannot be pickled. In addition, workers must not share their
+# randomness: workers that start from the same random state would all blank out the same bands.
 #
-# The datasets used here are pickled, and then loaded with several numbers of workers. Each sample must come exactly
-# once, and the augmented samples must be the very same whatever the number of workers, since their randomness depends
-# on the run's seed, the epoch and the sample, not on the process that happens to load it.
+# The next cell pickles the datasets of this notebook, and then loads one with several numbers of workers. Each sample
+# must be loaded exactly once. The augmented samples must be the same with any number of workers: their random numbers
+# depend on the seed of the run, the epoch and the sample, and not on the process that loads the sample.
 
 # %%
 import pickle
@@ -288,12 +290,12 @@ for dataset in (safe_standardised, safe_augmented):
 
 
 def load_all(workers):
-    """All samples in order, their labels, and the seconds until the first batch."""
+    """Return all samples in order, their labels, and the seconds until the first batch."""
     seed_everything(7)
     with warnings.catch_warnings():
-        # Trying more workers than there are CPUs is the point here.
+        # This test also uses more workers than there are CPUs, so PyTorch's warning is expected.
         warnings.filterwarnings("ignore", message=".*worker processes in total")
-        # The factory would start no workers for samples in memory.
+        # Do not use the factory here: it starts no workers for samples in memory.
         loader = BatchedDataLoader(safe_augmented, batch_size=8, num_workers=workers)
         begun = time.perf_counter()
         xs, ys, first = [], [], None
@@ -313,20 +315,20 @@ for workers in (0, 2) if QUICK else (0, 1, 2, 4, 8):
     safe = safe and once and equal
     rows.append([workers, len(y), "yes" if once else "NO", "yes" if equal else "NO", f"{first * 1e3:.0f} ms"])
 table(["workers", "samples", "each exactly once", "same as without workers", "first batch after"], rows)
-print("Safe with every number of workers tried." if safe else "NOT SAFE: see the table.")
+print("Safe with each of these numbers of workers." if safe else "NOT SAFE: see the table.")
 
 # %% [markdown]
 # ## 5. GPU utilisation during training
 #
-# A small convolutional network is trained on the augmented data, once with each kind of loading. With an NVIDIA GPU,
-# its utilisation (the share of time in which it had work) is sampled meanwhile.
+# The next cell trains a small convolutional network on the augmented data, once with each kind of loading. On an NVIDIA
+# GPU, it measures the utilisation meanwhile: the share of time in which the GPU had work.
 #
-# Without one, the nearest thing that can be measured is the share of training time in which the model did *not* wait
-# for data. On a CPU, loading and model share the same cores, so this is not a forecast for a GPU.
+# Without a GPU, it measures the share of training time in which the model did *not* wait for data. On a CPU, loading
+# and the model share the same cores, so this share does not predict the utilisation of a GPU.
 
 # %%
 class TinyCNN(torch.nn.Module):
-    """Small on purpose: like a large model on a GPU, it needs its batches quickly."""
+    """A model that is small on purpose: like a large model on a GPU, it needs its batches quickly."""
 
     def __init__(self, classes=4):
         super().__init__()
@@ -343,7 +345,7 @@ class TinyCNN(torch.nn.Module):
 
 
 def train(make_loader, epochs=EPOCHS):
-    """Train from the same start each time. Returns seconds, seconds waited for data, and the loss of each epoch."""
+    """Train from the same seed each time; return the seconds, the seconds of waiting, and the loss of each epoch."""
     seed_everything()
     model = TinyCNN().to(DEVICE)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -367,14 +369,14 @@ def train(make_loader, epochs=EPOCHS):
     return seconds, waited, losses
 
 
-# The first optimiser in a process loads a lot of code, and a GPU has to be set up: not part of any measurement.
+# Train once without measuring: the first optimiser in a process loads a lot of code, and a GPU has to be set up.
 train(lambda: optimised_loader(optimised), epochs=1)
 
 gpu = monitor.gpu_status()
 rows = []
 for name in ("current, augmented", "optimised, augmented"):
     with monitor.watch(interval_s=0.1) as usage:
-        # NVML averages over up to a second: train for long enough to be seen.
+        # NVML averages over up to one second, so the training must be longer.
         seconds, waited, _ = train(candidates[name], epochs=EPOCHS * (5 if gpu.readings else 1))
     busy = usage.mean_gpu_utilization
     memory = usage.peak_memory_bytes
@@ -392,10 +394,10 @@ table(["loading", "GPU utilisation", "time not spent waiting", "peak memory"], r
 # %% [markdown]
 # ## 6. Training time with different settings
 #
-# The same training, from the same start, with different loaders. More workers are not faster by themselves: for data
-# that is already in memory, sending a batch from one process to another often costs more than making it. Which setting
-# wins here is for the table to say. The last column compares the losses with those of the first row: where it says
-# *yes*, the model learned exactly the same, to the last bit.
+# The next cell repeats the same training, from the same seed, with different loaders. More workers do not always make
+# training faster: for data in memory, sending a batch from one process to another often takes longer than computing it.
+# The table shows which setting is fastest here. The last column compares the losses with those of the first row. *yes*
+# means that the model learned exactly the same, to the last bit.
 
 # %%
 import multiprocessing
@@ -410,7 +412,7 @@ settings = {
 if multiprocessing.get_start_method() == "fork":
     settings["current, 2 workers"] = lambda: current_loader(current, num_workers=2)
 else:
-    print("current, 2 workers: left out, a dataset defined in a notebook cannot be sent to workers on this system")
+    print("current, 2 workers: omitted, because this system cannot send a dataset of a notebook to workers")
 
 runs = {name: [] for name in settings}
 for _ in range(ROUNDS):
@@ -437,16 +439,17 @@ table(
 bars("Training time", training_times, "seconds")
 
 # %% [markdown]
-# ## What to make of it
+# ## Summary
 #
-# The cell below puts the measurements into words. If little time is spent waiting for data, the model is the
-# bottleneck, and no loader can make training much faster. To measure your own dataset and model, take `train` above, or
-# run `DataLoaderPerformanceMonitor().benchmark_configurations(dataset, batch_size)`.
+# The next cell summarises the measurements. If training waits for data only a small share of the time, the model is the
+# bottleneck, and no loader can make training much faster. To measure your own dataset and model, use `train` from
+# above, or run `DataLoaderPerformanceMonitor().benchmark_configurations(dataset, batch_size)`.
 
 # %%
 best = min(training_times, key=training_times.get)
 chosen = training_times["optimised, factory's choice"]
 print(f"fastest training here: {best} ({training_times[best]:.2f} s)")
-print(f"the factory's choice took {chosen / training_times[first]:.2f} times as long as the current loading")
+ratio = chosen / training_times[first]
+print(f"training with the factory's choice took {ratio:.2f} times as long as with the current loader")
 share = waiting["optimised, factory's choice"]
-print(f"with it, {100 * share:.0f} % of the time is still spent waiting for data")
+print(f"with the factory's choice, the training still waits for data during {100 * share:.0f} % of the time")

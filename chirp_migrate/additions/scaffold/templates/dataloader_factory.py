@@ -3,8 +3,8 @@
     from utils.dataloader_factory import OptimalDataLoaderFactory
     loader = OptimalDataLoaderFactory.create_training_loader(dataset, batch_size=32)
 
-The factory chooses how to load from the dataset, the CPUs this process may use and the device; every DataLoader
-argument can be given instead. `help(OptimalDataLoaderFactory)` lists them.
+The factory chooses how to load, depending on the dataset, the device and the CPUs that this process may use. Every
+argument of DataLoader can be passed to override its choice. `help(OptimalDataLoaderFactory)` lists the arguments.
 """
 
 from chirpid_patch import (

@@ -2,15 +2,14 @@
 
 Run from the backend's root:
 
-    pytest tests/                                      # all
-    pytest tests/test_dataloader_optimization.py -s    # with the measured times shown
+    pytest tests/                                      # all pytest tests/test_dataloader_optimization.py -s    # print
+    the measured times
 
-The tests make their own synthetic spectrograms. They report speed and never judge it: on a busy machine they are as
-green as on an idle one. Notebooks are executed in their folder but not saved; what their cells write is written.
+The tests make their own synthetic spectrograms. They print the speed, but no test depends on it, so they also pass on a
+busy machine. Notebooks are executed in their folder and are not saved. Files that their cells write stay.
 
-Environment variables:
-    CHIRPID_SKIP_NOTEBOOKS=1      do not execute notebooks
-    CHIRPID_NOTEBOOK_TIMEOUT=600  seconds one cell of a notebook may take; a longer one is reported as skipped
+Environment variables: CHIRPID_SKIP_NOTEBOOKS=1      do not execute notebooks CHIRPID_NOTEBOOK_TIMEOUT=600  seconds that
+a cell of a notebook may take; if it takes longer, the test is skipped
 """
 
 import gc
@@ -45,16 +44,16 @@ from chirpid_patch import (
 )
 
 WORKERS = 8
-# A spawned worker imports torch anew, seconds of work each: as many as there are CPUs, two at least.
+# Each spawned worker imports torch, which takes seconds: start one for each CPU, but at least two.
 SPAWNED_WORKERS = max(2, min(WORKERS, usable_cpus()))
 BATCH_SIZE = 8
 MEAN, STD = torch.tensor(0.5), torch.tensor(0.29)
-# PyTorch advises against more workers than CPUs; safety with eight is asked for all the same.
+# PyTorch warns if a loader has more workers than there are CPUs. These tests use eight workers on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 
 
 def spectrograms(count=40, shape=(1, 32, 40)):
-    """Random spectrograms in [0, 1]; each label is the number of its sample, so that no two can be mistaken."""
+    """Random spectrograms in [0, 1]. The label of each sample is its index, so that every label is different."""
     generator = torch.Generator().manual_seed(5)
     return TensorDataset(torch.rand(count, *shape, generator=generator), torch.arange(count))
 
@@ -78,21 +77,21 @@ def listed():
 
 
 def backend_standardised():
-    """What this backend's own `create_standardized_subset` gives."""
+    """The dataset that this backend's own `create_standardized_subset` returns."""
     create = backend_function("create_standardized_subset")
     data = spectrograms()
     return create(data, np.arange(len(data)), MEAN, STD)
 
 
 def backend_augmented():
-    """What this backend's own `create_augmented_dataset_wrapper` gives."""
+    """The dataset that this backend's own `create_augmented_dataset_wrapper` returns."""
     name = "create_augmented_dataset_wrapper"
     create = backend_function(name)
     accepted = inspect.signature(create).parameters.keys()
-    # Where both kinds of augmentation have to be switched on, they are: off, there would be nothing to test.
+    # Switch both kinds of augmentation on if there are switches. Otherwise nothing would be tested.
     options = dict.fromkeys({"use_spec_augment", "use_gaussian_noise"} & accepted, True)
     masks = {"time_mask_param": 8, "freq_mask_param": 6}
-    # Some backends cannot do without parameters, and have them in one of these forms.
+    # Some backends require augmentation parameters, in one of these forms.
     forms = [{"augment_params": given} for given in (masks, {"spec_augment_params": masks}) if "augment_params" in accepted]
     problems = []
     for form in [{}, *forms]:
@@ -104,7 +103,7 @@ def backend_augmented():
 
 
 def backend_function(name):
-    """A function of this backend's `utils/dataset_utils.py`."""
+    """The function with a name in this backend's `utils/dataset_utils.py`; without it, the test is skipped."""
     if not (ROOT / "utils" / "dataset_utils.py").is_file():
         pytest.skip("this backend has no utils/dataset_utils.py")
     try:
@@ -127,7 +126,7 @@ def seed_everything(seed=0):
 
 
 def close(loader):
-    """End the workers of a loader, PyTorch's own or the factory's."""
+    """End the workers of a loader of the factory; PyTorch's own loaders need no call."""
     if hasattr(loader, "shutdown"):
         loader.shutdown()
 
@@ -219,7 +218,7 @@ class BeforeDataset(Dataset):
 
 
 def before_and_after(data, batch_size):
-    """How each side makes its training loader, over the same samples."""
+    """The functions that build the training loader before and after the migration, over the same samples."""
     indices = np.arange(len(data))
     before = BeforeDataset(data, indices, MEAN, STD)
     after = WorkerSafeStandardizedDataset(data, indices, MEAN, STD)
@@ -278,7 +277,7 @@ def test_training_before_and_after():
 
 def persistent_loader(data):
     dataset = WorkerSafeStandardizedDataset(data, range(len(data)), MEAN, STD)
-    # The factory would start no workers for samples in memory.
+    # Do not use the factory here: it starts no workers for samples in memory.
     return BatchedDataLoader(dataset, batch_size=16, shuffle=True, num_workers=2, persistent_workers=True)
 
 
@@ -287,7 +286,7 @@ def test_memory_does_not_grow_with_persistent_workers():
     epoch_bytes = data.tensors[0].nbytes
     monitor, loader = DataLoaderPerformanceMonitor(), persistent_loader(data)
     if monitor.memory_status() is None or monitor.memory_status().kind == "peak-rss":
-        pytest.skip("this system does not tell how much memory a process uses: install psutil")
+        pytest.skip("this system does not report how much memory a process uses: install psutil")
     epochs = 6
 
     def run_epoch():
@@ -295,7 +294,7 @@ def test_memory_does_not_grow_with_persistent_workers():
             pass
         gc.collect()
 
-    for _ in range(2):  # buffers reach their size
+    for _ in range(2):  # let buffers grow to their final size first
         run_epoch()
     settled = monitor.memory_status().bytes
     for _ in range(epochs):
@@ -303,7 +302,7 @@ def test_memory_does_not_grow_with_persistent_workers():
     growth = monitor.memory_status().bytes - settled
     close(loader)
     print(f"memory after {epochs} more epochs of {epoch_bytes / 2**20:.0f} MiB: {growth / 2**20:+.0f} MiB")
-    # Batches that were kept would add a whole epoch's bytes each time.
+    # If a loader kept its batches, each epoch would add all bytes of the dataset.
     assert growth < epochs * epoch_bytes / 2
 
 
@@ -338,9 +337,9 @@ def test_notebook_still_runs(path, monkeypatch):
     nbclient = pytest.importorskip("nbclient", reason="install nbclient and ipykernel to execute the notebooks")
     nbformat = pytest.importorskip("nbformat", reason="install nbformat to execute the notebooks")
     pytest.importorskip("ipykernel", reason="install ipykernel to execute the notebooks")
-    monkeypatch.setenv("CHIRPID_QUICK_BENCHMARK", "1")  # the benchmarking notebook keeps itself short
+    monkeypatch.setenv("CHIRPID_QUICK_BENCHMARK", "1")  # makes the benchmarking notebook run for a shorter time
     monkeypatch.setenv("MPLBACKEND", "Agg")
-    # Notebooks import from `utils` and, where it was copied into the backend, from `chirpid_patch`.
+    # Notebooks import `utils`, and `chirpid_patch` if it was copied into the backend.
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     notebook = nbformat.read(path, as_version=4)
     timeout = int(os.environ.get("CHIRPID_NOTEBOOK_TIMEOUT", "600"))
