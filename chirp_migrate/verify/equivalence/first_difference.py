@@ -1,4 +1,4 @@
-"""The first difference of two traces, the size of differences between values, and the effect of seeds."""
+"""Find the first difference between the loader passes of both versions, and check whether the seed still has effect."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from chirp_migrate.verify.spec import PassTrace
 __all__ = ["OTHER_SEED", "Found", "compare_entry", "compared_aspects", "ignored_by_seed", "sketch", "values_of"]
 
 Found = tuple[str, str]
-"""Name of a difference and its description."""
+"""Name of a difference, such as ``losses-differ``, and its description."""
 
 OTHER_SEED = 1
-"""Added to the seed of the verification for a second run, which shows the effect of the seed."""
+"""Number that is added to the seed for a second run. The second run shows which values depend on the seed."""
 
 _SHOWN = 5
 _RESULT = "result: "
@@ -30,7 +30,10 @@ _TOLERANCE = 1e-4
 
 
 def compare_entry(before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[Found]:
-    """Return the first difference of each role in one entry point; later differences follow from it."""
+    """Return the first difference between the training passes, and between the validation passes, of an entry point.
+
+    Later differences are omitted, because they may follow from the first.
+    """
     found: list[Found] = []
     augmented = any(record.random for record in before)
     for role in ("train", "validation"):
@@ -48,7 +51,11 @@ def compare_entry(before: Sequence[PassTrace], after: Sequence[PassTrace]) -> li
 
 
 def _first_of_role(role: str, old: list[PassTrace], new: list[PassTrace], augmented: bool) -> list[Found]:
-    """Return the first difference of a role; ``augmented``: the entry point has random samples."""
+    """Return the first difference between the passes ``old`` and ``new`` of one role (``train`` or ``validation``).
+
+    Args:
+        augmented: whether any samples of the entry point are augmented.
+    """
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
         difference = (
             _count_difference(a, b)
@@ -65,7 +72,7 @@ def _first_of_role(role: str, old: list[PassTrace], new: list[PassTrace], augmen
 
 
 def _count_difference(a: PassTrace, b: PassTrace) -> Found | None:
-    """Return a difference in the number of samples, classes or batches."""
+    """Return a difference in the number of samples, classes or batches of a pass; None if these are equal."""
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
     others_stay = all(b.labels[label] == a.labels.get(label) for label in b.labels)
@@ -96,7 +103,7 @@ def _name_shortened_epochs(a: PassTrace, b: PassTrace) -> str:
 
 
 def _missing_samples(a: PassTrace, b: PassTrace) -> str:
-    """Return a text on missing samples, and the first batch that lacks one."""
+    """Return a text with the first batch that differs or is missing, and the indices of the missing samples."""
     first = _first_unequal(a.sizes, b.sizes)
     text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
     gone = _samples_missing_in(a, b)
@@ -119,14 +126,14 @@ def _kind(a: PassTrace, b: PassTrace) -> Found | None:
 
 
 def _sample_difference(a: PassTrace, b: PassTrace, augmented: bool) -> Found | None:
-    """Return a difference in the samples, in their values, or in their order."""
+    """Return a difference in the samples of a pass, in their values, or in their order; None if these are equal."""
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
         for number, (old, new) in enumerate(zip(a.batches, b.batches, strict=True), start=1):
             if old != new:
                 return _first_batch(a, b, number)
         return None
-    # The random numbers of the augmentation come from elsewhere now, and the order of the samples with them.
+    # Augmentation takes its random numbers from another generator now, so shuffling gets other random numbers too.
     if not a.whole:
         return None
     if a.labels != b.labels:
@@ -140,7 +147,7 @@ def _sample_difference(a: PassTrace, b: PassTrace, augmented: bool) -> Found | N
 
 
 def _first_batch(a: PassTrace, b: PassTrace, number: int) -> Found:
-    """Return why batch ``number`` is the first that differs."""
+    """Return the name and description of the difference in batch ``number``, the first batch that differs."""
     where = f"batch {number} of {len(a.batches)} is the first that differs"
     if a.contents == b.contents:
         return "order-differs", f"{where} (the same samples in another order)"
@@ -161,7 +168,7 @@ def _other_indices(a: PassTrace, b: PassTrace) -> Found | None:
 
 
 def _other_values(before: str, after: str) -> Found | None:
-    """Return by how much the values of two sketches differ; None if they are equal or not comparable."""
+    """Return the size of the difference between two texts of :func:`sketch`; None if it is zero or not comparable."""
     a, b = map(values_of, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
         return None
@@ -189,20 +196,23 @@ def _loss_difference(a: PassTrace, b: PassTrace, augmented: bool) -> Found | Non
 
 
 def _samples_missing_in(a: PassTrace, b: PassTrace) -> Counter[int]:
-    """Return the samples of ``a`` that ``b`` lacks; empty unless the indices of both are known, for equal datasets."""
+    """Return the indices of samples that pass ``a`` has and pass ``b`` lacks.
+
+    The result is empty if the indices of a pass are not known, or if the datasets differ.
+    """
     comparable = a.base and a.base == b.base and a.base_indices and b.base_indices
     return Counter(a.base_indices) - Counter(b.base_indices) if comparable else Counter()
 
 
 def _is_shuffled(record: PassTrace) -> bool:
-    """Return whether a pass is shuffled, by the order of its samples if known, else by the kind of sampler."""
+    """Return whether a pass is shuffled. The indices decide; if they are not known, the class of the sampler does."""
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))
     return record.shuffled
 
 
 def _have_one_order(records: list[PassTrace]) -> bool:
-    """Return whether several shuffled passes over one loader have the same order."""
+    """Return whether all shuffled passes over some loader have the same order; one pass alone does not count."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:
         if record.indices and _is_shuffled(record):
@@ -211,12 +221,12 @@ def _have_one_order(records: list[PassTrace]) -> bool:
 
 
 def _first_unequal(a: Sequence[object], b: Sequence[object]) -> int:
-    """Return the 1-based position of the first difference."""
+    """Return the position, counted from 1, of the first element that differs or is missing."""
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False), start=1) if x != y), min(len(a), len(b)) + 1)
 
 
 def sketch(tensors: Sequence[torch.Tensor]) -> str:
-    """Return up to 16 values of each sample of the first floating-point tensor (B, ...), as base64 of float32."""
+    """Return up to 16 values of each sample in the first floating-point tensor of a batch, as base64 of float32."""
     for tensor in tensors:
         if tensor.is_floating_point() and tensor.ndim > 1:
             rows = tensor.detach().to("cpu", torch.float32).flatten(1)
@@ -227,16 +237,19 @@ def sketch(tensors: Sequence[torch.Tensor]) -> str:
 
 
 def values_of(text: str) -> NDArray[np.float64]:
-    """Return the values in a :func:`sketch`."""
+    """Return the numbers that a text of :func:`sketch` encodes."""
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)
 
 
 def compared_aspects(passes: Sequence[PassTrace], result: Mapping[str, str]) -> dict[str, str]:
-    """Return the aspects of a run that a seed may affect, each as text that is equal for equal runs.
+    """Return the aspects of a run that a seed may affect: order, samples, batches, losses and results.
 
     Args:
-        passes: traces of the loaders.
-        result: fingerprint of the result of the entry point.
+        passes: the loader passes of the run.
+        result: fingerprint of the return value of the entry point.
+
+    Returns:
+        Name of the aspect → text that is equal for two runs if the aspect is equal.
     """
     train = [record for record in passes if record.role == "train"]
     found = {
@@ -250,9 +263,10 @@ def compared_aspects(passes: Sequence[PassTrace], result: Mapping[str, str]) -> 
 
 
 def ignored_by_seed(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
-    """Return the aspect that a seed changes before, but not after; None if seeds have the same effects.
+    """Return an aspect that depends on the seed before the migration, but not after it; None if none does.
 
-    Single values of a result (such as an accuracy) may be equal by chance, so they only count together.
+    A single value of a result, such as an accuracy, may be equal for two seeds by chance. So results count only if
+    all of them ignore the seed.
     """
     if len(before) != 2 or len(after) != 2:
         return None

@@ -1,4 +1,7 @@
-"""The targets that the requirements name (R-000-5.2, R-004), each with a verdict: met, not met, or not measurable."""
+"""Judge the measured values against their targets: batches per second, GPU utilisation, augmentation, worker processes.
+
+Each target belongs to a numbered requirement, such as R-004. The verdict is "met", "not met" or "not measurable here".
+"""
 
 from __future__ import annotations
 
@@ -23,28 +26,28 @@ __all__ = [
 MET, NOT_MET, NOT_MEASURABLE = "met", "not met", "not measurable here"
 
 BATCHES_PER_S, BATCH = 10.0, 32
-"""Target for batches per second, and their batch size (R-004)."""
+"""Number of batches per second that loading must exceed, and the batch size for this target."""
 
 GPU_PERCENT = 90.0
-"""Target for GPU utilisation in percent (R-004); requirement R-000-5.2 has a lower target."""
+"""GPU utilisation in percent that the training must exceed; another requirement has a target of 80 %."""
 
 AUGMENTATION_PERCENT, AUGMENTATION_WARNING = 20.0, 30.0
-"""Target for the share of augmentation, and the share that leads to a warning (R-004)."""
+"""Percent of a batch's time that augmentation may take; above the second number, ``verify`` warns."""
 
 _GPU = ((80.0, "R-000-5.2"), (GPU_PERCENT, "R-004"))
 
 
 @dataclass(frozen=True)
 class TargetVerdict:
-    """The verdict on one target for the version after the migration.
+    """The verdict on one target for the migrated version.
 
     Attributes:
-        requirement: row of the requirements.
+        requirement: number of the requirement that defines the target, such as ``R-004``.
         target: description of the target.
         verdict: one of :data:`MET`, :data:`NOT_MET`, :data:`NOT_MEASURABLE`.
-        value: the compared value, in the unit of the target; None without a value.
-        why: description of the value, or why there is none.
-        warning: whether the requirement demands a warning for the value.
+        value: measured value, in the unit of the target; None if the value was not measured.
+        why: description of the value, or the reason why it was not measured.
+        warning: whether ``verify`` prints a warning about the value.
     """
 
     requirement: str
@@ -58,12 +61,13 @@ class TargetVerdict:
 def judge_targets(
     after: SideMeasures, figures: Mapping[str, float | None], batch_size: int, simulated: bool
 ) -> list[TargetVerdict]:
-    """Judge every target from the measurements of the version after the migration.
+    """Judge every target from the measurements of the migrated version.
 
     Args:
-        figures: see :func:`chirp_migrate.verify.measures.figures.figures`.
-        batch_size: samples per batch of the workload.
-        simulated: whether device steps were simulated; no GPU target is then judged.
+        after: measurements of the migrated version.
+        figures: name of a metric → value (see :func:`chirp_migrate.verify.measures.figures.figures`).
+        batch_size: samples per batch of the training.
+        simulated: whether device steps were simulated. If so, GPU targets are not measurable.
     """
     return [
         _judge_throughput(after, batch_size),
