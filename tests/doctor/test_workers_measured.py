@@ -127,14 +127,14 @@ def test_samples_of_unknown_size_do_not_count_as_in_memory() -> None:
 
 def test_without_a_measurement_the_command_is_named() -> None:
     assert fix_of(recording()) == (
-        "Read in worker processes: num_workers. `chirp-migrate tune` measures which number is best."
+        "Read in worker processes: set num_workers. `chirp-migrate tune` measures which number is best."
     )
 
 
 def test_the_measured_change_is_the_fix() -> None:
     assert fix_of(recording(tuned=WorkerTuning(0, 4, 1.234, 0.4, [0, 2, 4]))) == (
-        "Use num_workers=4: loading an epoch takes 0.40 s instead of 1.23 s (loading alone, measured with 0, 2, 4 "
-        "workers)."
+        "Use num_workers=4: loading an epoch takes 0.40 s instead of 1.23 s (without training, measured with 0, 2, "
+        "4 workers)."
     )
 
 

@@ -1,4 +1,4 @@
-"""Files that were opened before workers were forked, and that several workers read."""
+"""Find files that were opened before workers were forked and that several workers read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _LEAST_POSITIONS = 3
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare the positions of the dataset's files in the training process, which does not read while workers do.
+    """Check whether the read positions of the dataset's files move in the training process while workers read.
 
-    The position moves there only if workers share the open file with it, and so with each other.
+    The training process does not read these files itself. So a position moves only if all processes share the open
+    file.
     """
     for loader in seen.loaders:
         reported: set[str] = set()

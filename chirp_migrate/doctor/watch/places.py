@@ -1,4 +1,4 @@
-"""Lines of the user's code: where a loader is built, and where a class or function is defined."""
+"""Find the lines of the user's code that build a loader or define a class or function."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["Places"]
 
 
 class Places:
-    """Finds lines of the code in a folder.
+    """Finds lines of the user's code.
 
     Args:
-        tree: the folder, an absolute path.
+        tree: folder of the user's code, an absolute path.
     """
 
     def __init__(self, tree: Path) -> None:
         self._tree = tree
 
     def of_caller(self) -> Place:
-        """Return the innermost line on the call stack that is in the folder; an empty place without one."""
+        """Return the innermost line of the user's code on the call stack; an empty place if there is none."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             place = self._place(frame.f_code.co_filename, frame.f_lineno)
@@ -35,9 +35,10 @@ class Places:
         return Place()
 
     def of_unguarded_main(self) -> Place:
-        """Return the line of the main script on the call stack that also runs when a worker imports the script.
+        """Return the line of the main script on the call stack, if the line runs again in workers that import it.
 
-        Lines under any ``if`` do not count. Workers do not import the script of a package, ``__main__.py``.
+        A line under an ``if`` does not count, because the ``if`` may guard it. ``__main__.py`` of a package does not
+        count, because workers do not import it.
         """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -49,7 +50,7 @@ class Places:
         return Place()
 
     def of_definition(self, value: Any) -> Place:
-        """Return the definition of a function or class; an empty place if it is not in the folder."""
+        """Return the line that defines a function or class; an empty place if it is not the user's code."""
         if isinstance(value, FunctionType):
             return self._place(value.__code__.co_filename, value.__code__.co_firstlineno)
         if not isinstance(value, type):
