@@ -103,7 +103,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     text = shown(report)
     assert text.startswith(f"Verdict: {report.verdict}. ")
     assert "1 entry point to the last bit" in text and "smallest adjusted p" in text
-    assert "zero-cost loading" in text and "Rounds: " in text and "1 x 250" in text and "Time went into: " in text
+    assert "zero-cost loading" in text and "Rounds: " in text and "1 x 250" in text and "Time spent on: " in text
     assert decode(encode(report)) == report
     assert report.rounds.count == len(report.rounds.made) == ROUNDS
     assert report.rounds.ended_with in ("all rounds made", "every question answered")
