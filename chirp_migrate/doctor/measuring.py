@@ -31,7 +31,7 @@ def measure_workers(
         loader: a loader of the training whose workers have ended.
         seen: a training pass over the loader.
         batch_s: seconds that one process takes to read a batch.
-        seconds: time limit. Large numbers of workers that do not fit into it are skipped.
+        seconds: time limit; large numbers of workers that would take longer are skipped.
         show: called with the progress.
 
     Returns:

@@ -59,8 +59,8 @@ class LoaderInfo(msgspec.Struct):
         place: line that built the loader.
         dataset: class name of the dataset.
         dataset_place: line that defines the class of the dataset.
-        dataset_ids: numbers of the dataset and of the datasets that it wraps, outermost first. Two loaders of the same
-            object have the same number.
+        dataset_ids: numbers of the dataset and of the datasets that it wraps, outermost first; equal in two loaders for
+            the same dataset object.
         is_stream: whether the dataset is an ``IterableDataset``.
         samples: length of the dataset; -1 if it has no length.
         batch_size: samples of a full batch; None if a batch sampler decides.
@@ -133,7 +133,7 @@ class LoaderPass(msgspec.Struct):
         values: attribute path in the dataset → value at the beginning of the pass; see :func:`.plain_values`.
         handles: number of open file descriptors of the training process after each batch; empty without workers.
         model: number of the first module that was called; -1 if no module was called.
-        parameters: dtype of the parameters of this module; empty if no module was called.
+        parameters: dtype of the parameters of the first module that was called; empty if no module was called.
         waits_s: seconds that the training waited for each batch.
         seconds: seconds from the beginning of the pass to its last batch.
         doubles: position in the first batch → bytes of the float64 tensor there.
@@ -409,7 +409,7 @@ class Recording(msgspec.Struct):
     def series(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
         """Group the loader passes by dataset and by the line that built the loader.
 
-        So a loader that the training builds again for each epoch counts as one loader.
+        Loaders that the same line builds, for example a new loader for each epoch, count as one loader.
         """
         found: dict[tuple[Place, int], list[tuple[LoaderInfo, LoaderPass]]] = {}
         for one in self.passes:

@@ -26,7 +26,7 @@ def show(report: DoctorReport, screen: Screen) -> None:
 
 
 def show_problem(problem: Problem, screen: Screen, several: bool) -> None:
-    """Print a problem. With ``-v``, if several entry points ran, also print which of them have the problem."""
+    """Print a problem; with ``-v``, if several entry points ran, also the entry points that have the problem."""
     place = f"{problem.path}:{problem.line}: " if problem.path else ""
     screen.line()
     screen.text(f"{place}{problem.message} [{problem.check}]", style="bold", hang=2)

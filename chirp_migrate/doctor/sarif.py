@@ -19,7 +19,7 @@ _BASE = "%SRCROOT%"
 
 
 def sarif_bytes(report: DoctorReport, root: Path) -> bytes:
-    """Return the SARIF document. Its paths are relative to the top of the git repository that contains ``root``."""
+    """Return the SARIF document, with paths relative to the top of the git repository that contains ``root``."""
     prefix = root.relative_to(top_of(root))
     checks = list(dict.fromkeys(problem.check for problem in report.problems))
     run = {

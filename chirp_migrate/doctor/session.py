@@ -76,7 +76,7 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
 
 
 class _Watching:
-    """Runs a child process. If an entry point crashes it, a new process continues with the next entry point."""
+    """Runs a child process; if an entry point crashes it, a new process continues with the next entry point."""
 
     def __init__(self, request: Request, progress: Progress) -> None:
         self._request, self._progress = request, progress

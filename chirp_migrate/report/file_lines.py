@@ -86,7 +86,7 @@ class FileLines:
     def sections(self, number: int) -> Iterator[Section]:
         """Yield the changed lines of a hunk, with unchanged lines around them.
 
-        A section does not contain lines that another hunk changes. In a notebook, it does not extend into other cells.
+        A section does not contain lines that another hunk changes. In a notebook, a section ends with its cell.
 
         Args:
             number: number of the hunk; ``FOLLOWS`` for changed lines that belong to no hunk.
@@ -128,7 +128,11 @@ class FileLines:
         return line.before is not None and self._old.place(line.before) == (finding.cell, finding.line)
 
     def _most_similar(self, at: int, hunk: int | None) -> int | None:
-        """Return the number of the line that is most similar to the removed line at ``at``, of the lines a hunk added.
+        """Return the number of the line, among the lines that a hunk added, that is most similar to the removed line.
+
+        Args:
+            at: position of the removed line.
+            hunk: number of the hunk; None for the hunks that removed the line.
         """
         removed = self._old.lines[(self._lines[at].before or 1) - 1].strip()
         owners = self._lines[at].owners if hunk is None else {hunk}

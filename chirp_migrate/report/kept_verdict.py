@@ -30,7 +30,7 @@ def verified_files(root: Path) -> dict[str, str | None]:
 
 
 def keep_verdict(root: Path, report: VerifyReport) -> str | None:
-    """Store the document of ``verify`` in the journal. It replaces an earlier document.
+    """Store the document of ``verify`` in the journal, in place of an earlier document.
 
     A project without an applied run has no journal, and nothing is stored.
 

@@ -40,7 +40,7 @@ class HunkStory:
     """One change of a file: a hunk, or changes that follow from hunks.
 
     Attributes:
-        id: name of the change in links, equal in every report. It contains only letters, digits and ``_./:-``.
+        id: name of the change in links, equal in every report, from letters, digits and ``_./:-``.
         number: number of the hunk in its file, from 1; 0 for a change that is no hunk.
         kind: ``rewrite`` (a hunk of rules), ``follows`` (imports that hunks need, and dead code), ``file`` (an added
             file) or ``unknown`` (the journal does not contain the rules).
@@ -162,7 +162,7 @@ def reported_by_file(
 
 
 def _group_equal(stories: Iterable[FindingStory]) -> list[list[FindingStory]]:
-    """Group findings by rule and message. The order is the order of the first finding of each group."""
+    """Group findings by rule and message, in the order of the first finding of each group."""
     kinds: dict[tuple[str, str], list[FindingStory]] = {}
     for story in stories:
         kinds.setdefault((story.finding.rule, story.finding.message_with_gain), []).append(story)

@@ -105,7 +105,7 @@ def figures(report: VerifyReport) -> list[tuple[Measure, float | None, float | N
 def noticeable_change(report: VerifyReport, label: str) -> float | None:
     """Return the smallest change of an augmentation's probability that the tests would find in 9 of 10 verifications.
 
-    The result is None if it is not known.
+    None means that the smallest change is not known.
     """
     return max((one.share for one in report.noticed.get(label, {}).values()), default=None)
 

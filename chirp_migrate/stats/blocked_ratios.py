@@ -1,13 +1,13 @@
 """Compute ratios of times after / before from rounds: for each entry point, and for all entry points together.
 
 A round is a pair of processes that time entry points once in each version, at nearly the same time. A process affects
-all pairs of its round, so only rounds are independent. The interval of the total uses only the differences between
-rounds: a cluster-robust variance, in which each residual is scaled for the mean that was subtracted. If every round has
-all entry points, this is Student's interval of the rounds' totals. An entry point that was timed once gets the variance
-of the others.
+all times of its round, so only rounds are independent. The interval of the total therefore uses the variance between
+rounds (a cluster-robust variance, in which each residual is scaled for the mean that was subtracted). If every round
+has all entry points, the interval is Student's interval of the rounds' totals. An entry point that was timed once gets
+the variance of the other entry points.
 
-With few rounds, the variance of one entry point is a poor estimate. So it is combined with the variance of all other
-entry points, which count like a number of additional rounds (a moderated variance, Smyth 2004).
+With few rounds, the variance of one entry point is a poor estimate. The estimate is therefore combined with the
+variance of all other entry points, which counts like some additional rounds (a moderated variance, Smyth 2004).
 
 To limit the effect of disturbances, logarithms of ratios are clipped: they differ from the median of their entry point
 by at most five standard deviations, which are estimated from medians.

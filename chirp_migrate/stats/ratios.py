@@ -1,8 +1,8 @@
 """Compute ratios of times with intervals, correct p-values for many tests, and compare two samples.
 
-The interval of a ratio comes from the logarithms of ``after / before`` in each round. It is Student's interval, which
-is exact for normal logarithms. A bootstrap interval would be too narrow with only a few rounds, because resampling five
-values cannot show the tails.
+The interval of a ratio is Student's interval of the logarithms of ``after / before`` in all rounds, which is exact for
+normal logarithms. A bootstrap interval would be too narrow with only a few rounds, because resampling five values
+cannot show the tails.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
 def noticed_share(first: int, second: int, alpha: float) -> float:
     """Return the smallest difference of two distributions that :func:`ks_p_value` finds in 9 of 10 cases.
 
-    The difference is the change of the share of values, 0 to 1, below some point. It is 1.0 if the samples are too
-    small to find any difference. The function assumes a share of 0.5, because this share varies most by chance.
+    The difference is the change of the share of values, 0 to 1, below some point; 1.0 if the samples are too small to
+    find any difference. The function assumes a share of 0.5, because this share varies most by chance.
 
     Args:
         first, second: sizes of the two samples.

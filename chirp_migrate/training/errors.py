@@ -35,7 +35,7 @@ class NotMigrated(ChirpMigrateError):
 
 
 class NotUsable(Exception):
-    """Error in a child process: its task cannot be run. The message has the reason, so no traceback is printed."""
+    """Error in a child process: its task cannot be run. The message explains why, so no traceback is printed."""
 
 
 class NotFound(NotUsable):

@@ -1,7 +1,7 @@
 """Read the configuration file of the user's training: YAML, TOML or JSON.
 
-``tune`` reads ``training.batch_size``, ``data.num_workers``, ``data.prefetch_factor`` and ``system.output_dir``. It
-passes other keys of ``data`` and ``training`` as arguments to the dataset and its transforms.
+``tune`` reads the keys ``training.batch_size``, ``data.num_workers``, ``data.prefetch_factor`` and
+``system.output_dir``. Other keys of ``data`` and ``training`` become arguments of the dataset and its transforms.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TuneConfig:
 
 
 def read_config(path: Path) -> TuneConfig:
-    """Read a configuration file. Its suffix determines the format; YAML requires PyYAML.
+    """Read a configuration file, whose suffix determines the format. YAML requires PyYAML.
 
     Raises:
         UsageProblem: the file cannot be read, has an unknown suffix, has no sections, or has an invalid number.

@@ -1,13 +1,13 @@
 """Pick a configuration (loader settings) from the measured rates, by the rule in docs/tune.md.
 
-The best configuration has the highest mean rate. Every other configuration is compared with the best in each round,
-because a disturbance changes both rates of a round. The comparison is the geometric mean of the ratios of both rates,
-with Student's interval. A configuration is tied with the best if this ratio is at least 0.95.
+The best configuration has the highest mean rate in samples per second. In each round, the rate of every configuration
+is divided by the rate of the best. The geometric mean of this ratio over all rounds has a Student's interval. A
+configuration is tied with the best if its mean ratio is at least 0.95.
 
 The pick is the smallest tied configuration: fewest worker processes, then fewest threads, then fewest batches loaded
-ahead. Rounds continue until the pick is unlikely to change, or time is up. Two conditions make a change unlikely. The
-intervals of the pick and of all smaller configurations are completely above or below 0.95. And no larger configuration
-may be so much faster than the best that the pick would no longer be tied with it.
+ahead. Rounds continue until the pick is unlikely to change, or time is up. The pick is unlikely to change if the
+intervals of the pick and of all smaller configurations are completely above or below 0.95, and if no larger
+configuration may be so much faster than the best that another pick would be necessary.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def mean_rates(measured: Sequence[CandidateMeasurement]) -> dict[Candidate, Rati
 def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[Comparison]:
     """Compare each configuration with the best configuration, and return the comparisons in the same order.
 
-    A configuration that was measured in the first rounds only is compared over these rounds. It cannot be the best.
+    A configuration that was measured in the first rounds only is compared over these rounds, and cannot be the best.
     """
     rounds = max((len(configuration.rates) for configuration in measured), default=0)
     to_the_end = [configuration for configuration in measured if 0 < len(configuration.rates) == rounds]

@@ -1,6 +1,6 @@
 """Draw a plot of throughput over worker processes, with matplotlib.
 
-The colours are from the palette of Okabe and Ito, which colour-blind people can distinguish. The markers differ, too.
+Colour-blind people can distinguish the colours (from the palette of Okabe and Ito) and the markers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
     """Draw a plot with one panel for each loader.
 
     Args:
-        target: the file to write or replace. Its suffix determines the format.
+        target: the file to write or replace, whose suffix determines the format.
         loaders: the results of the loaders.
         machine: description of the machine in one line, for the caption.
 

@@ -1,4 +1,4 @@
-"""Write recommendations from the measurements. Each names a setting, the recommended value, and the reason."""
+"""Recommend loader settings from the measurements; each recommendation has a setting, a value and a reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _WORTH_IT = 1.05
 def conclude(loader: LoaderReport, training: Training | None) -> None:
     """Add the pick, the comparisons and the recommendations to the report of a loader.
 
-    ``training`` adds recommendations on GPU use. If all configurations failed, there are no recommendations.
+    If ``training`` is given, recommendations on GPU use are added. If all configurations failed, the report has no
+    recommendations.
     """
     chosen = pick(loader.measured)
     loader.picked = None if chosen is None else chosen.candidate

@@ -149,6 +149,6 @@ def _show_advice(loader: LoaderReport, screen: Screen) -> None:
 def _training(training: Training) -> Iterator[str]:
     yield f"The training ran to find its loaders, for {training.seconds:.1f} s."
     if training.gpu_percent is not None:
-        yield f"It kept the GPU busy for {training.gpu_percent:.0f} % of that time."
+        yield f"The training kept the GPU busy for {training.gpu_percent:.0f} % of that time."
     else:
-        yield f"Its GPU use was not measured: {training.gpu}."
+        yield f"The GPU use of the training was not measured: {training.gpu}."

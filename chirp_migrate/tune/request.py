@@ -36,8 +36,7 @@ class Grid:
 class TuneTask:
     """The task of the child process.
 
-    The dataset to measure comes from ``dataset``. If that is empty, it comes from ``config`` or the loaders of a
-    training.
+    The dataset to measure comes from ``dataset``, ``config`` or the loaders of a training, in this order.
 
     Attributes:
         tree: working directory and first import path of the child.
@@ -47,12 +46,11 @@ class TuneTask:
         config: the configuration file of the training; None without such a file.
         discovery: the entry points of the training whose loaders are measured; None without a training.
         sizes: numbers of samples and epochs of the training.
-        lost: label of an entry point that crashed or hung in an earlier process → description. These entry points do
-            not run again.
+        lost: label of an entry point that crashed or hung in an earlier process, and does not run again → description.
         profile: file to which the picks are saved; empty to save none.
-        ends_at: end of the time budget on the clock of ``time.time``; None: ``grid.seconds`` after the start.
-        uses_runtime: whether the code in ``tree`` uses ``chirpid_patch``. If so, its loader is measured for a dataset
-            without a loader.
+        ends_at: end of the time budget on the clock of ``time.time``; None means ``grid.seconds`` after the start.
+        uses_runtime: whether the code in ``tree`` uses ``chirpid_patch``, so that a dataset without a loader is
+            measured with the loader of ``chirpid_patch``.
     """
 
     tree: str

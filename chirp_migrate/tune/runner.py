@@ -57,8 +57,8 @@ def run(
     Args:
         request: the task.
         show: called with the progress.
-        begin: called before an entry point runs, with its label and the number of other entry points. It is also called
-            before the measurement, with an empty label.
+        begin: called before an entry point runs, with its label and the number of other entry points. Before the
+            measurement, ``begin`` is called with an empty label.
 
     Raises:
         NotUsable: the requested dataset or training cannot be measured.

@@ -23,9 +23,9 @@ _WIDEST = 10.0
 def save(subject: Subject, measured: Sequence[CandidateMeasurement], profile: Path, thread_safe: bool) -> str | None:
     """Save the picked settings for this loader; return None, or one sentence if they cannot be saved.
 
-    The factory looks up settings by its arguments. So the function saves an entry for calls without ``num_workers``.
-    If the original loader has workers, it also saves an entry for calls with the original ``num_workers``. The settings
-    of that entry have at most this number of workers.
+    The factory looks up settings by its arguments, so the function saves an entry for calls without ``num_workers``. If
+    the original loader has workers, the function also saves an entry for calls with the original ``num_workers``, and
+    picks settings with at most this number of workers.
     """
     chosen = pick(measured)
     if chosen is not None:

@@ -34,8 +34,8 @@ _ROLE = Role("The process that measures", "", "a smaller --time-budget, or fewer
 def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:
     """Run the user's code in a separate process, and measure loader settings for its datasets.
 
-    A training runs in a temporary copy of the project, because it may write files. If the user names a dataset, it is
-    read in the project itself, because a copy may lack its files.
+    A training runs in a temporary copy of the project, because it may write files. A dataset that the user names is
+    read in the project itself, because a copy may lack the files of the dataset.
 
     Args:
         request: the task, without a training; ``tree`` is the folder of the project.
@@ -62,7 +62,7 @@ def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: floa
 
 
 def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) -> TuneReport:
-    """Run the process that measures. If an entry point crashes it, start another process without that entry point."""
+    """Run the process that measures; if an entry point crashes the process, start another without this entry point."""
     while True:
         with Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child:
             try:

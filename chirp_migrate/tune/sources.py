@@ -30,8 +30,8 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
     """Build the dataset or loader that ``reference`` names.
 
     Args:
-        reference: ``MODULE:CALLABLE``, a dataset or loader, or a function or class that returns it. If the function
-            requires an argument, it gets the path of the configuration file.
+        reference: ``MODULE:CALLABLE``, a dataset or loader, or a function or class that returns one. A function that
+            requires an argument gets the path of the configuration file.
         unaugmented: reference to the dataset without its augmentation; may be empty.
         config: the configuration file of the training; None without such a file.
         migrated: whether a dataset without a loader is measured with the loader of ``chirpid_patch``.

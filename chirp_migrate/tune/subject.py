@@ -54,7 +54,7 @@ class Subject:
 
 
 def of_dataset(dataset: Any, batch_size: int, migrated: bool) -> Subject:
-    """Return the subject for a dataset without a loader. Its samples are shuffled as for training.
+    """Return the subject for a dataset without a loader, with shuffled samples as for training.
 
     Raises:
         NotUsable: the dataset is not map-style, or is empty.
@@ -93,7 +93,7 @@ def of_loader(loader: Any, role: str) -> Subject:
 
 
 def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate) -> DataLoader[Any]:
-    """Return a loader with the settings ``candidate``. Its workers keep running until they are shut down."""
+    """Return a loader with the settings ``candidate``, whose workers run until they are shut down."""
     threads = candidate.prefetch_threads
     options: dict[str, Any] = {
         **{name: subject.options[name] for name in _MATTERING if subject.options.get(name) is not None},

@@ -1,9 +1,8 @@
 """Measure loader settings in rounds. A measurement does not include the start of workers.
 
-The clock starts after the first batches, which all workers load at the same time. A measurement counts the batches that
-arrive while every worker delivers equally many, and the time of waiting for these batches. Every round measures every
-candidate (combination of settings) once, in a changing order. So a machine that becomes slower affects all candidates
-equally.
+The clock starts after the first batch of every worker has arrived. After that, a measurement counts equally many
+batches of every worker, and the time of waiting for these batches. Every round measures every candidate (combination
+of settings) once, in a changing order, so that a machine that becomes slower affects all candidates equally.
 """
 
 from __future__ import annotations
@@ -230,12 +229,12 @@ class Sweep:
         self.show(
             f"{len(self.measured)} configurations of {self.subject.report.name}, {rate:.0f} samples/s in the "
             "main process: "
-            f"about {max(least, self.seconds):.0f} s, less if the order is clear early{beyond}"
+            f"about {max(least, self.seconds):.0f} s, less if the best settings are clear early{beyond}"
         )
 
 
 def _reason_of_error(error: Exception) -> str:
-    """Return an error as one line. For the error of a worker, this is the last line of PyTorch's traceback."""
+    """Return an error as one line; for the error of a worker, the last line of PyTorch's traceback."""
     text = first_line(error)
     if text.startswith("Caught "):
         return str(error).strip().splitlines()[-1].strip()

@@ -44,8 +44,7 @@ _LEAST_S = 6.0
 
 
 class _SeenEnough(BaseException):
-    """Ends a training call whose loaders are known. It is no ``Exception``, so ``except Exception`` does not catch it.
-    """
+    """Ends a training call whose loaders are known. ``except Exception`` does not catch a ``BaseException``."""
 
 
 @dataclass
@@ -130,7 +129,7 @@ def watch_loaders(
     Args:
         calls: label of an entry point → function that returns its training call.
         show: called with the progress.
-        seconds: time limit for this function and for the later measurement. This function uses a part of it.
+        seconds: time limit for this function, which uses a part of it, and for the later measurement.
         begin: called with the label of each entry point before it runs.
 
     Returns:
@@ -138,7 +137,7 @@ def watch_loaders(
 
     Raises:
         NotUsable: the training took no batch from a loader that can be measured.
-        UserCodeError: all entry points failed. This is the error of the first.
+        UserCodeError: all entry points failed; the error is the error of the first entry point.
     """
     watching = _LoaderWatch(_LONGEST_SHARE * seconds)
     monitor = DataLoaderPerformanceMonitor()
@@ -186,7 +185,7 @@ def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[Subje
         share = kind.waited_s / kind.whole_s if kind.whole_s > 0 else None
         subject.report.waited_share = share
         if subjects and share is not None and share < _WAITS_LITTLE:
-            notes.append(f"{name}: keep its loading, because the training waits {percent(share, 1)} of its time")
+            notes.append(f"{name}: keep its settings, because the training waits only {percent(share, 1)} of its time")
         elif len(subjects) < most:
             subjects.append(subject)
         else:

@@ -58,7 +58,7 @@ class Findings:
 
 
 def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings, **conditions: Any) -> VerifyReport:
-    """Build the report from all measurements. It contains the seconds of every round and every loader pass.
+    """Build the report from all measurements, with the seconds of every round and with every loader pass.
 
     Args:
         found: the results to report.
@@ -83,7 +83,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
     if settings.simulates:
         reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
     if interrupted:
-        reason = f"interrupted after {count(timed.count, 'round')}, and so far: {reason}"
+        reason = f"interrupted after {count(timed.count, 'round')}; the result so far: {reason}"
     if not_timed:
         note = f"not timed, because the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
         equivalence = equivalence.joined(Equivalence(notes=[note]))
@@ -196,7 +196,7 @@ def rounds_line(rounds: Rounds) -> str:
     text = f"{count(rounds.count, 'pair')} of processes, {count(timed, 'entry point')} timed in them"
     ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
     if rounds.others_median is None or rounds.others_most is None:
-        return f"{text}; whether other processes had the cores was not watched ({rounds.not_watched}).{ended}"
+        return f"{text}; the CPU use of other processes was not measured ({rounds.not_watched}).{ended}"
     return (
         f"{text}; other processes used {percent(rounds.others_median)} of the CPUs in the median round, at most "
         f"{percent(rounds.others_most)}.{ended}"

@@ -117,9 +117,9 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
 
     Args:
         root: folder of the project.
-        said: name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. In place of
-            ``entry``, it has ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with ``result``.
-            Missing options have their defaults.
+        said: name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The field
+            ``entry`` is replaced by ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with
+            ``result``. Missing options have their defaults.
 
     Raises:
         UsageProblem: two options contradict each other, an option would be ignored, or ``data`` does not exist.

@@ -52,8 +52,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 @contextmanager
 def _errors_as_raised(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """Return a context for code of the project. It raises errors as :class:`UserCodeError` that names the entry point.
-    """
+    """Return a context for code of the project, whose errors become :class:`UserCodeError` with the entry point."""
     try:
         yield
     except NotFound:
@@ -135,7 +134,7 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
 
 
 def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, float]) -> None:
-    """Repeat recorded runs in the first turn. Then time each entry point, from its call to its last epoch."""
+    """Repeat recorded runs in the first turn, and then time each entry point, from its call to its last epoch."""
     parent.wait_for_turn()
     with _spending(spent, "warming up"):
         parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))

@@ -42,7 +42,7 @@ class RunSpec:
         api_names: module → public names whose signatures the child reads; empty to read none.
         twice: whether the child records each entry point twice, because two runs on a GPU may differ.
         repeats: for TIME: labels of the entry points whose recorded run the child repeats before the timing.
-        whole: for TIME: labels of the entry points without epochs. The child times the whole call.
+        whole: for TIME: labels of the entry points without epochs, whose whole call the child times.
         cached: for TIME: whether the child also times an epoch of each entry point with zero-cost loading.
         seconds: for MEASURE: seconds after which no further entry point begins.
         hash_seed: value of ``PYTHONHASHSEED`` in the child.
@@ -215,8 +215,8 @@ class RunResult:
 
     Attributes:
         api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`).
-        names: for the task NAMES: names of the training calls of the hook.
-        measured: for the task MEASURE: the measurements.
+        names: names of the hook's training calls; empty except for the task NAMES.
+        measured: the measurements; None except for the task MEASURE.
         spent_s: name of an activity of the process → seconds that it took.
     """
 

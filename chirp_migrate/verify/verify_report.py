@@ -92,7 +92,9 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class LoadingProblem(msgspec.Struct, frozen=True):
-    """A loading problem that the recorded loader passes prove. ``doctor`` shows its evidence, line and fix.
+    """A loading problem that the recorded loader passes prove.
+
+    ``doctor`` shows the evidence, the line and the fix of the problem.
 
     Attributes:
         check: name of the check that found the problem, a section of docs/doctor.md.

@@ -2,7 +2,7 @@
 
 One process for each version trains each entry point on a few samples, one entry point after the other. If an entry
 point hangs or ends its process, a new process continues with the other entry points. An entry point that fails before
-the migration must fail with the same error after it. Such an entry point is listed in the report and not timed.
+the migration must fail with the same error after it. The report lists the entry points that fail before the migration.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class WatchedRuns:
 
 
 class _WatchedVersion:
-    """The recording of one version. Each call of :meth:`advance` continues it and returns soon.
+    """The recording of one version, which each call of :meth:`advance` continues for a short time.
 
     Attributes:
         found: label of the entry point → its recorded run.

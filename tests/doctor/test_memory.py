@@ -67,7 +67,7 @@ def test_a_steady_rise_after_the_start_is_reported(measured: list[float], is_rep
 def test_the_evidence_has_the_rise_of_all_workers() -> None:
     (problem,) = check(recording([20, 22, 24, 26, 28], [20, 23, 25, 27, 29]))
     assert problem.evidence == (
-        "dataset.held has 400,000 objects. The memory of 2 workers rose by 17 MiB in all while the loader at "
+        "dataset.held has 400,000 objects. The memory of 2 workers rose by 17 MiB in total while the loader at "
         "train.py:7 read 20 samples."
     )
 

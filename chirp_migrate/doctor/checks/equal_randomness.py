@@ -16,8 +16,8 @@ _GLOBAL = {"random", "numpy.random", "torch"}
 def check(seen: Recording) -> Iterator[Problem]:
     """Compare the states of random generators in workers and epochs, before and after the first training batch.
 
-    Equal states before and after the batch prove that the random numbers were the same, if the states changed during
-    the batch. The check skips streams, because their workers may share a state to divide the samples.
+    The random numbers were the same if the generators are in equal states before the batch and in equal, changed states
+    after it. The check skips iterable datasets, because their workers may share a state to divide the samples.
     """
     for passes in seen.training_series():
         yield from _of_dataset(seen, passes)

@@ -35,7 +35,7 @@ def check(seen: Recording) -> Iterator[Problem]:
         yield Problem.at(
             loader.place,
             "handles",
-            "Batches are kept, and each batch of a worker process keeps file descriptors open.",
+            "The training keeps its batches, and each batch of a worker process keeps file descriptors open.",
             f"Open file descriptors rose from {first.handles[0]} to {second.handles[-1]} in {batches} batches of "
             f"{loader}, and did not fall between epochs; the limit of {seen.most_handles} is reached after about "
             f"{int((seen.most_handles - first.handles[0]) / each)} batches.",

@@ -17,7 +17,7 @@ _LEAST_STEPS = 2
 def check(seen: Recording) -> Iterator[Problem]:
     """Find containers of a dataset that begin two epochs with the same length and grow in workers in both epochs.
 
-    The check skips streams, because their buffers grow and shrink by design.
+    The check skips iterable datasets, because their buffers grow and shrink by design.
     """
     for series in seen.series():
         loader = series[0][0]

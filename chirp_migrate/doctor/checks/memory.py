@@ -21,7 +21,8 @@ _LARGEST_STEP = 0.6
 def check(seen: Recording) -> Iterator[Problem]:
     """Find containers with more entries than the dataset has samples, and workers that copy large lists of objects.
 
-    A cache has at most one entry for each sample. The check skips streams, because their buffers grow by design.
+    A cache has at most one entry for each sample. The check skips iterable datasets, because their buffers grow by
+    design.
     """
     for loader in seen.loaders:
         if loader.is_stream or loader.samples < 1:
@@ -45,7 +46,7 @@ def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
                 loader.dataset_place if loader.dataset_place.file else loader.place,
                 "memory",
                 f"{path} grows in every epoch, so the memory grows, too.",
-                f"It had {count(entries, 'entry')} for {loader.samples} samples, "
+                f"{path} had {count(entries, 'entry')} for {loader.samples} samples, "
                 f"{entries - began} of them from the last epoch ({loader}).",
                 f"Empty {path} before each epoch, or do not store data for each sample.",
             )
@@ -77,7 +78,7 @@ def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
         f"Every worker copies the Python objects of {path}: reading an object writes its reference count, so the "
         "memory of forked workers does not stay shared.",
         f"{path} has {objects:,} objects. The memory of {count(len(rises), 'worker')} rose by "
-        f"{sum(rises) / _MIB:.0f} MiB in all while {loader} read {read:,} samples.",
+        f"{sum(rises) / _MIB:.0f} MiB in total while {loader} read {read:,} samples.",
         "Keep the objects in one array or tensor: numbers in numpy or torch, text as one bytes object with offsets.",
     )
 

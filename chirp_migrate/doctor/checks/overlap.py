@@ -17,15 +17,15 @@ _MOST_REPEATED = 0.1
 def check(seen: Recording) -> Iterator[Problem]:
     """Compare the samples of each validation pass with the samples of the training pass before it.
 
-    The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples. It
-    skips samples of few bytes, because they may be equal by chance. And it skips all loaders if another validation
-    loader has no overlap with the same training.
+    The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples.
+    The check skips samples of few bytes, because small samples may be equal by chance. The check skips all loaders if
+    another validation loader has no overlap with the same training.
 
     If all samples of a validation loader are training samples, there are two explanations: the split is wrong, or the
-    loader measures the fit. The message names both. Only a wrong split remains if each loader also has samples that the
-    other loader lacks, for example after two random splits. To be certain, the check then requires that both passes
-    read every sample, and that the training samples are equal in a second epoch. Otherwise samplers and random
-    transforms may hide equal samples.
+    loader measures the fit. The message names both explanations. If each of the two loaders also has samples that the
+    other loader lacks, only a wrong split explains it, for example two random splits. The check is certain of a wrong
+    split only if both passes read every sample, and if the training samples are equal in a second epoch: samplers and
+    random transforms may hide equal samples.
     """
     trained = seen.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None

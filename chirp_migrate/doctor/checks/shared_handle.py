@@ -15,8 +15,8 @@ _LEAST_POSITIONS = 3
 def check(seen: Recording) -> Iterator[Problem]:
     """Check whether the read positions of the dataset's files move in the training process while workers read.
 
-    The training process does not read these files itself. So a position moves only if all processes share the open
-    file.
+    The training process does not read the dataset's files itself, so a read position moves only if all processes share
+    the open file.
     """
     for loader in seen.loaders:
         reported: set[str] = set()
@@ -32,6 +32,6 @@ def check(seen: Recording) -> Iterator[Problem]:
                     f"{path} was opened before the workers were forked, so each worker moves the position at which the "
                     "others read.",
                     f"While {workers} workers of {loader} read, the position of {path} in the training process moved "
-                    f"to {len(set(positions))} places.",
+                    f"to {len(set(positions))} different positions.",
                     "Open the file in the worker: on first use in __getitem__, not in __init__.",
                 )

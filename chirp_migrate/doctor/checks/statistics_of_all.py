@@ -21,9 +21,9 @@ _LEAST_COLUMNS, _EXACT_END = 3, 1e-6
 def check(seen: Recording) -> Iterator[Problem]:
     """Compute the statistics of all samples that the loaders delivered in complete passes.
 
-    There is a problem if training and validation samples together are standardized, and the training samples alone are
-    not. Standardized means mean 0 and standard deviation 1 in every column or channel. The check does the same for
-    samples that are scaled to the range from 0 to 1 in every column.
+    The check reports a problem if training and validation samples together are standardized, and the training samples
+    alone are not. Standardized samples have mean 0 and standard deviation 1 in every column or channel. The check also
+    reports samples that are scaled to the range from 0 to 1 in the same way.
     """
     training: tuple[LoaderInfo, LoaderPass, Moments] | None = None
     for one in seen.passes:

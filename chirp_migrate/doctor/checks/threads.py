@@ -23,7 +23,7 @@ def check(seen: Recording) -> Iterator[Problem]:
                 loader.place,
                 "threads",
                 "Worker processes compute with more threads than there are CPUs, so they wait for each other.",
-                f"{len(threads)} workers computed with {sum(threads)} threads in all, on {seen.cpus} CPUs ({loader}).",
+                f"{len(threads)} workers computed with {sum(threads)} threads together on {seen.cpus} CPUs ({loader}).",
                 "Limit the threads of each worker in worker_init_fn: torch.set_num_threads(1), cv2.setNumThreads(0), "
                 "or threadpoolctl.threadpool_limits(1).",
             )

@@ -13,8 +13,8 @@ __all__ = ["check"]
 def check(seen: Recording) -> Iterator[Problem]:
     """Compare batches of the same indices in two validation epochs, and check the mode of BatchNorm.
 
-    BatchNorm in training mode is a problem only if no validation pass uses evaluation mode. If some passes do, training
-    mode is probably intended, for example to adapt the statistics to another domain.
+    BatchNorm in training mode is a problem only if no validation pass uses evaluation mode. A training that uses both
+    modes probably intends them, for example to adapt the statistics to another domain.
     """
     trained = seen.trained_datasets()
     chosen = any(
@@ -57,7 +57,7 @@ def _varying(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> It
     cause = ""
     if shared is not None:
         cause = f", and it shares a dataset object with {shared}, which trains"
-        fix = "Build the dataset twice, with and without augmentation, and take the validation samples from the second."
+        fix = "Build the dataset twice, and take the validation samples from a dataset without augmentation."
     yield Problem.at(
         loader.place,
         "validation-varies",

@@ -91,8 +91,8 @@ def generator_states(dataset: Any) -> dict[str, str]:
 def sizes(dataset: Any) -> dict[str, int]:
     """Return attribute path → length of each container in the dataset, and of each ``lru_cache`` of its methods.
 
-    The length of a short list does not include its None entries. The result omits queues of limited length. It also
-    omits containers of open files, archives and connections, because each process needs its own.
+    The length of a short list does not include its None entries. The result omits queues of limited length. The result
+    also omits containers of open files, archives and connections, because each process must open its own.
     """
     found: dict[str, int] = {}
     for path, value in walk(dataset):

@@ -1,7 +1,8 @@
 """Find the objects of a loader that cannot be pickled for spawned workers, with their attribute paths.
 
-The pickler of :mod:`multiprocessing` pickles the loader's objects, as for ``spawn``. If it fails, the pickler that is
-written in Python repeats the work. The objects that it has begun and not finished lead to the object that fails.
+The pickler of :mod:`multiprocessing` pickles the loader's objects, as for ``spawn``. If an error occurs, a pickler that
+is written in Python repeats the work. The objects that the second pickler has begun and not finished are the path to
+the object that cannot be pickled.
 """
 
 from __future__ import annotations
@@ -47,8 +48,7 @@ def unpicklable_parts(loader: Any, places: Places) -> Iterator[UnpicklablePart]:
 
 
 def sent_bytes(loader: Any) -> int:
-    """Return the number of bytes that are pickled when a worker starts. Tensors do not count, because they are shared.
-    """
+    """Return the number of bytes that are pickled when a worker starts, without tensors, because these are shared."""
     counter = _Counter()
     with as_if_starting_a_process():
         for name in _PARTS:
@@ -137,7 +137,7 @@ def _step(above: list[Any], child: Any) -> str:
 
 
 def _is_made_by_pickle(parent: Any, owner: Any) -> bool:
-    """Return whether ``__reduce__`` of ``owner`` created the tuple ``parent``. If not, it is the user's data."""
+    """Return whether ``__reduce__`` of ``owner`` created the tuple ``parent``, so that it is not the user's data."""
     if owner is None or isinstance(owner, (list, tuple)):
         return False
     return not (isinstance(owner, dict) and any(one is parent for one in owner.values()))

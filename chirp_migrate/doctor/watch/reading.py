@@ -123,7 +123,7 @@ class _Fetcher:
 
 
 class _Memory:
-    """Measures the memory that this process does not share. The measurements take only a small share of the time."""
+    """Measures the memory that this process does not share, so rarely that measuring takes little time."""
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -141,7 +141,7 @@ class _Memory:
 
 
 class WorkerLoop:
-    """A replacement for PyTorch's main loop of a worker process. It also records the batches.
+    """A replacement for PyTorch's main loop of a worker process that also records the batches.
 
     Args:
         folder: folder for the files with the recordings.

@@ -1,6 +1,6 @@
 """Record the return values of the functions that ``__getitem__`` of a dataset calls to read a sample.
 
-``sys.monitoring`` (Python 3.12 and later) reports the return values. It neither replaces a function nor calls it again.
+``sys.monitoring`` (Python 3.12 and later) reports the return values, without replacing functions or calling them again.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ _LONGER = 2
 
 
 class _SeenEnough(BaseException):
-    """Ends a training call. It is no ``Exception``, so ``except Exception`` does not catch it."""
+    """Ends a training call. ``except Exception`` does not catch a ``BaseException``."""
 
 
 def record_training(
@@ -90,7 +90,7 @@ def record_training(
         recording: the recording to fill in.
 
     Returns:
-        The loaders of the training, in the order of their numbers. Their workers have ended.
+        The loaders of the training, in the order of their numbers, without running workers.
 
     Raises:
         Exception: any error of the call.
@@ -251,7 +251,7 @@ class _Watch(Interception):
             self._end()
 
     def _end(self) -> None:
-        """End the training by an exception in the main thread. Other threads, which only load ahead, continue.
+        """End the training by an exception in the main thread; other threads only load ahead, and continue.
 
         Raises:
             _SeenEnough: the caller is the main thread.

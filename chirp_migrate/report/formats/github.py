@@ -1,4 +1,4 @@
-"""Write findings as workflow commands of GitHub Actions. GitHub shows them next to the lines of code."""
+"""Write findings as workflow commands of GitHub Actions, so that GitHub shows findings next to the code."""
 
 from __future__ import annotations
 

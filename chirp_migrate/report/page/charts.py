@@ -56,7 +56,7 @@ def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
 
     Args:
         seconds: version → seconds of every round.
-        longest: seconds of a bar that fills the width. Bars to be compared need the same value.
+        longest: seconds of a bar that fills the width, equal for all bars that users compare.
     """
     shapes = []
     sides = [side for side in SIDES if seconds.get(side)]

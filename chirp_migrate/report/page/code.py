@@ -84,9 +84,9 @@ def _differing(rows: Sequence[Row]) -> dict[int, tuple[int, int]]:
 
 
 def _row(row: Row, shape: _Shape, strong: tuple[int, int]) -> str:
-    """Render one line. The style sheet shows its line numbers, so that users do not copy them with the code.
+    """Render one line. The style sheet adds the line numbers, so that users do not copy line numbers with the code.
 
-    The indentation that all lines of the section have takes no space on the page, but users copy it with the code.
+    The common indentation of a section takes no space on the page, but users copy this indentation with the code.
     """
     name = _ELEMENTS[row.sign]
     old, new = (f"{number or '':>{shape.width}}" for number in (row.before, row.after))

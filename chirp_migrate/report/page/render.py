@@ -52,8 +52,8 @@ _DIFFERENCES_SHOWN = 20
 def render_page(story: Story) -> str:
     """Return the HTML of the whole report.
 
-    Its content security policy permits only the script and the style sheet of the page, and no other files. So source
-    code in the report could not run, even if it were not escaped.
+    The content security policy of the page permits only the script and the style sheet of the page, so that source code
+    in the report could not run, even if it were not escaped.
     """
     style, script = style_sheet(), _asset("report.js")
     policy = (
@@ -121,7 +121,7 @@ def _asset(name: str) -> str:
 
 
 def style_sheet() -> Markup:
-    """Return the style sheet. The code inserts the dark colours and a class for every indentation."""
+    """Return the style sheet, with the dark colours and with a class for every indentation of code."""
     indents = "".join(f".code .w{width} {{ --in: min({width}ch, 30%); }}\n" for width in range(1, LARGEST_INDENT + 1))
     text = _asset("report.css").replace("/* dark */", _asset("dark.css").strip())
     return Markup(text.replace("/* indents */\n", indents))

@@ -18,7 +18,7 @@ _OF_CHANGES = {
         "A sample is one item of the training data with its label. A batch is the samples of one training step."
     ),
     "loader": "An object that yields batches: `torch.utils.data.DataLoader`, or its replacement.",
-    "worker": "A process next to the training that loads batches.",
+    "worker": "A separate process that loads batches for the training.",
     "factory": "`OptimalDataLoaderFactory`: it builds a loader that suits the data and the machine.",
     "runtime": "`chirpid_patch`: the package that migrated code imports.",
     "rule": "A check for one habit of the code; `chirp-migrate explain CODE` shows it with an example.",
@@ -34,15 +34,16 @@ _OF_CHANGES = {
 _OF_VERDICTS = {
     "before, after": "The training as it was before the migration, and as it is now.",
     "entry point": "A function of the project that trains.",
-    "round": "One training of each version, one right after the other, in new processes.",
-    "saved": "Share of the time before that the training no longer needs; negative if it takes longer.",
+    "round": "One training of each version, in two new processes that take turns.",
+    "saved": "Share of the training time before the migration that the training no longer needs; negative if it takes "
+    "longer.",
     "after : before": "The time after as a share of the time before: `####......` is 40 %, and `>` is more than 100 %.",
     "interval": "Times vary from round to round. Of 100 such ranges, at least 95 contain the true value.",
     "zero-cost loading": "The same training fed from one batch that is in memory already: no loader can be faster.",
     "verdict of an entry point": "The result of this entry point alone. `meets the threshold`: it saves at least the "
     "threshold. `not shown`: its saving is uncertain. `model-bound`: even zero-cost loading saves less. `slower`: it "
     "takes longer.",
-    "adjusted p": "A value near 0 would mean that the augmentation differs; adjusted for the number of tests.",
+    "adjusted p": "A p-value, adjusted for the number of tests. A value near 0 means that the augmentation differs.",
     "R-000, R-004": "Numbers of the requirements that define a target for a value.",
 }
 

@@ -1,7 +1,8 @@
 """Measure how much CPU time other processes use, because it makes timings unreliable.
 
-The system counts how long every CPU is busy. The CPU time of other processes is that time minus the CPU time of this
-process and its children. It includes the time that a hypervisor assigns to other virtual machines (steal time).
+The system counts how long every CPU is busy. The CPU time of other processes is the busy time of all CPUs minus the CPU
+time of this process and its children. The busy time includes the time that a hypervisor assigns to other virtual
+machines (steal time).
 """
 
 from __future__ import annotations

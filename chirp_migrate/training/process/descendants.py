@@ -1,6 +1,6 @@
 """End all processes that a child process started, including processes that left its process group.
 
-All these processes inherit an environment variable with a value that no other run has. A process that cleared its
+All processes of a run inherit an environment variable with a value that no other run has. A process that cleared its
 environment is found through its parent, as long as the parent runs.
 """
 
@@ -25,7 +25,7 @@ _ROUNDS = 50
 def end_all(mark: str, child: int | None = None, *, alive: bool = False) -> None:
     """Kill the processes with ``mark``, their descendants, and the process group of ``child``.
 
-    The function also kills processes that these processes start meanwhile.
+    The function also kills processes that start while it runs.
 
     Args:
         mark: value of :data:`MARKER` in the environment of the processes.
@@ -83,10 +83,10 @@ def own_cpus() -> list[int]:
 
 @contextmanager
 def woken_on(pid: int, cpu: int | None) -> Iterator[None]:
-    """Return a context in which a process runs on ``cpu`` only. Afterwards, it may run on all its CPUs again.
+    """Return a context in which a process runs on ``cpu`` only. After the context, the process may use all its CPUs.
 
-    A process starts its turn on the CPU where it ran last, and some CPUs are busier than others. So two processes that
-    take turns must begin their turns on the same CPU.
+    A process starts its turn on the CPU where it ran last, and some CPUs are busier than others. For a fair comparison,
+    two processes that take turns must begin their turns on the same CPU.
     """
     process, usual = psutil.Process(), None
     if cpu is not None:

@@ -1,7 +1,7 @@
 """Clean up after a killed process: end its children, and remove its temporary folders.
 
-A small process, the guard, does this. It waits for the end of its standard input. Its standard input ends when the
-parent process ends, for any reason.
+A small process, the guard, waits for the end of its standard input. The standard input of the guard ends when the
+parent process ends, for any reason. Then the guard cleans up.
 """
 
 from __future__ import annotations

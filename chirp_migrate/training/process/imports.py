@@ -77,7 +77,8 @@ def check_imports(tree: Path, origin: str) -> None:
 def import_object(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> Any:
     """Return the object of ``package.module:name`` or ``folder/file.py:name``, relative to the working directory.
 
-    The module of a file has the name of the file, and ``sys.path`` gets its folder. So worker processes can import it.
+    The module of a file has the name of the file, and ``sys.path`` gets the folder of the file, so that worker
+    processes can import the module.
 
     Args:
         reference: reference to the object.
@@ -184,8 +185,8 @@ def missing_module(log: str) -> str | None:
 def enter_tree(tree: Path) -> None:
     """Make ``tree`` the working directory and the first import path. ``chirp_migrate`` stays importable.
 
-    If ``tree`` has a folder ``src/``, it becomes the second import path. Its packages hide installed packages of the
-    same name.
+    If ``tree`` has a folder ``src/``, that folder becomes the second import path, so that its packages hide installed
+    packages of the same name.
     """
     os.chdir(tree)
     sys.path[0] = str(tree)

@@ -33,7 +33,8 @@ _R = TypeVar("_R", bound=_Request)
 class Parent:
     """The connection of a child process to its parent, through a pipe.
 
-    The pipe has no name, so no other process can open it. Processes that the user's code starts do not inherit it.
+    The pipe has no name, so no other process can open it. Processes that the user's code starts do not inherit the
+    pipe.
     """
 
     def __init__(self, end: int) -> None:
@@ -48,8 +49,8 @@ class Parent:
     def wait_for_turn(self) -> None:
         """Report that the next step is prepared, and wait until the parent starts it.
 
-        Two children can start and import at the same time. Then they train in turns, so that each has all CPUs. The
-        speed of a machine drifts within seconds. So the parent lets the epochs that it compares follow each other.
+        Two children start and import at the same time, and then train in turns, so that each has all CPUs. The speed of
+        a machine drifts within seconds, so the parent lets epochs that are compared follow each other.
 
         Raises:
             SystemExit: the parent has ended.
@@ -75,7 +76,7 @@ class Parent:
             raise SystemExit(_GONE) from None
 
 
-_GONE = "the process that started this one has ended"
+_GONE = "the parent process has ended"
 
 
 def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:

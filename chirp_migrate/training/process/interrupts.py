@@ -13,10 +13,10 @@ __all__ = ["signals_as_one_interrupt"]
 
 @contextmanager
 def signals_as_one_interrupt() -> Iterator[None]:
-    """Return a context in which SIGTERM raises KeyboardInterrupt like Ctrl-C. Both signals are ignored afterwards.
+    """Return a context in which SIGTERM raises KeyboardInterrupt, like Ctrl-C.
 
-    So a second signal does not interrupt the clean-up. Outside of the main thread, where Python cannot set signal
-    handlers, the context changes nothing.
+    After the first signal, both signals are ignored, so that a second signal does not interrupt the clean-up. The
+    context changes nothing outside of the main thread, because Python can set signal handlers only there.
     """
     caught = (signal.SIGINT, signal.SIGTERM)
 

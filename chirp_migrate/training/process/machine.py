@@ -49,8 +49,8 @@ def describe(threads: int) -> dict[str, Any]:
 def describe_environment() -> dict[str, Any]:
     """Return the version of Python, installed packages, and environment variables that may change a measurement.
 
-    The variables are the variables of the user. ``verify`` sets more variables in its child processes, such as the
-    number of threads and the hash seed.
+    The result has the variables of the user, and not the variables that ``verify`` sets in its child processes, such as
+    the number of threads and the hash seed.
     """
     packages = {}
     for name in _PACKAGES:

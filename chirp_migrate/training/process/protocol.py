@@ -1,4 +1,4 @@
-"""Messages that a child process sends to its parent. They are JSON, so that the parent unpickles nothing."""
+"""Messages that a child process sends to its parent, as JSON, so that the parent unpickles nothing."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ class _Output:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Read the rest of the output. Stop after five seconds, because another process may keep the pipe open."""
+        """Read the rest of the output, but stop after five seconds, because another process may keep the pipe open."""
         self._thread.join(_OUTPUT_ENDS_WITHIN_S)
 
     def tail(self) -> str:
@@ -366,8 +366,8 @@ def _handing_over(end: int) -> dict[str, Any]:
 def _short_folder() -> str:
     """Return a folder for temporary files whose path is short.
 
-    Worker processes send tensors through sockets in this folder. They would wait for ever if the path of a socket were
-    longer than 108 bytes.
+    Worker processes send tensors through sockets in this folder. If the path of a socket were longer than 108 bytes,
+    workers would wait for ever.
     """
     usual = tempfile.gettempdir()
     return "/tmp" if len(usual) > _LONGEST_FOLDER and os.access("/tmp", os.W_OK | os.X_OK) else usual

@@ -1,9 +1,9 @@
 """Copy a project to a separate folder, so that a training writes no files into the user's folder.
 
-A copy contains files of up to 32 MiB. It omits larger files, such as datasets and checkpoints, because ``verify``
-trains on synthetic data. It also omits version control, virtual environments and caches. ``verify`` prints the names of
-the omitted files, because a module may need one of them. Before each run, ``verify`` removes the files that the
-previous run wrote. Otherwise a training could continue from a checkpoint.
+A copy omits files larger than 32 MiB, such as datasets and checkpoints, because ``verify`` trains on synthetic data. A
+copy also omits version control, virtual environments and caches. ``verify`` prints the names of the omitted files,
+because a module may need one of them. Before each run, ``verify`` removes the files that the previous run wrote, so
+that a training cannot continue from a checkpoint.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def keep_pristine(tree: Path) -> None:
 
 
 def freshen(tree: Path) -> None:
-    """Restore the files that :func:`keep_pristine` stored. Do nothing if it stored no files."""
+    """Restore the files of a copy that :func:`keep_pristine` stored; do nothing if no files are stored."""
     pristine = _pristine(tree)
     if not pristine.is_dir():
         return

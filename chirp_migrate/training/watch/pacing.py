@@ -13,8 +13,9 @@ class Pacing:
     """Detects when an epoch begins: when the training iterates again over its first training loader.
 
     The first training loader is the first loader that is iterated over twice with gradients enabled. If the training
-    builds a new loader for every epoch, the dataset identifies the loader. The first loader of a dataset may only
-    compute statistics, and the second may begin the training. So the third loader of a dataset begins an epoch.
+    builds a new loader for every epoch, loaders with the same dataset count as one loader. The first loader of a
+    dataset may only compute statistics, and the second loader may begin the training, so the third loader of a dataset
+    begins an epoch.
     """
 
     def __init__(self) -> None:

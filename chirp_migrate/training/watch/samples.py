@@ -57,8 +57,8 @@ def leaf_type(leaf: Any) -> tuple[Any, ...]:
 def varying_places(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str]:
     """Return the positions in a batch whose values change if the same sample is read again, because of augmentation.
 
-    The function reads the first three samples six times each. It stops after two seconds. Reading changes the state of
-    random generators.
+    The function reads the first three samples six times each, for at most about two seconds. Reading changes the state
+    of random generators.
     """
     places: set[str] = set()
     until = time.monotonic() + _LONGEST_S
@@ -84,7 +84,7 @@ def can_read_samples(dataset: Any) -> bool:
 def unaugmented_dataset(dataset: Any, collate: Callable[[list[Any]], Any]) -> Any | None:
     """Return a dataset of the same samples without augmentation; None if no such dataset is found.
 
-    The result is a copy of the dataset with ``training = False``. If that does not switch the augmentation off, the
+    The result is a copy of the dataset with ``training = False``, if this switches the augmentation off. Otherwise, the
     result is the first wrapped dataset of the same length that does not augment.
     """
     if getattr(dataset, "training", None) is True:

@@ -45,9 +45,7 @@ class Arrays:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """Read the arrays ``features``, ``labels`` and ``authors``, or arrays with the other documented names.
-
-    ``authors`` may be missing.
+    """Read the arrays ``features``, ``labels`` and (if present) ``authors``; docs/settings.md lists other names.
 
     Args:
         path: an ``.npz`` file, or a folder of ``.npy`` files.
@@ -73,7 +71,7 @@ def read_arrays(path: Path) -> Arrays:
     for name, array in (("labels", labels), ("authors", authors)):
         if array is not None and array.shape != features.shape[:1]:
             raise InvalidData(
-                f"the {name} in {path} have shape {array.shape} for {len(features)} samples: one for each is needed."
+                f"the {name} in {path} have shape {array.shape} for {len(features)} samples: one per sample is needed."
             )
     if len(np.unique(labels)) < 2:
         raise InvalidData(f"all labels in {path} are the same: at least two classes are needed.")

@@ -1,4 +1,4 @@
-"""Build the call of an entry point. The names of its parameters determine the arguments."""
+"""Build the call of an entry point, with arguments that the names of its parameters determine."""
 
 from __future__ import annotations
 
@@ -47,9 +47,8 @@ def data_for(entry_points: tuple[EntryPoint, ...], sizes: WorkloadSizes) -> Trai
 def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
     """Return a function that trains ``entry`` on ``data``.
 
-    The training standardises samples, as the module ``training_core`` of such projects does. It stops early only after
-    the last epoch, so that both versions train equally long. A hook builds its calls itself, on its own data. A command
-    runs unchanged.
+    The training standardises samples. Early stopping is switched off, so that both versions train equally long. A hook
+    builds its calls itself, on its own data. A command runs unchanged.
 
     Raises:
         NotUsable: the hook returns no call of this name.

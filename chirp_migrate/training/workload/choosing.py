@@ -23,8 +23,8 @@ __all__ = ["call_of", "parse_expression", "select_entry_points"]
 def parse_expression(text: str) -> Callable[[str], bool]:
     """Convert an expression such as ``k_fold and not backup`` to a function that returns whether it matches a name.
 
-    The expression has parts of names, ``and``, ``or``, ``not`` and brackets. It ignores upper and lower case. A part
-    that is not a dotted Python name must be in quotes.
+    The expression consists of parts of names, ``and``, ``or``, ``not`` and brackets. Upper and lower case do not
+    matter. A part that is not a dotted Python name must be in quotes.
 
     Raises:
         ValueError: the expression is invalid.

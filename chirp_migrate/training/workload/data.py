@@ -1,4 +1,4 @@
-"""Create the data of a training: synthetic spectrograms, or the user's arrays. It is equal in every process."""
+"""Create the data of a training, equal in every process: synthetic spectrograms, or the user's arrays."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ class TrainingData:
         features: float32 of shape (N, C, F, T); synthetic values are in [0, 1].
         labels: int64 of shape (N,), from 0. The numbers of samples of synthetic classes differ by at most one.
         authors: int64 of shape (N,). Every synthetic author has samples of every class, so that splits by author exist.
-        train_indices, val_indices: int64 indices that together contain every sample once; each author is in one of
-            both.
+        train_indices, val_indices: int64 indices of the training and validation samples; no author is in both.
         folds: (train_indices, val_indices) for each fold. Every sample is in the validation part of one fold.
     """
 
@@ -47,8 +46,8 @@ class TrainingData:
 def make_training_data(sizes: WorkloadSizes) -> TrainingData:
     """Return the user's arrays at ``sizes.data``, or synthetic spectrograms if ``sizes.data`` is None.
 
-    Synthetic spectrograms have a loud frequency band for each class, so that a model can learn. Equal sizes lead to
-    equal bits. The function does not change the state of global random generators.
+    Synthetic spectrograms have a loud frequency band for each class, so that a model can learn. Two calls with equal
+    ``sizes`` return equal data. The function does not change the state of global random generators.
 
     Raises:
         InvalidData: the user's arrays cannot be read.

@@ -175,7 +175,7 @@ class Discovery:
         model: class of the model that all entry points train, such as ``utils.models:BirdCNN``; empty if the user's
             hook, script or command chooses the model.
         left_out: public functions that look like training but do not have the documented parameters, with the reason.
-        origin: folder of the user's project. No module may be imported from it while a copy trains. May be empty.
+        origin: folder of the user's project, from which no module may be imported while a copy trains; may be empty.
     """
 
     entry_points: tuple[EntryPoint, ...]
@@ -295,7 +295,7 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
 
 
 def _advice_without_training(root: Path, command: str) -> str:
-    """Return advice for a project in which no training was found. It names the script of the project if it has one."""
+    """Return advice for a project in which no training was found, with the name of its script if it has only one."""
     scripts = [path for path in modules_of(root).values() if _is_script(path)]
     script = scripts[0].relative_to(root).as_posix() if len(scripts) == 1 else "train.py"
     return (
@@ -334,7 +334,7 @@ def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | s
     path, module = utils / f"{name}.py", f"utils.{name}"
     tree = _parse(path)
     if tree is None:
-        yield f"utils/{name}.py: {'cannot be parsed' if path.is_file() else 'not in this backend'}"
+        yield f"utils/{name}.py: {'cannot be parsed' if path.is_file() else 'not in this project'}"
         return
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "TrainingEngine":
@@ -344,7 +344,7 @@ def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | s
             if any(form <= set(parameters) for form in _FUNCTION_FORMS):
                 yield EntryPoint(module, node.name, parameters, own=_own_run(node, parameters, usual))
             elif "training" in node.name or "cross_val" in node.name:
-                yield f"{module}.{node.name}: parameters are not the documented ones"
+                yield f"{module}.{node.name}: it does not have the documented parameters"
 
 
 def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
@@ -388,7 +388,7 @@ def _in_engine(module: str, engine: ast.ClassDef, usual: OwnRun) -> Iterator[Ent
             folds = usual.folds if "fold_indices" in needed else 1
             yield EntryPoint(module, f"TrainingEngine.{name}", methods[name], own=replace(usual, folds=folds))
         else:
-            yield f"{module}.TrainingEngine.{name}: missing, or parameters are not the documented ones"
+            yield f"{module}.TrainingEngine.{name}: missing, or without the documented parameters"
 
 
 def _parameters(function: ast.FunctionDef) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Run a training script of the user: ``python train.py …`` or ``python -m package.train …``.
 
-The script runs in the child process itself, so that its loaders can be watched. It gets only the user's own arguments.
-``verify`` ends it after enough epochs.
+The script runs in the child process itself, so that its loaders can be watched. The script gets only the user's own
+arguments. ``verify`` ends the script after enough epochs.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ _HARMLESS = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssig
 def public_names(root: Path) -> dict[str, list[str]]:
     """Return the public functions, classes and methods of each module, found in its source.
 
-    The function reads the modules in ``utils/``. In a project without that folder, it reads the modules in the root,
-    in ``src/`` and in packages. The result has no module that cannot be parsed. It also has no script of ``utils/``:
-    a module with calls at the top level must not be imported.
+    The function reads the modules in ``utils/``. If the project has no folder ``utils/``, the function reads the
+    modules in the root, in ``src/`` and in packages. The result omits modules that cannot be parsed. The result also
+    omits scripts in ``utils/``, because a module with calls at the top level must not be imported.
     """
     names: dict[str, list[str]] = {}
     for module, path in _modules(root):
@@ -70,8 +70,8 @@ def _modules(root: Path) -> Iterator[tuple[str, Path]]:
 def describe_api(names: dict[str, list[str]]) -> Api:
     """Import each module, and read the signatures of its public names, even if other modules now define them.
 
-    Modules outside ``utils/`` are described only if the training has imported them. For any other module, the result
-    only shows whether the module exists.
+    Outside of ``utils/``, the function describes only modules that the training has imported. For a module that the
+    training has not imported, the result only shows whether the module exists.
     """
     return {module: _read_signatures(module, wanted) for module, wanted in names.items()}
 
@@ -126,8 +126,8 @@ def _exists(module: str) -> bool:
 def _is_compatible(after: Signature | str, before: Signature, by_name: bool) -> bool:
     """Return whether every call that fits the signature ``before`` also fits the signature ``after``.
 
-    ``after`` needs the same parameters. Parameters that it adds must be optional, and must not come before a parameter
-    that callers can pass by position. Without ``by_name``, the names of the parameters may differ.
+    ``after`` needs the same parameters as ``before``. Added parameters must be optional, and must not come before a
+    parameter that callers can pass by position. Without ``by_name``, the names of the parameters may differ.
     """
     if isinstance(after, str):
         return False

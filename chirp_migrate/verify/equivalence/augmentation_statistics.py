@@ -1,8 +1,8 @@
 """Compute statistics of augmented samples, and find samples that were augmented with the same random numbers.
 
-Tests compare the statistics before and after the migration. Some statistics need only the augmented sample. Others
-compare it with the same sample without augmentation, if that can be read: they also find masks that lie under noise or
-clamping, and the noise itself.
+Tests compare the statistics before and after the migration. Some statistics need only the augmented sample. Other
+statistics compare an augmented sample with the same sample without augmentation. The other statistics also find masks
+that lie under noise or clamping, and the noise itself.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ PAIRED = (
 """Statistics of the difference between an augmented sample and the same sample without augmentation."""
 
 RELATIONS = {
-    "batches": "at the same place of consecutive batches",
+    "batches": "at the same position in consecutive batches",
     "neighbours": "next to each other in a batch",
-    "epochs": "at the same place of consecutive epochs",
+    "epochs": "at the same position in consecutive epochs",
     "indices": "of the same index in consecutive epochs",
 }
 """Positions of two augmented samples whose random numbers must differ."""
@@ -96,7 +96,7 @@ class Draw:
         changes: differences from the sample without augmentation, at up to 2,048 positions; None if that sample cannot
             be read.
         noisy: whether augmentation changed most values of the sample.
-        small: absolute value that the smallest 10 % of the changes do not exceed.
+        small: size of the small changes: the 10 % quantile of the absolute changes.
     """
 
     masked: bytes = b""
@@ -234,7 +234,10 @@ def _equal_draws(pairs: Iterable[tuple[Sample, Sample]]) -> tuple[int, int]:
 
 
 def _as_images(batch: torch.Tensor) -> torch.Tensor:
-    """Return a batch as float32 of shape (B, C, F, T) on the CPU. Missing axes get length 1; extra axes become C."""
+    """Return a batch as float32 of shape (B, C, F, T) on the CPU.
+
+    An axis that the batch lacks gets length 1. Additional axes are merged into C.
+    """
     x = batch.detach().to("cpu", torch.float32)
     while x.ndim < 4:
         x = x.unsqueeze(1)
@@ -253,7 +256,7 @@ def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> to
 
 
 def _variance(x: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return the population variance along an axis. This takes a tenth of the time of ``torch.var``."""
+    """Return the population variance along an axis, ten times faster than ``torch.var``."""
     return (x - x.mean(dim=axis, keepdim=True)).square_().mean(dim=axis)
 
 

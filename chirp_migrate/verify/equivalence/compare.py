@@ -83,8 +83,9 @@ def compare_traces(
     """Compare the recorded loader passes of both versions, entry point by entry point.
 
     Args:
-        again: a second run of the version before the migration. On a GPU, its losses and batches may differ from the
-            first run. The function then compares only their distributions. None: two runs always agree.
+        before, after: recorded runs of both versions, by label of the entry point.
+        again: a second recorded run of the version before the migration, whose losses and batches may differ on a GPU.
+            If they differ, the function compares only distributions. None means that two runs always agree.
     """
     result = Equivalence()
     tests: list[_StatisticalTest] = []
@@ -158,8 +159,8 @@ def compare_results(
     """Compare the return values of the entry points. A second run of each version shows which values repeat.
 
     Values that differ between two runs of the version before the migration, such as times, become notes and are not
-    compared. An entry point with augmentation uses other random numbers after the migration. So the function compares
-    only the structure of its return value. The same applies to ``unrepeatable`` entry points.
+    compared. An entry point with augmentation uses other random numbers after the migration, so the function compares
+    only the structure of its return value. The function treats ``unrepeatable`` entry points like augmented ones.
     """
     result = Equivalence()
     for label, old in before.items():
@@ -168,11 +169,11 @@ def compare_results(
         varying = _differing_paths(a, a_again)
         if varying:
             result.notes.append(
-                f"{label}: {_shorten_paths(varying)}: also different in two runs of the version before the migration"
+                f"{label}: {_shorten_paths(varying)}: not compared, because two runs before the migration differ"
             )
         unstable = _differing_paths(b, b_again) - varying
         if unstable and label not in unrepeatable:
-            text = f"{_shorten_paths(unstable)}: with the same seed, repeatable before the migration, but not after"
+            text = f"{_shorten_paths(unstable)}: two runs with the same seed are equal before the migration, not after"
             result.differs("seed-ignored", label, text)
         elif label in unrepeatable or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
@@ -245,7 +246,7 @@ def _repeat_tests(label: str, before: Sequence[PassTrace], after: Sequence[PassT
         counts = [[record.repeats.get(relation, (0, 0)) for record in side] for side in (before, after)]
         (total, equal), (total_after, equal_after) = (map(sum, zip(*side, strict=True)) for side in counts)
         if total and total_after:
-            shares = f"{equal} of {total} before, {equal_after} of {total_after} after"
+            shares = f"{equal} of {total} pairs before, {equal_after} of {total_after} pairs after"
             name = "equal-worker-streams" if relation == "batches" else "repeated-augmentation"
             text = f"augmented samples {where} have equal random numbers: {shares}"
             tests.append(_StatisticalTest(label, name, text, more_often_p(equal, total, equal_after, total_after)))
@@ -257,13 +258,13 @@ def _compare_picklability(
 ) -> None:
     """Report the first loader of the migrated version that cannot be pickled for spawned workers.
 
-    It counts as a difference if all loaders of the original version can be pickled, and else becomes a note.
+    The report is a difference if all loaders of the original version can be pickled, and a note otherwise.
     """
     for number, record in enumerate(after, start=1):
         if record.unpicklable:
             could = not any(old.unpicklable for old in before)
-            sides = "after, and could before" if could else "either before or after"
-            what = f"{record.role} loader of pass {number} cannot be sent to spawned workers"
+            sides = "after the migration, but can before" if could else "before and after the migration"
+            what = f"{record.role} loader of pass {number} cannot be pickled for spawned workers"
             text = f"{what} {sides}: {record.unpicklable}"
             if could:
                 result.differs("not-picklable", label, text)

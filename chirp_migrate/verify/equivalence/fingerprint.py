@@ -21,9 +21,9 @@ Hash = xxhash.xxh3_128
 def fingerprint(value: Any) -> dict[str, str]:
     """Map the path of every leaf in ``value`` to text that is equal only for equal values.
 
-    The text of a float is hexadecimal, so it is exact. The text of a tensor or array has hash, dtype and shape. For a
-    module, the function reads its ``state_dict``. It descends into containers and plain objects. An object that
-    contains itself, or that is nested deeper than 12 levels, is replaced by the name of its type.
+    The text of a float is hexadecimal, so it is exact. The text of a tensor or array has hash, dtype and shape. The
+    leaves of a module are the tensors of its ``state_dict``. The function descends into containers and plain objects.
+    An object that contains itself, or that is nested deeper than 12 levels, is replaced by the name of its type.
     """
     return dict(_leaves(value, "result", ()))
 

@@ -142,7 +142,7 @@ def _sample_difference(a: PassTrace, b: PassTrace, augmented: bool) -> Found | N
     if old and old == new:
         return None
     if old and new and not a.random:
-        return "samples-differ", "the samples after are not the samples before"
+        return "samples-differ", "the samples after the migration are not the samples before the migration"
     return _other_indices(a, b)
 
 
@@ -172,7 +172,7 @@ def _other_values(before: str, after: str) -> Found | None:
     a, b = map(values_of, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
         return None
-    size = f"largest absolute difference {np.nanmax(np.abs(b - a)):.3g} among {len(a)} of its values"
+    size = f"largest absolute difference {np.nanmax(np.abs(b - a)):.3g} among {len(a)} compared values"
     known = np.isfinite(a) & np.isfinite(b)
     a, b = a[known], b[known]
     if len(a) >= _LEAST and np.ptp(a) > 0:
@@ -205,14 +205,14 @@ def _samples_missing_in(a: PassTrace, b: PassTrace) -> Counter[int]:
 
 
 def _is_shuffled(record: PassTrace) -> bool:
-    """Return whether a pass is shuffled. The indices decide; if they are not known, the class of the sampler does."""
+    """Return whether the indices of a pass are out of order; if they are not known, whether the sampler shuffles."""
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))
     return record.shuffled
 
 
 def _have_one_order(records: list[PassTrace]) -> bool:
-    """Return whether all shuffled passes over some loader have the same order; one pass alone does not count."""
+    """Return whether a loader has two or more shuffled passes, and all of them have the same order."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:
         if record.indices and _is_shuffled(record):
@@ -263,10 +263,10 @@ def compared_aspects(passes: Sequence[PassTrace], result: Mapping[str, str]) -> 
 
 
 def ignored_by_seed(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
-    """Return an aspect that depends on the seed before the migration, but not after it; None if none does.
+    """Return an aspect that depends on the seed before the migration, but not after it; None without such an aspect.
 
-    A single value of a result, such as an accuracy, may be equal for two seeds by chance. So results count only if
-    all of them ignore the seed.
+    A single value of a result, such as an accuracy, may be equal for two seeds by chance. So results count as ignoring
+    the seed only if all of them are equal.
     """
     if len(before) != 2 or len(after) != 2:
         return None

@@ -40,9 +40,9 @@ class DatasetLevel:
 def nested_datasets(dataset: Any) -> list[DatasetLevel]:
     """Return the dataset of a loader and the datasets that it wraps, from the outermost to the innermost.
 
-    The function finds a wrapped dataset in an attribute or in the closure of ``__getitem__``. It stops at a dataset
-    that wraps several others. It also stops where lengths or ``indices`` do not show which samples correspond. The
-    only method of datasets that it calls is ``len``.
+    The function finds a wrapped dataset in an attribute or in the closure of ``__getitem__``. The result ends at a
+    dataset that wraps several datasets. The result also ends where lengths or ``indices`` do not show which samples
+    correspond. The function calls no method of a dataset but ``__len__``.
     """
     found = [DatasetLevel(dataset)]
     while len(found) < _DEEPEST:

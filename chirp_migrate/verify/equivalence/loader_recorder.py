@@ -32,12 +32,13 @@ _DRAWING_S = 10.0
 class LoaderWatch(Interception):
     """Context manager that records each pass over each loader (see :class:`PassTrace`).
 
-    It keeps the state of the global random generators. To find out whether a dataset augments its samples, it reads a
-    few samples more than once. These reads advance a generator that the dataset owns, equally in both versions.
+    Recording does not change the state of the global random generators. A recording reads a few samples more than once,
+    to find out whether a dataset augments them. The additional reads advance a random generator that the dataset owns,
+    equally in both versions.
 
     Attributes:
         few_workers: whether loaders start at most two worker processes for training, and none for validation if
-            possible. Two workers are enough to show their effect on samples.
+            possible. Two workers are enough to show the effect of workers on samples.
     """
 
     def __init__(self) -> None:
@@ -65,9 +66,9 @@ class LoaderWatch(Interception):
     def draw_on(self, draws: int = DRAWS) -> None:
         """Iterate over the loaders again after the training, until ``draws`` augmented samples are recorded.
 
-        The records get only the statistics of these additional samples. The method stops early after ten seconds, or if
-        no loader can be iterated over again. The report computes from the actual number of samples which differences
-        the tests can find.
+        The records get only the statistics of the additional samples. The method stops early after ten seconds, or if
+        no loader can be iterated over again. With fewer samples, the tests find only larger differences, and the report
+        shows how large.
         """
         walks = list(self._walks)
         augmented = {walk.record.loader: walk for walk in walks if walk.record.random and walk.record.samples}
@@ -107,7 +108,7 @@ class LoaderWatch(Interception):
 
     @contextmanager
     def loading(self, walk: PassRecorder) -> Iterator[None]:
-        """Return a context for code of the loader. A sampler that this code iterates over belongs to ``walk``."""
+        """Return a context for the loader's own code. The sampler over which this code iterates belongs to ``walk``."""
         outer, self._loading = self._loading, walk
         try:
             with self.inside(walk.loader):

@@ -68,7 +68,7 @@ class PassRecorder:
 
         Args:
             number: number of the loader.
-            names: ``id`` of an innermost dataset → text of :func:`name_of`. The method adds the dataset of this pass.
+            names: ``id`` of an innermost dataset → text that identifies it; the method adds the dataset of this pass.
         """
         sampler = getattr(loader, "sampler", None)
         dataset = loader.dataset
@@ -189,8 +189,8 @@ class PassRecorder:
 def _has_random_samples(dataset: Any, collate: Callable[[Any], Any]) -> bool | None:
     """Return whether repeated reads of a sample yield different values; None if samples cannot be read by index.
 
-    The function reads up to three samples six times each, and collates them with ``collate``. It almost never misses an
-    augmentation: if two stages skip 20 % of the samples each, it misses the augmentation once in 10^12 times.
+    The function reads up to three samples six times each, and collates them with ``collate``. The probability of
+    missing an augmentation is about 10^-12 if two stages of the augmentation skip 20 % of the samples each.
     """
     for index in range(min(_FETCHED_SAMPLES, len(dataset))):
         try:
@@ -215,7 +215,7 @@ def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
 
 
 def _sum_of(hashes: Iterable[bytes]) -> str:
-    """Return one hash for all samples together. It does not depend on their order."""
+    """Return one hash for all samples together, which does not depend on their order."""
     return str(Hash(b"".join(sorted(hashes))).hexdigest())[:16]
 
 
@@ -225,7 +225,7 @@ def _tensors(batch: Any) -> list[torch.Tensor]:
 
 
 def _is_plain(leaf: Any) -> bool:
-    """Return whether a leaf of a batch is a tensor, an array, a number or a string. Other objects are not inspected."""
+    """Return whether a leaf of a batch is a tensor, an array, a number or a string, so that ``verify`` compares it."""
     if isinstance(leaf, np.ndarray):
         return not leaf.dtype.hasobject
     return leaf is None or isinstance(leaf, (torch.Tensor, np.generic, int, float, complex, str, bytes))

@@ -1,8 +1,8 @@
 """Check whether a loader can pickle its objects for worker processes that start with ``spawn``.
 
-The check starts no process. It pickles with the pickler of :mod:`multiprocessing`, like ``spawn``, and unpickles in
-this process. It does not pickle the data of tensors and arrays, because such data always pickles. PyTorch would move
-the data to shared memory, which would change the recorded training.
+The check starts no process. Like ``spawn``, the check pickles with the pickler of :mod:`multiprocessing`; then it
+unpickles in this process. The check does not pickle the data of tensors and arrays, because such data always pickles.
+PyTorch would move the data to shared memory, which would change the recorded training.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measure one training of each entry point: waits for batches, memory and GPU use, and augmentation.
 
 A wait lasts from the request of a batch to its arrival. A thread reads memory and GPU use in the background. After the
-training, the module measures how long the augmentation of the datasets takes. It also reads the migrated datasets in
+training, this module measures how long the augmentation of the datasets takes, and reads the migrated datasets in
 worker processes. The timed rounds run without these measurements.
 """
 
@@ -74,8 +74,8 @@ class Measuring(Interception):
 
     Args:
         worker_counts: numbers of worker processes with which to read each dataset; empty to start none.
-        extra_s: seconds to measure datasets after the training, over all entry points. The report lists the
-            measurements that do not fit as not tried.
+        extra_s: seconds to measure datasets after the training, over all entry points. Measurements that would take
+            longer are reported as not tried.
     """
 
     def __init__(self, worker_counts: Sequence[int], extra_s: float) -> None:

@@ -1,6 +1,6 @@
 """Judge the measured values against their targets: batches per second, GPU utilisation, augmentation, worker processes.
 
-Each target belongs to a numbered requirement, such as R-004. The verdict is "met", "not met" or "not measurable here".
+The verdict on each target is "met", "not met" or "not measurable here".
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ def _not_measurable(requirement: str, target: str, why: str) -> TargetVerdict:
 
 
 def _judge_throughput(after: SideMeasures, batch_size: int) -> TargetVerdict:
-    target = f"more than {BATCHES_PER_S:.0f} batches/s at batch {BATCH}, loading alone"
+    target = f"more than {BATCHES_PER_S:.0f} batches/s at batch size {BATCH}, loading without training"
     if batch_size != BATCH:
         return _not_measurable("R-004", target, f"the batch size is {batch_size}: verify with --batch-size {BATCH}")
     rate = next((rate for rate in after.rates if rate.loader == "factory"), None)
     if rate is None or rate.samples_per_second is None:
-        why = "the training used no dataset that could be read alone" if rate is None else rate.problem or "not timed"
+        why = "no dataset could be read without training" if rate is None else rate.problem or "not timed"
         return _not_measurable("R-004", target, why)
     value = rate.samples_per_second / BATCH
     why = f"{value:,.0f} batches/s from {rate.dataset}, the dataset that training waited for longest"
@@ -127,7 +127,7 @@ def _judge_augmentation(after: SideMeasures, figures: Mapping[str, float | None]
 
 
 def _judge_workers(after: SideMeasures) -> TargetVerdict:
-    requirement, target = "R-000-5.1", "every sample once and no worker lost at any number of workers"
+    requirement, target = "R-000-5.1", "every sample arrives once and no worker is lost, at any number of workers"
     tried = [trial for trial in after.workers if trial.tried]
     lost = sum(entry.lost_workers for entry in after.entries.values())
     problems = [trial for trial in tried if trial.problem is not None]
@@ -139,7 +139,7 @@ def _judge_workers(after: SideMeasures) -> TargetVerdict:
         why = f"{first.dataset} with {first.workers} workers: {first.problem}"
         return TargetVerdict(requirement, target, NOT_MET, float(len(problems)), why)
     if not tried:
-        return _not_measurable(requirement, target, "no dataset was tried in workers")
+        return _not_measurable(requirement, target, "no dataset was read in worker processes")
     counts = ", ".join(str(count) for count in sorted({trial.workers for trial in tried}))
     datasets = len({trial.dataset for trial in tried})
     why = f"{datasets} {'dataset' if datasets == 1 else 'datasets'} at {counts} workers ({tried[0].start_method})"
@@ -149,6 +149,6 @@ def _judge_workers(after: SideMeasures) -> TargetVerdict:
             requirement, target, f"{name} could not be read by index ({reason}); without problems: {why}"
         )
     if len(tried) < len(after.workers):
-        some = f"{len(tried)} of {len(after.workers)} trials fitted in the time, without problems"
+        some = f"{len(tried)} of {len(after.workers)} checks fitted into the time, without problems"
         return _not_measurable(requirement, target, f"{some}: {why}")
     return TargetVerdict(requirement, target, MET, 0.0, why)

@@ -1,7 +1,7 @@
 """Check migrated datasets in worker processes: every sample arrives once, has equal values, and no worker crashes.
 
-PyTorch's own loader reads the datasets with the default start method of the system. So ``chirpid_patch`` cannot hide
-the error of a worker.
+PyTorch's own loader reads the datasets, with the default start method of the system, because the loader of
+``chirpid_patch`` could hide the error of a worker.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Collate = Callable[[list[Any]], Any]
 
 
 class _Numbered(Dataset[Any]):
-    """A wrapper of a dataset. Its batches also contain the indices of their samples."""
+    """A wrapper of a dataset that adds the indices of the samples to each batch."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -121,7 +121,10 @@ def _batch_problem(
         return f"{type(error).__name__}: {first_line(error) or 'no message'}"
     if seen != indices:
         lost = len(set(indices) - set(seen))
-        return f"{lost} of {len(indices)} samples missing, {len(seen) - len(set(seen))} twice, or in another order"
+        return (
+            f"{lost} of {len(indices)} samples are missing, {len(seen) - len(set(seen))} arrive twice, or the order "
+            "differs"
+        )
     return None
 
 
@@ -169,8 +172,8 @@ def measure_loader_rates(
 ) -> list[LoaderRate]:
     """Measure the samples per second of PyTorch's loader with each number of workers, and of the factory's loader.
 
-    All loaders read the same samples in the same order. They read a small dataset several times. Batches that workers
-    load before the measurement begins do not count (see
+    All loaders read the same samples in the same order, and a small dataset several times. Batches that workers load
+    before the measurement begins do not count (see
     :meth:`chirpid_patch.DataLoaderPerformanceMonitor.time_batch_loading`). The loaders have more batches than are
     measured, so that all workers are busy until the end of the measurement.
     """
