@@ -43,7 +43,8 @@ def test_what_stopped_repeating_is_a_difference() -> None:
     before = result(loss="1")
     found = compared(before, before, result(loss="1"), result(loss="2"))
     assert [difference.name for difference in found.found] == ["seed-ignored"]
-    assert "1 value (loss): two runs with the same seed are equal before the migration, not after" in found.differences[0]
+    text = "1 value (loss): two runs with the same seed are equal before the migration, not after"
+    assert text in found.differences[0]
 
 
 def test_augmented_training_must_keep_the_form_of_its_results_not_the_numbers() -> None:
