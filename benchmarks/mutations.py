@@ -54,7 +54,7 @@ def rewriting_rules(codes: Iterable[str]) -> list[Rule]:
 
 
 def left_alone(rule: Rule) -> dict[str, dict[str, str]]:
-    """Return requirement → modules of a program that does not meet it, so that ``rule`` does not rewrite it."""
+    """The programs that ``rule`` leaves alone, by the requirement each of them does not meet: their modules."""
     found = {}
     for path in sorted((_PAIRS / rule.code / "requires").glob("*")):
         files = sorted(path.glob("*.py")) if path.is_dir() else [path] if path.suffix == ".py" else []
@@ -100,7 +100,7 @@ def _all_seen(rules: list[Rule], only: tuple[str, ...], random: int, jobs: int, 
 def _see(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Seen:
     name, place = which
     mutant = _mutants(name)[place]
-    for rule in rewriting_rules(codes):  # first without a mutation
+    for rule in rewriting_rules(codes):  # as it is, before anything is switched off
         for title in left_alone(rule):
             _called(rule.code, title)
     with mutant():
