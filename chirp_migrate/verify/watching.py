@@ -174,7 +174,7 @@ def _failure(side: str, label: str, found: Mapping[str, EntryResult], others: bo
     one = found[label]
     also = " (all other entry points failed, too)" if others else ""
     how = one.error if one.lost else f"raised {one.error}"
-    return workload_failed(f"The version {side} failed: {label} {how}{also}.", one.printed, side)
+    return workload_failed(f"The version {side} the migration failed: {label} {how}{also}.", one.printed, side)
 
 
 def _advance_versions(sides: Mapping[str, _WatchedVersion], of: int) -> ProgressStep:

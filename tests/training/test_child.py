@@ -201,7 +201,7 @@ def test_whatever_ends_it_is_told_in_one_sentence(stub: Start, act: str, sentenc
 
 def test_what_cannot_be_run_as_asked_is_the_user_s_to_change(stub: Start) -> None:
     with (
-        pytest.raises(UsageProblem, match=r"^in the version before, there is no dataset\.$"),
+        pytest.raises(UsageProblem, match=r"^in the version before the migration, there is no dataset\.$"),
         stub("raise NotUsable('there is no dataset')") as child,
     ):
         child.result()

@@ -56,7 +56,7 @@ class Role:
     """Names of a child process in error messages.
 
     Attributes:
-        name: subject of the message, such as ``The version before``.
+        name: subject of the message, such as ``The version before the migration``.
         failed: text in front of the error that a failed child reports.
         less: options that reduce the work of the child, such as ``--samples``.
         side: the version that the child trains, ``before`` or ``after``; empty for other child processes.
@@ -244,7 +244,7 @@ class Child(Generic[_T]):
                     return msgspec.convert(value, self.answer)
             case FailureMessage(sentence, usage):
                 if usage:
-                    side = f"in the version {self.role.side}, " if self.role.side else ""
+                    side = f"in the version {self.role.side} the migration, " if self.role.side else ""
                     raise UsageProblem(f"{side}{sentence}" + ("" if sentence.endswith((".", "?")) else "."))
                 self._end_with_error(as_sentence(f"{self.role.failed}{sentence}"))
         self._end_lost_child(f"ended with {describe_exit(self._process.returncode)} and returned no result")

@@ -47,7 +47,7 @@ def make_sides(
 
 
 def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions, progress: Progress) -> Discovery:
-    """Find the entry points in the version before the migration. A hook lists them in a child process.
+    """Find the entry points in the version before the migration; a hook lists its calls in a child process.
 
     Raises:
         UsageProblem: no entry point is selected, or the hook does not exist.
