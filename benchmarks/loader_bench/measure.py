@@ -76,8 +76,7 @@ class Timings:
 
 @dataclass(frozen=True)
 class Duel:
-    """Paired timings of the best other loader and the best loader of this project; ``ratio`` > 1 means ours is faster.
-    """
+    """Paired timings of the best other loader and the best loader of this project (faster if ``ratio`` > 1)."""
 
     other: str
     ours: str

@@ -65,8 +65,7 @@ _RACE_RUNS = 4
 
 
 def _run_settled(case: Case) -> Outcome:
-    """Run a program again if counts depend on timing; only counts that PyTorch's loader never shows are a difference.
-    """
+    """Run a program again if counts depend on timing; only counts that PyTorch's loader never has are a difference."""
     outcome = run_case(case)
     seen = [outcome.found]
     while any(_RACE in names for names in outcome.differing.values()):

@@ -146,8 +146,7 @@ class FileLines:
         return self._lines[max(added, key=likeness)].after if added else None
 
     def _next_after(self, at: int) -> int | None:
-        """Return the number of the first remaining line at or below ``at``; if there is none, of the last line above.
-        """
+        """Return the number of the first remaining line at or below ``at``; if none remains, of the last line above."""
         following = (line.after for line in (*self._lines[at:], *reversed(self._lines[:at])))
         return next((number for number in following if number is not None), None)
 

@@ -1,5 +1,4 @@
-"""Store the JSON documents of ``verify`` and ``doctor`` in the journal of ``apply``, so that ``report`` can show them.
-"""
+"""Store the JSON documents of ``verify`` and ``doctor`` in the journal of ``apply``, from which ``report`` reads them."""
 
 from __future__ import annotations
 

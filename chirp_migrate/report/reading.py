@@ -213,8 +213,7 @@ def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]
 def _last_result(
     runs: Sequence[JournalRun], name: str, read: Callable[[bytes], _Document]
 ) -> tuple[_Document | None, int | None]:
-    """Return the last stored document of ``verify`` or ``doctor``, and the number of the run with which it is stored.
-    """
+    """Return the last stored document of ``verify`` or ``doctor``, and the number of the run that it is stored with."""
     command = Path(name).stem
     for run in reversed(runs):
         data = run.document(name)

@@ -167,8 +167,7 @@ def _from_sections(name: str, config: TuneConfig) -> tuple[str | None, Any]:
 
 
 def _dataset_classes(path: Path) -> list[str]:
-    """Return the classes of a file whose constructor has ``transform``, if the file defines ``get_train_transforms``.
-    """
+    """Return the classes in a file with ``get_train_transforms`` whose constructor has the parameter ``transform``."""
     try:
         content = path.read_bytes()
         if _TRAIN_TRANSFORMS.encode() not in content:

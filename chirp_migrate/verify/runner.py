@@ -176,8 +176,7 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
 
 
 def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
-    """Repeat the recorded runs of the entry points in ``spec.repeats``, and return the fingerprints of their results.
-    """
+    """Repeat the recorded runs of the entry points in ``spec.repeats``; return the fingerprints of their results."""
     results = {}
     torch.set_num_threads(spec.watching_threads)
     with FewWorkers() as around:

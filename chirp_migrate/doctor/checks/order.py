@@ -82,6 +82,4 @@ def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherRun]) -> str | None:
     if changes >= len(shares) or len(tasks) <= len(shares):
         return None
     pure = sum(len(set(task.labels)) == 1 for task in tasks)
-    return (
-        f"{pure} of {len(tasks)} batches had only one of the {len(shares)} classes ({loader} does not shuffle)."
-    )
+    return f"{pure} of {len(tasks)} batches had only one of the {len(shares)} classes ({loader} does not shuffle)."

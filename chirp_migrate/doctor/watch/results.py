@@ -35,8 +35,7 @@ _of_thread = threading.local()
 
 
 def reading_functions(dataset: Any) -> dict[CodeType, FunctionType]:
-    """Return code object → function, for the functions and methods in a dataset, except the loader's ``__getitem__``.
-    """
+    """Return code object → function, for the functions and methods in a dataset, except the outer ``__getitem__``."""
     found: dict[CodeType, FunctionType] = {}
     for _, value in walk(dataset):
         members = [value]

@@ -41,7 +41,7 @@ def source_code(source: str) -> Markup:
 
 
 def place_of(section: Section) -> str:
-    """Return the line numbers of a section as text, such as ``lines 7–9``; for a notebook, with the cell."""
+    """Return the line numbers of a section as text, such as ``line 7``; for a notebook, with the cell."""
     numbers = [row.before for row in section.rows if row.before is not None and row.sign == "-"]
     numbers = numbers or [row.after for row in section.rows if row.after is not None and row.sign == "+"]
     first, last = (numbers[0], numbers[-1]) if numbers else (0, 0)

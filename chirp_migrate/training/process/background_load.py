@@ -89,8 +89,7 @@ def _own_cpus() -> frozenset[int]:
 
 
 def _busy_s(cpus: frozenset[int]) -> float | None:
-    """Return the sum of the busy seconds of ``cpus`` since the system started; None if the system does not count them.
-    """
+    """Return the sum of the busy seconds of ``cpus`` since the system started; None if they are not counted."""
     try:
         counted = psutil.cpu_times(percpu=True)
     except OSError:

@@ -37,8 +37,7 @@ def load_model(reference: str) -> Any:
 
 
 def data_for(entry_points: tuple[EntryPoint, ...], sizes: WorkloadSizes) -> TrainingData:
-    """Return the data for entry points that ``verify`` found; for all others, which have their own data, a few samples.
-    """
+    """Return the data for entry points that ``verify`` found; a few samples for others, which have their own data."""
     if all(entry.source is Source.FOUND for entry in entry_points):
         return make_training_data(sizes)
     return make_training_data(WorkloadSizes(samples=24, shape=(1, 8, 8), classes=2))

@@ -123,8 +123,7 @@ def compare_traces(
 
 
 def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None:
-    """Add the results of the tests to ``result``, and the smallest change that each two-sample test would have found.
-    """
+    """Add the results of the tests to ``result``, and the smallest change that each two-sample test can find."""
     named: set[tuple[str, str]] = set()
     adjusted = holm([test.p for test in tests])
     for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):
