@@ -1,4 +1,4 @@
-"""Store the JSON documents of ``verify`` and ``doctor`` in the journal of ``apply``, from which ``report`` reads them."""
+"""Store the documents of ``verify`` and ``doctor`` in the journal of ``apply``, from which ``report`` reads them."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def inner_datasets(dataset: Any) -> list[Any]:
 
 
 def generator_states(dataset: Any) -> dict[str, str]:
-    """Return name of a random generator → short text of its state, for global generators and generators in the dataset."""
+    """Return name of a random generator → text of its state, for global generators and generators in the dataset."""
     numpy_state: Any = np.random.get_state(legacy=False)
     states = {
         "random": str(hash(random.getstate()[1])),

@@ -226,7 +226,7 @@ def _time_row(entry: EntryTimes, longest: float, *, together: bool) -> dict[str,
 
 
 def _same_training(found: VerifyReport) -> list[str]:
-    """Return one sentence for each difference between the versions; or sentences on the comparison without differences."""
+    """Return one sentence for each difference between the versions; without differences, describe the comparison."""
     if found.verdict == "failed":
         return []
     lines = [f"{one.message.rstrip('.')}." for one in found.differences[:_DIFFERENCES_SHOWN]]
