@@ -26,7 +26,7 @@ from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rate, pick
 from chirp_migrate.tune.subject import Subject, of_dataset
-from chirp_migrate.tune.sweep import Sweep, grid, measure
+from chirp_migrate.tune.sweep import Sweep, measure, setting_combinations
 from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement
 from chirpid_patch.machine.cpus import usable_cpus
 
@@ -110,7 +110,7 @@ def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, 
         for name, subject in subjects(Path(folder)).items():
             if only not in name:
                 continue
-            ways = grid(WORKERS, PREFETCH, threads if name == "in memory" else (), BATCH_SIZE, None)
+            ways = setting_combinations(WORKERS, PREFETCH, threads if name == "in memory" else (), BATCH_SIZE, None)
             for repeat in range(repeats):
                 watch = Watch()
                 with watch.watching():

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
-from chirp_migrate.doctor.recording import Place
+from chirp_migrate.doctor.recording import CodeLine
 
 __all__ = ["DoctorReport", "Problem", "WatchedEntryPoint", "decode", "encode"]
 
@@ -35,7 +35,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     entry_points: tuple[str, ...] = ()
 
     @classmethod
-    def at(cls, place: Place, check: str, message: str, evidence: str, fix: str) -> Problem:
+    def at(cls, place: CodeLine, check: str, message: str, evidence: str, fix: str) -> Problem:
         """Return a problem whose fix is at ``place``, a line of the user's code."""
         return cls(check=check, message=message, evidence=evidence, fix=fix, path=place.file, line=place.line)
 

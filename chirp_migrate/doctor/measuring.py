@@ -7,9 +7,9 @@ from typing import Any
 from chirp_migrate.console.progress import Progress
 from chirp_migrate.doctor.recording import LoaderPass, WorkerTuning
 from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
-from chirp_migrate.tune.request import Grid
+from chirp_migrate.tune.request import SettingsToMeasure
 from chirp_migrate.tune.subject import of_loader
-from chirp_migrate.tune.sweep import Sweep, expected_s, grid
+from chirp_migrate.tune.sweep import Sweep, expected_s, setting_combinations
 from chirp_migrate.tune.tune_report import Candidate, Outcome
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.worker_start import start_method, start_seconds
@@ -43,7 +43,9 @@ def measure_workers(
     """
     subject = of_loader(loader, "training")
     now = subject.report.now
-    candidates = grid(Grid().workers, (TORCH_PREFETCH,), (), subject.report.batch_size, now)
+    candidates = setting_combinations(
+        SettingsToMeasure().workers, (TORCH_PREFETCH,), (), subject.report.batch_size, now
+    )
     start_s = start_seconds(start_method(subject.options))
 
     def takes_s(tried: list[Candidate]) -> float:

@@ -8,12 +8,12 @@ from itertools import accumulate, pairwise
 from chirp_migrate.doctor.checks import problems_of
 from chirp_migrate.doctor.recording import (
     IN_TRAINING_PROCESS,
+    BatchRecord,
+    CodeLine,
     FetcherRun,
     LoaderInfo,
     LoaderPass,
-    Place,
     Recording,
-    Task,
 )
 from chirp_migrate.verify.spec import PassTrace
 from chirp_migrate.verify.verify_report import LoadingProblem
@@ -61,9 +61,9 @@ def _recording(label: str, traces: Sequence[PassTrace], has_own_data: bool) -> R
 def _loader(number: int, dataset: int, one: PassTrace) -> LoaderInfo:
     return LoaderInfo(
         number=number,
-        place=Place("", number),
+        place=CodeLine("", number),
         dataset="",
-        dataset_place=Place(),
+        dataset_place=CodeLine(),
         dataset_ids=[dataset],
         is_stream=False,
         samples=one.available,
@@ -77,11 +77,11 @@ def _loader(number: int, dataset: int, one: PassTrace) -> LoaderInfo:
     )
 
 
-def _tasks(one: PassTrace) -> list[Task]:
+def _tasks(one: PassTrace) -> list[BatchRecord]:
     """Return the batches of a pass. The name of a sample is its index in the innermost dataset, if that is known."""
     names = [f"{one.base} {index}" for index in one.base_indices] if " " in one.base else []
     ends = pairwise(accumulate(one.sizes, initial=0))
     return [
-        Task(indices=one.indices[begin:end], whole=whole, names=names[begin:end])
+        BatchRecord(indices=one.indices[begin:end], whole=whole, names=names[begin:end])
         for (begin, end), whole in zip(ends, one.batches, strict=False)
     ]

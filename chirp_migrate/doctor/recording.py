@@ -8,15 +8,15 @@ import msgspec
 
 __all__ = [
     "IN_TRAINING_PROCESS",
+    "BatchRecord",
+    "CodeLine",
     "FetcherRun",
+    "FunctionCalls",
     "LoaderInfo",
     "LoaderPass",
     "Moments",
     "NormalizationCall",
-    "Place",
     "Recording",
-    "Results",
-    "Task",
     "UnpicklablePart",
     "WorkerTuning",
 ]
@@ -25,7 +25,7 @@ IN_TRAINING_PROCESS = -1
 """Worker number that stands for the training process, which reads the samples of loaders without workers."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class CodeLine(msgspec.Struct, frozen=True):
     """A line of the user's code; ``file`` is relative to the project and empty if the line is unknown."""
 
     file: str = ""
@@ -47,7 +47,7 @@ class UnpicklablePart(msgspec.Struct, frozen=True):
 
     path: str
     kind: str
-    place: Place
+    place: CodeLine
     error: str
 
 
@@ -79,9 +79,9 @@ class LoaderInfo(msgspec.Struct):
     """
 
     number: int
-    place: Place
+    place: CodeLine
     dataset: str
-    dataset_place: Place
+    dataset_place: CodeLine
     dataset_ids: list[int]
     is_stream: bool
     samples: int
@@ -97,8 +97,8 @@ class LoaderInfo(msgspec.Struct):
     sent_bytes: int = 0
     held_bytes: int = 0
     objects: dict[str, int] = {}
-    functions: dict[str, Place] = {}
-    unguarded: Place = Place()
+    functions: dict[str, CodeLine] = {}
+    unguarded: CodeLine = CodeLine()
 
     def __str__(self) -> str:
         return f"the loader at {self.place}" if self.place.file else f"a loader of {self.dataset}"
@@ -230,7 +230,7 @@ class Moments(msgspec.Struct):
         return found
 
 
-class Results(msgspec.Struct):
+class FunctionCalls(msgspec.Struct):
     """The calls of one function of a dataset while one batch was read.
 
     Attributes:
@@ -250,7 +250,7 @@ class Results(msgspec.Struct):
         return self.seconds / max(1, self.calls)
 
 
-class Task(msgspec.Struct):
+class BatchRecord(msgspec.Struct):
     """The recording of one batch by the process that read it.
 
     Attributes:
@@ -285,7 +285,7 @@ class Task(msgspec.Struct):
     seconds: float = 0.0
     some: dict[int, str] = {}
     memory: int = 0
-    results: dict[str, Results] = {}
+    results: dict[str, FunctionCalls] = {}
 
 
 class FetcherRun(msgspec.Struct):
@@ -309,7 +309,7 @@ class FetcherRun(msgspec.Struct):
     sizes: dict[str, int] = {}
     values: dict[str, str] = {}
     is_over: bool = False
-    tasks: list[Task] = []
+    tasks: list[BatchRecord] = []
 
     @property
     def last_container_sizes(self) -> dict[str, int]:
@@ -402,7 +402,7 @@ class Recording(msgspec.Struct):
         both = before.keys() & after.keys()
         return len(both), sum(before[index] == after[index] for index in both)
 
-    def tasks_of(self, one: LoaderPass) -> list[Task]:
+    def tasks_of(self, one: LoaderPass) -> list[BatchRecord]:
         """Return the recorded batches of a pass, sorted by worker number."""
         return [task for run in self.runs_of(one) for task in run.tasks]
 
@@ -411,7 +411,7 @@ class Recording(msgspec.Struct):
 
         Loaders that the same line builds, for example a new loader for each epoch, count as one loader.
         """
-        found: dict[tuple[Place, int], list[tuple[LoaderInfo, LoaderPass]]] = {}
+        found: dict[tuple[CodeLine, int], list[tuple[LoaderInfo, LoaderPass]]] = {}
         for one in self.passes:
             loader = self.loaders[one.loader]
             found.setdefault((loader.place, loader.dataset_ids[0]), []).append((loader, one))

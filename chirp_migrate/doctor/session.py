@@ -21,7 +21,7 @@ from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
-from chirp_migrate.training.process.run_child import Child, Role
+from chirp_migrate.training.process.run_child import Child, ChildLabels
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
@@ -29,7 +29,7 @@ from chirp_migrate.verify.options import VerifyOptions, training_of
 
 __all__ = ["examine"]
 
-_ROLE = Role("The training process", "", "--time-budget")
+_ROLE = ChildLabels("The training process", "", "--time-budget")
 _GRACE_S = 20.0
 """An entry point counts as hung this many seconds after its time has ended."""
 _LAST_WORDS_S = 0.3

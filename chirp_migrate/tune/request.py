@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from chirp_migrate.training.workload.entry_points import Discovery, WorkloadSizes
 from chirp_migrate.tune.config import TuneConfig
 
-__all__ = ["Grid", "TuneTask"]
+__all__ = ["SettingsToMeasure", "TuneTask"]
 
 
 @dataclass(frozen=True)
-class Grid:
+class SettingsToMeasure:
     """The loader settings to measure.
 
     Attributes:
@@ -54,7 +54,7 @@ class TuneTask:
     """
 
     tree: str
-    grid: Grid
+    grid: SettingsToMeasure
     dataset: str = ""
     unaugmented: str = ""
     config: TuneConfig | None = None

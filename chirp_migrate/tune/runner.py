@@ -30,7 +30,7 @@ from chirp_migrate.tune.request import TuneTask
 from chirp_migrate.tune.saving import save
 from chirp_migrate.tune.sources import from_config, from_reference
 from chirp_migrate.tune.subject import Subject
-from chirp_migrate.tune.sweep import Sweep, grid, measure
+from chirp_migrate.tune.sweep import Sweep, measure, setting_combinations
 from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, LoaderReport, Training, TuneReport
 from chirp_migrate.tune.watching import watch_loaders
 from chirpid_patch.datasets.collate import stacks_samples
@@ -142,7 +142,7 @@ def _measure_subject(subject: Subject, request: TuneTask, seconds: float, show: 
     shown = _measure_augmentation(subject, seconds * _FOR_AUGMENTATION)
     report.with_s, report.without_s, report.not_augmented = shown
     threads = _thread_counts(subject, wanted.thread_safe) if report.migrated else ()
-    candidates = grid(wanted.workers, wanted.prefetch, threads, batch_size, report.now)
+    candidates = setting_combinations(wanted.workers, wanted.prefetch, threads, batch_size, report.now)
     sizes = [size for size in wanted.batch_sizes if size != batch_size and batch_size is not None]
     share = 1 - _FOR_AUGMENTATION - (_FOR_BATCH_SIZES if sizes else 0)
     sweep = Sweep(subject, candidates, seconds * share, show, is_limited=request.discovery is not None)

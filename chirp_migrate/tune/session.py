@@ -13,7 +13,7 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
-from chirp_migrate.training.process.run_child import Child, Role
+from chirp_migrate.training.process.run_child import Child, ChildLabels
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.tune.request import TuneTask
@@ -28,7 +28,7 @@ _ENTERING_SHARE, _LEAST_ENTERING_S = 1 / 4, 5.0
 An entry point may always take the second value, in seconds.
 """
 
-_ROLE = Role("The process that measures", "", "a smaller --time-budget, or fewer values in --num-workers")
+_ROLE = ChildLabels("The process that measures", "", "a smaller --time-budget, or fewer values in --num-workers")
 
 
 def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:

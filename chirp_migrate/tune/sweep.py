@@ -26,7 +26,7 @@ from chirpid_patch.loader_speed.search import EndlessIndices
 from chirpid_patch.loading.worker_start import start_method, start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["MIN_ROUNDS", "Sweep", "expected_s", "grid", "measure"]
+__all__ = ["MIN_ROUNDS", "Sweep", "expected_s", "measure", "setting_combinations"]
 
 MIN_ROUNDS = 3
 """Smallest number of rounds in which every candidate is measured."""
@@ -35,7 +35,7 @@ _WANTED_ROUNDS = 6
 _SHORTEST_S, _LONGEST_S = 0.1, 2.0
 
 
-def grid(
+def setting_combinations(
     workers: Iterable[int],
     prefetch: Sequence[int],
     threads: Iterable[int],

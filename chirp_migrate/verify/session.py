@@ -25,7 +25,7 @@ from chirp_migrate.verify.build_report import Findings, build_report
 from chirp_migrate.verify.equivalence.api import public_names
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_results, compare_traces
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.sides.baseline import Before
+from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.sides.copies import find_training, make_sides
 from chirp_migrate.verify.spec import EntryResult
 from chirp_migrate.verify.timing.children import Children
@@ -44,7 +44,7 @@ _MEASURING_S = 8.0
 
 def verification(
     root: Path,
-    before: Before,
+    before: OriginalVersion,
     files: Mapping[str, str | None],
     options: VerifyOptions,
     progress: Progress,

@@ -21,7 +21,7 @@ from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.descendants import own_cpus, woken_on
-from chirp_migrate.training.process.run_child import Child, Role
+from chirp_migrate.training.process.run_child import Child, ChildLabels
 
 STUB = """
 import os, signal, subprocess, sys, threading, time
@@ -46,7 +46,7 @@ def act(asked, parent):
 
 sys.exit(serve(Asked, act))
 """
-ROLE = Role("The stub", "The stub failed: ", "--samples", "before")
+ROLE = ChildLabels("The stub", "The stub failed: ", "--samples", "before")
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import UserCodeError
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
-from chirp_migrate.tune.request import Grid, TuneTask
+from chirp_migrate.tune.request import SettingsToMeasure, TuneTask
 from chirp_migrate.tune.runner import run
 from chirp_migrate.tune.saving import factory_arguments, save
 from chirp_migrate.tune.subject import of_dataset, of_loader
-from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, grid, measure
+from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, measure, setting_combinations
 from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, TuneReport
 from chirp_migrate.tune.watching import watch_loaders
 from chirpid_patch import OptimalDataLoaderFactory
@@ -124,7 +124,7 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
         return real(subject, Candidate(0, batch_size=4), 0.001)
 
     monkeypatch.setattr(module, "measure", noted)
-    ways = grid((), (2,), (1, 2), 4, None)
+    ways = setting_combinations((), (2,), (1, 2), 4, None)
     said: list[str | ProgressStep] = []
     Sweep(of_dataset(Waiting(seconds=0), 4, migrated=True), ways, 0.01, said.append).run()
     rounds = [asked[number : number + 3] for number in range(0, 3 * MIN_ROUNDS, 3)]
@@ -268,7 +268,7 @@ def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pyte
 
 def tuned(tmp_path: Path, **more: Any) -> TuneReport:
     """What a run in this process finds."""
-    return run(TuneTask(str(tmp_path), Grid(workers=(0,), prefetch=(2,), seconds=0.2), **more), no_words)
+    return run(TuneTask(str(tmp_path), SettingsToMeasure(workers=(0,), prefetch=(2,), seconds=0.2), **more), no_words)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from chirp_migrate.doctor.doctor_report import Problem
-from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Place, Recording
+from chirp_migrate.doctor.recording import CodeLine, LoaderInfo, LoaderPass, Recording
 
 __all__ = ["check", "is_in_memory", "read_again"]
 
@@ -32,7 +32,7 @@ class _RepeatedReading(NamedTuple):
     evidence: str
     share: float
     bytes: int
-    place: Place
+    place: CodeLine
     below: str = ""
 
 

@@ -28,10 +28,10 @@ __all__ = [
     "inner_datasets",
     "is_others_code",
     "large_containers",
+    "objects_in",
     "open_files",
     "plain_values",
     "sizes",
-    "walk",
 ]
 
 _DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32
@@ -47,7 +47,7 @@ _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, rand
 _LEAVES = (torch.Tensor, torch.nn.Module, np.ndarray, str, bytes, type, FunctionType, ModuleType, *_GENERATORS)
 
 
-def walk(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]:
+def objects_in(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]:
     """Yield attribute path and value of ``root`` and of the objects in it, outermost first. Each object occurs once."""
     seen = {id(root)}
     level = [(name, root)]
@@ -68,7 +68,7 @@ def walk(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]:
 
 def inner_datasets(dataset: Any) -> list[Any]:
     """Return the dataset and every dataset that it wraps, outermost first."""
-    return [value for _, value in walk(dataset) if isinstance(value, torch.utils.data.Dataset)] or [dataset]
+    return [value for _, value in objects_in(dataset) if isinstance(value, torch.utils.data.Dataset)] or [dataset]
 
 
 def generator_states(dataset: Any) -> dict[str, str]:
@@ -79,7 +79,7 @@ def generator_states(dataset: Any) -> dict[str, str]:
         "numpy.random": _short(repr(numpy_state["state"]["pos"]).encode() + numpy_state["state"]["key"].tobytes()),
         "torch": _short(torch.get_rng_state().numpy().tobytes()),
     }
-    for path, value in walk(dataset):
+    for path, value in objects_in(dataset):
         if isinstance(value, _GENERATORS) and not isinstance(value, random.SystemRandom):
             state = generator_state(value)
             content = state.numpy().tobytes() if isinstance(state, torch.Tensor) else repr(_plain(state)).encode()
@@ -94,7 +94,7 @@ def sizes(dataset: Any) -> dict[str, int]:
     also omits containers of open files, archives and connections, because each process must open its own.
     """
     found: dict[str, int] = {}
-    for path, value in walk(dataset):
+    for path, value in objects_in(dataset):
         is_named = not path.endswith("]")
         if type(value) in _CONTAINERS and (is_named or path.endswith("']")):
             if _holds_handles(value) or (type(value) is deque and value.maxlen is not None):
@@ -122,7 +122,7 @@ def large_containers(dataset: Any) -> dict[str, int]:
     about 8 MiB or more.
     """
     found = {}
-    for path, value in walk(dataset):
+    for path, value in objects_in(dataset):
         if type(value) in (*_CONTAINERS, tuple) and len(value) >= _MANY_OBJECTS:
             some = list(islice(value.values() if isinstance(value, dict) else value, _MOST_ITEMS))
             is_object = type(some[0]) in (str, bytes, tuple, list, dict, float, int) or hasattr(some[0], "__dict__")
@@ -141,7 +141,7 @@ def _object_bytes(value: Any) -> int:
 def held_bytes(dataset: Any) -> int:
     """Return the bytes of the tensors and arrays in a dataset. All entries of a list count as large as the first."""
     found = 0
-    for path, value in walk(dataset):
+    for path, value in objects_in(dataset):
         if isinstance(value, (torch.Tensor, np.ndarray)) and not path.endswith("]"):
             found += value.nbytes
         elif type(value) in (*_CONTAINERS, tuple) and value:
@@ -159,7 +159,7 @@ def _parts(sample: Any) -> tuple[Any, ...]:
 def open_files(dataset: Any) -> dict[str, int]:
     """Return attribute path → file descriptor, for each regular file that the dataset has opened for reading."""
     found = {}
-    for path, value in walk(dataset):
+    for path, value in objects_in(dataset):
         if isinstance(value, io.IOBase) and not value.closed:
             with suppress(OSError, ValueError):  # the file has no descriptor, or it cannot be accessed
                 if value.readable() and stat.S_ISREG(os.fstat(value.fileno()).st_mode):
@@ -174,7 +174,7 @@ def plain_values(dataset: Any) -> dict[str, str]:
     hash. An attribute counts as read if code of the dataset, or of an object in it, loads an attribute of this name, or
     computes names of attributes.
     """
-    held = dict(walk(dataset))
+    held = dict(objects_in(dataset))
     readers: set[Any] = {one if isinstance(one, FunctionType) else type(one) for one in held.values()}
     read = frozenset(name for one in readers for name in _names_read(one))
     return {

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from chirp_migrate.doctor.recording import UnpicklablePart
-from chirp_migrate.doctor.watch.places import Places
+from chirp_migrate.doctor.watch.places import LineFinder
 from chirp_migrate.verify.equivalence.picklability import as_if_starting_a_process, check_picklable, is_plain_data
 
 __all__ = ["sent_bytes", "unpicklable_parts"]
@@ -37,7 +37,7 @@ _KINDS: tuple[tuple[Any, str], ...] = (
 )
 
 
-def unpicklable_parts(loader: Any, places: Places) -> Iterator[UnpicklablePart]:
+def unpicklable_parts(loader: Any, places: LineFinder) -> Iterator[UnpicklablePart]:
     """Return the objects in the loader's dataset, ``collate_fn`` and ``worker_init_fn`` that cannot be pickled."""
     for name in _PARTS:
         part = getattr(loader, name, None)
@@ -76,7 +76,7 @@ class _Counter(ForkingPickler):
         return id(value)
 
 
-def _first_failure(part: Any, name: str, error: Exception, places: Places) -> UnpicklablePart:
+def _first_failure(part: Any, name: str, error: Exception, places: LineFinder) -> UnpicklablePart:
     tracer = _Tracer()
     try:
         with as_if_starting_a_process():

@@ -9,12 +9,12 @@ from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
 
-from chirp_migrate.doctor.recording import Place
+from chirp_migrate.doctor.recording import CodeLine
 
-__all__ = ["Places"]
+__all__ = ["LineFinder"]
 
 
-class Places:
+class LineFinder:
     """Finds lines of the user's code.
 
     Args:
@@ -24,7 +24,7 @@ class Places:
     def __init__(self, tree: Path) -> None:
         self._tree = tree
 
-    def of_caller(self) -> Place:
+    def of_caller(self) -> CodeLine:
         """Return the innermost line of the user's code on the call stack; an empty place if there is none."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -32,9 +32,9 @@ class Places:
             if place.file:
                 return place
             frame = frame.f_back
-        return Place()
+        return CodeLine()
 
-    def of_unguarded_main(self) -> Place:
+    def of_unguarded_main(self) -> CodeLine:
         """Return the line of the main script on the call stack, if the line runs again in workers that import it.
 
         A line under an ``if`` does not count, because the ``if`` may guard it. ``__main__.py`` of a package does not
@@ -45,26 +45,26 @@ class Places:
             place = self._place(frame.f_code.co_filename, frame.f_lineno)
             is_main = frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
             if is_main and place.file and Path(place.file).name != "__main__.py":
-                return Place() if _is_under_if(self._tree / place.file, place.line) else place
+                return CodeLine() if _is_under_if(self._tree / place.file, place.line) else place
             frame = frame.f_back
-        return Place()
+        return CodeLine()
 
-    def of_definition(self, value: Any) -> Place:
+    def of_definition(self, value: Any) -> CodeLine:
         """Return the line that defines a function or class; an empty place if it is not the user's code."""
         if isinstance(value, FunctionType):
             return self._place(value.__code__.co_filename, value.__code__.co_firstlineno)
         if not isinstance(value, type):
-            return Place()
+            return CodeLine()
         try:
             return self._place(inspect.getsourcefile(value) or "", inspect.findsource(value)[1] + 1)
         except (OSError, TypeError):
-            return Place()
+            return CodeLine()
 
-    def _place(self, file: str, line: int) -> Place:
+    def _place(self, file: str, line: int) -> CodeLine:
         path = self._tree / file
         if not file or file.startswith("<") or not path.is_relative_to(self._tree) or not path.is_file():
-            return Place()
-        return Place(path.relative_to(self._tree).as_posix(), line)
+            return CodeLine()
+        return CodeLine(path.relative_to(self._tree).as_posix(), line)
 
 
 def _is_under_if(path: Path, line: int) -> bool:

@@ -19,12 +19,12 @@ import psutil
 from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import worker
 
-from chirp_migrate.doctor.recording import FetcherRun, Task
+from chirp_migrate.doctor.recording import BatchRecord, FetcherRun
 from chirp_migrate.doctor.watch.objects import generator_states, large_containers, plain_values, sizes
 from chirp_migrate.doctor.watch.results import ResultWatch
 from chirp_migrate.doctor.watch.samples import describe_batch
 
-__all__ = ["Sink", "WorkerLoop", "read_runs", "recorded_fetchers", "worker_starts"]
+__all__ = ["RecordReceiver", "WorkerLoop", "read_runs", "recorded_fetchers", "worker_starts"]
 
 _TASKS_WITH_GENERATORS = 2
 _MOST_TASKS = 400
@@ -47,11 +47,11 @@ class _RunLine(FetcherRun, tag="run"):
     pass
 
 
-class _TaskLine(Task, tag="task"):
+class _TaskLine(BatchRecord, tag="task"):
     pass
 
 
-class Sink(NamedTuple):
+class RecordReceiver(NamedTuple):
     """The receiver of the recording of one fetcher.
 
     Attributes:
@@ -68,7 +68,7 @@ class Sink(NamedTuple):
 class _Fetcher:
     """A wrapper of PyTorch's fetcher that records its batches."""
 
-    def __init__(self, fetcher: Any, dataset: Any, sink: Sink) -> None:
+    def __init__(self, fetcher: Any, dataset: Any, sink: RecordReceiver) -> None:
         self._fetcher, self._dataset = fetcher, dataset
         self._run, self._write, self._every = sink
         self._begun, self._count = False, 0
@@ -158,20 +158,20 @@ class WorkerLoop:
         path.touch()  # an empty file shows that the worker reached this line
         epochs = iter(range(1_000_000))
 
-        def sink(dataset: Any) -> Sink | None:
+        def sink(dataset: Any) -> RecordReceiver | None:
             info = get_worker_info()
             if info is None or info.dataset is not dataset:  # a loader inside the dataset created the fetcher
                 return None
             epoch = next(epochs)
             run = FetcherRun(info.id, self._started_in, epoch)
-            return Sink(run, lambda what: _append(path, what), self._every[epoch > 0])
+            return RecordReceiver(run, lambda what: _append(path, what), self._every[epoch > 0])
 
         with recorded_fetchers(sink):
             _ORIGINAL_LOOP(*arguments, **named)
 
 
 @contextmanager
-def recorded_fetchers(make_sink: Callable[[Any], Sink | None]) -> Iterator[None]:
+def recorded_fetchers(make_sink: Callable[[Any], RecordReceiver | None]) -> Iterator[None]:
     """Return a context that wraps every fetcher that this process creates.
 
     Args:
@@ -212,7 +212,7 @@ def read_runs(folder: Path) -> list[FetcherRun]:
             match record:
                 case FetcherRun():
                     runs.append(record)
-                case Task():
+                case BatchRecord():
                     runs[-1].tasks.append(record)
                 case _End():
                     runs[-1].is_over = True

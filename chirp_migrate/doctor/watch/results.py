@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from chirp_migrate.doctor.recording import Results
-from chirp_migrate.doctor.watch.objects import is_others_code, walk
+from chirp_migrate.doctor.recording import FunctionCalls
+from chirp_migrate.doctor.watch.objects import is_others_code, objects_in
 from chirp_migrate.training.watch.samples import contents
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor
 
@@ -37,7 +37,7 @@ _of_thread = threading.local()
 def reading_functions(dataset: Any) -> dict[CodeType, FunctionType]:
     """Return code object → function, for the functions and methods in a dataset, except the outer ``__getitem__``."""
     found: dict[CodeType, FunctionType] = {}
-    for _, value in walk(dataset):
+    for _, value in objects_in(dataset):
         members = [value]
         if isinstance(value, Dataset):
             members = [one for kind in type(value).__mro__ if not is_others_code(kind) for one in vars(kind).values()]
@@ -61,9 +61,9 @@ class ResultWatch:
     def __init__(self, dataset: Any, every: int) -> None:
         self._every = every
         self._names = {code: one.__qualname__ for code, one in reading_functions(dataset).items()}
-        self._calls: dict[CodeType, Results] = {}
+        self._calls: dict[CodeType, FunctionCalls] = {}
         self._begun: dict[CodeType, list[float]] = {}
-        self._taken: dict[str, Results] = {}
+        self._taken: dict[str, FunctionCalls] = {}
         if sys.version_info >= (3, 12) and self._names:
             _install(self._names)
 
@@ -77,7 +77,7 @@ class ResultWatch:
         finally:
             _of_thread.watch = None
 
-    def taken(self) -> dict[str, Results]:
+    def taken(self) -> dict[str, FunctionCalls]:
         """Return name of a function → its calls in the last context of :meth:`watching`."""
         return self._taken
 
@@ -96,8 +96,8 @@ class ResultWatch:
         if not begun or code not in self._names:
             return
         seconds = time.perf_counter() - begun.pop()
-        all_of_it = self._calls.setdefault(code, Results())
-        of_batch = self._taken.setdefault(self._names[code], Results())
+        all_of_it = self._calls.setdefault(code, FunctionCalls())
+        of_batch = self._taken.setdefault(self._names[code], FunctionCalls())
         for one in (all_of_it, of_batch):
             one.calls += 1
             one.seconds += seconds

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import xxhash
 
-from chirp_migrate.doctor.recording import Moments, Task
+from chirp_migrate.doctor.recording import BatchRecord, Moments
 from chirp_migrate.training.watch.samples import contents
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor
 
@@ -19,7 +19,7 @@ _MOST_COLUMNS = 256
 _LEAST_MOVED = 1 << 20
 
 
-def describe_batch(requested: Any, batch: Any, *, every: int) -> Task:
+def describe_batch(requested: Any, batch: Any, *, every: int) -> BatchRecord:
     """Return the recording of a batch, with hashes of its samples.
 
     Args:
@@ -30,7 +30,7 @@ def describe_batch(requested: Any, batch: Any, *, every: int) -> Task:
     """
     is_batch = isinstance(requested, (list, tuple))
     indices = _whole_numbers(requested if is_batch else [requested])
-    task = Task(indices=indices)
+    task = BatchRecord(indices=indices)
     chosen = [place for place, index in enumerate(indices) if index % every == 0] if every > 1 else []
     tensors = [leaf for leaf in contents(batch).values() if _is_dense(leaf)] if every == 1 or chosen else []
     if not tensors:

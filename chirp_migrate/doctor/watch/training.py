@@ -29,18 +29,18 @@ from torch.utils.data._utils import worker
 
 from chirp_migrate.doctor.recording import (
     IN_TRAINING_PROCESS,
+    BatchRecord,
+    CodeLine,
     FetcherRun,
     LoaderInfo,
     LoaderPass,
     NormalizationCall,
-    Place,
     Recording,
-    Task,
 )
 from chirp_migrate.doctor.watch.objects import held_bytes, inner_datasets, large_containers, open_files, plain_values
 from chirp_migrate.doctor.watch.pickling import sent_bytes, unpicklable_parts
-from chirp_migrate.doctor.watch.places import Places
-from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, recorded_fetchers, worker_starts
+from chirp_migrate.doctor.watch.places import LineFinder
+from chirp_migrate.doctor.watch.reading import RecordReceiver, WorkerLoop, read_runs, recorded_fetchers, worker_starts
 from chirp_migrate.doctor.watch.results import reading_functions
 from chirp_migrate.doctor.watch.samples import (
     bytes_of_doubles,
@@ -96,7 +96,7 @@ def record_training(
         Exception: any error of the call.
     """
     folder = Path(tempfile.mkdtemp(dir=folder))  # workers of a failed call may still write to its folder
-    watch = _Watch(recording, Places(tree), folder, seconds)
+    watch = _Watch(recording, LineFinder(tree), folder, seconds)
     recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _most_handles()
     began = time.perf_counter()
     try:
@@ -111,13 +111,13 @@ def record_training(
 
 
 class _Watch(Interception):
-    def __init__(self, recording: Recording, places: Places, folder: Path, seconds: float) -> None:
+    def __init__(self, recording: Recording, places: LineFinder, folder: Path, seconds: float) -> None:
         super().__init__(self._pass)
         self._recording, self._places, self._folder = recording, places, folder
         self._pacing, self._epoch = Pacing(), 0
         self._pass_s = seconds * _SHARE_OF_PASS
         self._until = time.perf_counter() + seconds
-        self._built: WeakKeyDictionary[Any, Place] = WeakKeyDictionary()
+        self._built: WeakKeyDictionary[Any, CodeLine] = WeakKeyDictionary()
         self._models: list[Any] = []
         self._loaders: list[Any] = []
         self._datasets: list[Any] = []
@@ -260,7 +260,7 @@ class _Watch(Interception):
         if threading.current_thread() is threading.main_thread():
             raise _SeenEnough
 
-    def _sink(self, _dataset: Any) -> Sink | None:
+    def _sink(self, _dataset: Any) -> RecordReceiver | None:
         """Return the receiver for the recording of a fetcher that this process creates at the beginning of a pass."""
         if self._beginning is None:
             return None
@@ -271,12 +271,12 @@ class _Watch(Interception):
             match record:
                 case FetcherRun():
                     self._recording.runs.append(record)
-                case Task():
+                case BatchRecord():
                     run.tasks.append(record)
                 case _:
                     run.is_over = True
 
-        return Sink(run, write, self._every)
+        return RecordReceiver(run, write, self._every)
 
     def _info(self, loader: Any) -> LoaderInfo:
         number = next((n for n, one in enumerate(self._loaders) if one is loader), None)
@@ -315,13 +315,13 @@ class _Watch(Interception):
         self._recording.loaders.append(info)
         return info
 
-    def _place(self, loader: Any) -> Place:
+    def _place(self, loader: Any) -> CodeLine:
         """Return the line that built a loader; if it is not known, the line that iterates over the loader."""
         with suppress(TypeError, KeyError):
             return self._built[loader]
         return self._places.of_caller()
 
-    def _trained_at(self, place: Place) -> int:
+    def _trained_at(self, place: CodeLine) -> int:
         """Return the number of training passes over loaders that the line ``place`` built."""
         loaders = self._recording.loaders
         return sum(one.trains and loaders[one.loader].place == place for one in self._recording.passes)

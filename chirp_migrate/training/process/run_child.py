@@ -37,7 +37,7 @@ from chirp_migrate.training.process.protocol import (
     ReadyMessage,
 )
 
-__all__ = ["Child", "Role", "workload_failed"]
+__all__ = ["Child", "ChildLabels", "workload_failed"]
 
 _KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
@@ -52,7 +52,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Role:
+class ChildLabels:
     """Names of a child process in error messages.
 
     Attributes:
@@ -91,7 +91,7 @@ class Child(Generic[_T]):
     module: str
     request: Any
     answer: type[_T]
-    role: Role
+    role: ChildLabels
     timeout_s: float
     environment: Mapping[str, str] = field(default_factory=dict)
     progress: Progress = no_progress

@@ -21,10 +21,10 @@ __all__ = [
     "PAIRED",
     "RELATIONS",
     "STATISTICS",
-    "Draw",
+    "RandomEffects",
     "Sample",
     "count_equal_draws",
-    "draws_of",
+    "find_masks",
     "more_often_p",
     "pair_statistics",
     "sample_statistics",
@@ -88,7 +88,7 @@ def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
 
 
 @dataclass(frozen=True)
-class Draw:
+class RandomEffects:
     """The visible effects of the random numbers that augmented one sample.
 
     Attributes:
@@ -109,7 +109,7 @@ class Draw:
         """Return whether the sample has masks or noise that can be compared."""
         return bool(self.masked) or self.noisy
 
-    def equals(self, other: Draw) -> bool:
+    def equals(self, other: RandomEffects) -> bool:
         """Return whether both samples show the same random numbers."""
         if self.masked != other.masked or self.noisy != other.noisy:
             return False
@@ -134,7 +134,7 @@ class Sample:
     content: bytes
     index: int | None = None
     plain: bytes | None = None
-    draw: Draw = Draw()
+    draw: RandomEffects = RandomEffects()
 
     @property
     def augmented(self) -> bytes:
@@ -142,11 +142,11 @@ class Sample:
         return b"" if self.content == self.plain else self.content
 
 
-def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list[float]], list[Draw]]:
+def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list[float]], list[RandomEffects]]:
     """Compare a batch with the same batch without augmentation; both have the shape (B, ..., F, T).
 
     Returns:
-        One row of :data:`PAIRED` statistics, and one :class:`Draw`, for each sample.
+        One row of :data:`PAIRED` statistics, and one :class:`RandomEffects`, for each sample.
     """
     x, before = _as_images(batch), _as_images(plain)
     changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
@@ -167,17 +167,17 @@ def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list
     )
     rows: list[list[float]] = torch.stack(columns, dim=1).tolist()
     draws = [
-        Draw(_pack_bits(*masks), change, row[0] > _NOISY, row[-1])
+        RandomEffects(_pack_bits(*masks), change, row[0] > _NOISY, row[-1])
         for masks, change, row in zip(zip(frames, bins, strict=True), points.numpy(), rows, strict=True)
     ]
     return rows, draws
 
 
-def draws_of(batch: torch.Tensor) -> list[Draw]:
+def find_masks(batch: torch.Tensor) -> list[RandomEffects]:
     """Find masks in a batch whose samples without augmentation are not known: constant time frames and bins."""
     x = _as_images(batch)
     frames, bins = ((x.amax(dim=axis) == x.amin(dim=axis)).all(dim=1) for axis in (2, 3))
-    return [Draw(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
+    return [RandomEffects(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
 
 
 def count_equal_draws(

@@ -14,9 +14,17 @@ from numpy.typing import NDArray
 from chirp_migrate.verify.equivalence.fingerprint import Hash
 from chirp_migrate.verify.spec import PassTrace
 
-__all__ = ["OTHER_SEED", "Found", "compare_entry", "compared_aspects", "ignored_by_seed", "sketch", "values_of"]
+__all__ = [
+    "OTHER_SEED",
+    "NamedDifference",
+    "compare_entry",
+    "compared_aspects",
+    "ignored_by_seed",
+    "sketch",
+    "values_of",
+]
 
-Found = tuple[str, str]
+NamedDifference = tuple[str, str]
 """Name of a difference, such as ``losses-differ``, and its description."""
 
 OTHER_SEED = 1
@@ -29,12 +37,12 @@ _LEAST = 8
 _TOLERANCE = 1e-4
 
 
-def compare_entry(before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[Found]:
+def compare_entry(before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[NamedDifference]:
     """Return the first difference between the training passes, and between the validation passes, of an entry point.
 
     Later differences are omitted, because they may follow from the first.
     """
-    found: list[Found] = []
+    found: list[NamedDifference] = []
     augmented = any(record.random for record in before)
     for role in ("train", "validation"):
         old = [record for record in before if record.role == role]
@@ -50,7 +58,7 @@ def compare_entry(before: Sequence[PassTrace], after: Sequence[PassTrace]) -> li
     return causes or found  # different samples lead to different losses
 
 
-def _first_of_role(role: str, old: list[PassTrace], new: list[PassTrace], augmented: bool) -> list[Found]:
+def _first_of_role(role: str, old: list[PassTrace], new: list[PassTrace], augmented: bool) -> list[NamedDifference]:
     """Return the first difference between the passes ``old`` and ``new`` of one role (``train`` or ``validation``).
 
     Args:
@@ -71,7 +79,7 @@ def _first_of_role(role: str, old: list[PassTrace], new: list[PassTrace], augmen
     return []
 
 
-def _count_difference(a: PassTrace, b: PassTrace) -> Found | None:
+def _count_difference(a: PassTrace, b: PassTrace) -> NamedDifference | None:
     """Return a difference in the number of samples, classes or batches of a pass; None if these are equal."""
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
@@ -113,7 +121,7 @@ def _missing_samples(a: PassTrace, b: PassTrace) -> str:
     return f"{text}; {gone.total()} samples are missing (indices {some}{', ...' if len(gone) > _SHOWN else ''})"
 
 
-def _kind(a: PassTrace, b: PassTrace) -> Found | None:
+def _kind(a: PassTrace, b: PassTrace) -> NamedDifference | None:
     if a.random and not b.random:
         return "augmentation-missing", "samples are augmented at random before, but not after"
     if b.random and not a.random:
@@ -125,7 +133,7 @@ def _kind(a: PassTrace, b: PassTrace) -> Found | None:
     return None
 
 
-def _sample_difference(a: PassTrace, b: PassTrace, augmented: bool) -> Found | None:
+def _sample_difference(a: PassTrace, b: PassTrace, augmented: bool) -> NamedDifference | None:
     """Return a difference in the samples of a pass, in their values, or in their order; None if these are equal."""
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
@@ -146,7 +154,7 @@ def _sample_difference(a: PassTrace, b: PassTrace, augmented: bool) -> Found | N
     return _other_indices(a, b)
 
 
-def _first_batch(a: PassTrace, b: PassTrace, number: int) -> Found:
+def _first_batch(a: PassTrace, b: PassTrace, number: int) -> NamedDifference:
     """Return the name and description of the difference in batch ``number``, the first batch that differs."""
     where = f"batch {number} of {len(a.batches)} is the first that differs"
     if a.contents == b.contents:
@@ -159,7 +167,7 @@ def _first_batch(a: PassTrace, b: PassTrace, number: int) -> Found:
     return name, f"{where} ({text})"
 
 
-def _other_indices(a: PassTrace, b: PassTrace) -> Found | None:
+def _other_indices(a: PassTrace, b: PassTrace) -> NamedDifference | None:
     gone, come = _samples_missing_in(a, b), _samples_missing_in(b, a)
     if not gone:
         return None
@@ -167,7 +175,7 @@ def _other_indices(a: PassTrace, b: PassTrace) -> Found | None:
     return "samples-differ", f"other samples: {gone.total()} differ, such as index {some[0]} before, {some[1]} after"
 
 
-def _other_values(before: str, after: str) -> Found | None:
+def _other_values(before: str, after: str) -> NamedDifference | None:
     """Return the size of the difference between two texts of :func:`sketch`; None if it is zero or not comparable."""
     a, b = map(values_of, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
@@ -183,7 +191,7 @@ def _other_values(before: str, after: str) -> Found | None:
     return "values-differ", f"other values; {size}"
 
 
-def _loss_difference(a: PassTrace, b: PassTrace, augmented: bool) -> Found | None:
+def _loss_difference(a: PassTrace, b: PassTrace, augmented: bool) -> NamedDifference | None:
     if augmented:
         return None
     if len(a.losses) != len(b.losses):

@@ -23,7 +23,7 @@ from chirp_migrate.training.watch.samples import contents
 from chirp_migrate.verify.equivalence.augmentation_statistics import (
     Sample,
     count_equal_draws,
-    draws_of,
+    find_masks,
     pair_statistics,
     sample_statistics,
 )
@@ -170,7 +170,7 @@ class PassRecorder:
         if pairs:
             for sample, content in zip(samples, _row_hashes(plain, size), strict=True):
                 sample.plain = content
-        for sample, draw in zip(samples, pairs[0][1] if pairs else draws_of(images[0]), strict=True):
+        for sample, draw in zip(samples, pairs[0][1] if pairs else find_masks(images[0]), strict=True):
             sample.draw = draw
 
     def _before_augmentation(self, samples: list[Sample]) -> list[torch.Tensor]:

@@ -15,13 +15,13 @@ from chirp_migrate.training.errors import InvalidTree, NotMigrated
 from chirp_migrate.training.process.snapshot import LARGEST_FILE, copy_tree, restore
 from chirp_migrate.transaction.journal import applied_runs
 
-__all__ = ["Before", "before_side"]
+__all__ = ["OriginalVersion", "find_original_version"]
 
 _EXECUTABLE, _LINK = "100755", "120000"
 
 
 @dataclass(frozen=True)
-class Before:
+class OriginalVersion:
     """The version before the migration, before it is written to a folder.
 
     Attributes:
@@ -33,7 +33,7 @@ class Before:
     write: Callable[[Path], tuple[str, ...]]
 
 
-def before_side(root: Path, against: str | None) -> Before:
+def find_original_version(root: Path, against: str | None) -> OriginalVersion:
     """Find the version before the migration. The function writes no files and does not change the git work tree.
 
     Args:
@@ -48,7 +48,9 @@ def before_side(root: Path, against: str | None) -> Before:
     """
     if against is None:
         originals = original_files(root)
-        return Before("the files before `apply`, from its journal", lambda target: _as_before(root, originals, target))
+        return OriginalVersion(
+            "the files before `apply`, from its journal", lambda target: _as_before(root, originals, target)
+        )
     folder = Path(against)
     if folder.is_dir():
         folder = folder.resolve()
@@ -56,7 +58,7 @@ def before_side(root: Path, against: str | None) -> Before:
             raise InvalidTree(
                 f"--baseline {against} is PATH itself: pass the folder of the project before the migration."
             )
-        return Before(f"the folder {folder}", lambda target: copy_tree(folder, target))
+        return OriginalVersion(f"the folder {folder}", lambda target: copy_tree(folder, target))
     if folder.is_file():
         raise InvalidTree(
             f"--baseline {against} is a file: pass the folder of the project before the migration, or a git revision."
@@ -105,7 +107,7 @@ class _RevisionFile(NamedTuple):
     size: int
 
 
-def _in_revision(root: Path, revision: str) -> Before:
+def _in_revision(root: Path, revision: str) -> OriginalVersion:
     """Return the version of the folder ``root`` at a git revision."""
     neither = f"--baseline {revision} is neither a folder nor a git revision"
     place = _git(root, ["rev-parse", "--show-prefix"])
@@ -125,7 +127,7 @@ def _in_revision(root: Path, revision: str) -> Before:
         mode, kind, name_of_object, size = facts.decode("ascii").split()
         if kind == "blob":  # submodules are skipped
             files.append(_RevisionFile(os.fsdecode(name), mode, name_of_object, int(size)))
-    return Before(
+    return OriginalVersion(
         f"git revision {revision} ({commit[:12]})", lambda target: _write_revision(root, commit, files, target)
     )
 

@@ -13,7 +13,7 @@ from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.training.workload.hook import file_of
 from chirp_migrate.verify.options import VerifyOptions, training_of
-from chirp_migrate.verify.sides.baseline import Before
+from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.spec import Job, RunSpec
 from chirp_migrate.verify.timing.children import run_child
 
@@ -21,7 +21,7 @@ __all__ = ["find_training", "make_sides"]
 
 
 def make_sides(
-    root: Path, before: Before, options: VerifyOptions, scratch: Path
+    root: Path, before: OriginalVersion, options: VerifyOptions, scratch: Path
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
     """Copy both versions to ``scratch``. If the old version lacks the file of the hook, add the present file.
 
@@ -46,7 +46,9 @@ def make_sides(
     return trees, tuple(notes)
 
 
-def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions, progress: Progress) -> Discovery:
+def find_training(
+    tree: Path, root: Path, before: OriginalVersion, options: VerifyOptions, progress: Progress
+) -> Discovery:
     """Find the entry points in the version before the migration; a hook lists its calls in a child process.
 
     Raises:

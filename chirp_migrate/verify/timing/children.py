@@ -23,7 +23,7 @@ from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.background_load import Watch, own_cpu_seconds
 from chirp_migrate.training.process.descendants import own_cpus
-from chirp_migrate.training.process.run_child import Child, Role, workload_failed
+from chirp_migrate.training.process.run_child import Child, ChildLabels, workload_failed
 from chirp_migrate.training.process.snapshot import freshen
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source, WorkloadSizes
 from chirp_migrate.verify.measures.metric_data import SideMeasures
@@ -47,7 +47,7 @@ _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 def child_of(spec: RunSpec, side: str, progress: Progress = no_progress) -> Child[RunResult]:
     """Return a child process that is not yet started; ``side`` (``before`` or ``after``) is for messages."""
     freshen(Path(spec.tree))
-    role = Role(
+    role = ChildLabels(
         f"The version {side} the migration",
         f"The version {side} the migration failed: ",
         "--samples and --epochs",
