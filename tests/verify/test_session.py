@@ -71,7 +71,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     report = verified(before, after, progress=reported.append)
 
     steps = [step for step in reported if isinstance(step, ProgressStep)]
-    assert {(step.done, step.total) for step in steps if step.text.startswith("watching what")} >= {(0, 2), (1, 2)}
+    assert {(step.done, step.total) for step in steps if step.text.startswith("recording what")} >= {(0, 2), (1, 2)}
     rounds = {(step.text[:8], step.done, step.total) for step in steps if re.match(r"round \d: \w+\.", step.text)}
     assert rounds == {(f"round {number + 1}:", done, 2) for number in range(ROUNDS) for done in range(2)}
 
