@@ -1,10 +1,10 @@
-"""`make bench-codemod`: the codemod over packages from PyPI, and its speed beside other tools.
+"""`make bench-codemod`: migrate packages from PyPI, and compare the speed with other tools.
 
-The survey migrates copies of source distributions and checks every rewritten file; the speed part times whole
-commands over one tree in interleaved rounds; the growth part plans trees of more and more files. See `codemod_bench/`
-for the packages (`packages.py`), the independent count of call sites (`census.py`), what is checked (`checks.py`,
-`account.py`), who is timed (`speed.py`) and how a tree grows (`growth.py`). Writes `codemod.json` (raw values) and
-`codemod.md` (tables), or `codemod-survey.*`, `codemod-speed.*` and `codemod-growth.*` of a part.
+The survey migrates copies of source distributions and checks every rewritten file. The speed part times whole commands
+on one tree of files, in rounds. The growth part plans trees with more and more files. The folder `codemod_bench/`
+contains the packages (`packages.py`), an independent count of call sites (`census.py`), the checks (`checks.py`,
+`account.py`), the timed commands (`speed.py`) and the growing trees (`growth.py`). Writes `codemod.json` (raw values)
+and `codemod.md` (tables). With one part alone, it writes `codemod-survey.*`, `codemod-speed.*` or `codemod-growth.*`.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def main(
     output: Path,
     check: bool,
 ) -> None:
-    """Migrate packages from PyPI, check the result, and time the migration beside other tools."""
+    """Migrate packages from PyPI, check the result, and compare the time with other tools."""
     cache, progress = cache or default_cache(), Progress()
     chosen = _chosen(packages) if packages else list(PACKAGES)
     timed_trees = _chosen(trees)

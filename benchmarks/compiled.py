@@ -1,7 +1,7 @@
-"""What the C module gains on a whole epoch: the same training with and without it, in turn.
+"""Measure how much the C module speeds up an epoch: train with and without it in turns.
 
-Samples of 1x224x313 float32 in memory, standardised, masked and with noise, through a small CNN; epochs of both ways
-alternate in one process, in an order that changes.
+The samples are float32 of shape 1x224x313 in memory, standardised, masked and with noise. A small CNN trains on them.
+Epochs of both variants alternate in one process, in a changing order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from chirpid_patch import (
 
 
 def _epoch(loader: torch.utils.data.DataLoader, train: bool) -> float:
-    """Seconds of one epoch."""
+    """Return the seconds of one epoch."""
     model = nn.Sequential(
         nn.Conv2d(1, 8, 5, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(128, 31)
     )
@@ -41,7 +41,7 @@ def _epoch(loader: torch.utils.data.DataLoader, train: bool) -> float:
 @click.option("--rounds", default=15, show_default=True, help="Epochs of each way.")
 @click.option("--samples", default=800, show_default=True, help="Samples of an epoch.")
 def main(rounds: int, samples: int) -> None:
-    """Print how many times as long an epoch takes without the compiled module."""
+    """Print the time of an epoch without the C module / the time with it."""
     if not native.is_available():
         raise click.ClickException("the C module is not compiled here: install with a C compiler")
     compiled = native._native

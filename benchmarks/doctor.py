@@ -1,6 +1,6 @@
-"""What recording for `chirp-migrate doctor` costs: its share of the epochs of a training, and CPU time for a batch.
+"""Measure what recording for `chirp-migrate doctor` costs: its share of an epoch, and CPU time for each batch.
 
-The watch is timed inside the training that it watches: other processes that use the machine then slow down both alike.
+The recording is timed inside the training that it records, so that other processes slow both equally.
 
 Run: python benchmarks/doctor.py
 """
@@ -34,7 +34,7 @@ _PARTS = (
 
 
 class Recordings(Dataset[tuple[torch.Tensor, int]]):
-    """Spectrograms of 1x224x313, computed from five seconds of sound in memory."""
+    """Spectrograms of shape 1x224x313, computed from five seconds of sound in memory."""
 
     def __init__(self, samples: int) -> None:
         self.sounds = torch.rand(samples, 160_000)
@@ -49,7 +49,7 @@ class Recordings(Dataset[tuple[torch.Tensor, int]]):
 
 
 def main() -> None:
-    """Train in turns with and without the watch."""
+    """Train in turns with and without the recording."""
     torch.set_num_threads(1)
     cnn = nn.Sequential(
         nn.Conv2d(1, 8, 3, stride=2),
@@ -97,7 +97,7 @@ def _compare(name: str, dataset: Dataset[Any], model: nn.Module, size: int) -> N
 
 @contextmanager
 def _timed() -> Iterator[list[float]]:
-    """CPU seconds that the recording parts take meanwhile."""
+    """Return a context that yields the CPU seconds of the recording."""
     spent = [0.0]
     with ExitStack() as stack:
         for owner, names in _PARTS:

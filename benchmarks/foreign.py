@@ -1,8 +1,9 @@
-"""`make bench-foreign`: datasets of somebody else's code, through PyTorch's loader and ours with the same arguments.
+"""`make bench-foreign`: compare PyTorch's loader with the loader of `chirpid_patch` on datasets that are not declared.
 
-Nothing is to be gained there, and nothing may be lost: the 95 % interval of the ratio of times may not lie above 1.05.
-Whole epochs of both alternate in one process, in an order that changes, workers started anew in each as by default, or
-kept. Writes benchmarks/results/foreign.md with --write; --check ends with exit code 1 if a ratio is above.
+The new loader cannot be faster here, and must not be slower: the 95 % interval of the ratio of times must not be wholly
+above 1.05. Whole epochs of both loaders alternate in one process, in a changing order. Workers start again for each
+epoch, or persist. Writes benchmarks/results/foreign.md with --write. With --check, a ratio above the limit leads to
+exit code 1.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MOST = 1.05
 
 
 class Spectrograms(Dataset[Any]):
-    """Samples of 1x224x313 float32 that cost ``seconds`` of a CPU each."""
+    """Samples of 1x224x313 float32 values, each of which takes ``seconds`` of CPU time."""
 
     def __init__(self, n: int, seconds: float) -> None:
         self.values = torch.rand(n, 1, 224, 313)
@@ -42,7 +43,7 @@ class Spectrograms(Dataset[Any]):
 
 
 class Numbers(Dataset[Any]):
-    """Samples that cost next to nothing, so that all is the loader's own."""
+    """Samples that take almost no time, so that only the loader itself is measured."""
 
     def __len__(self) -> int:
         return 20_000
@@ -72,7 +73,7 @@ def _epoch(loader: Any) -> float:
 
 
 def _interval(ratios: list[float]) -> tuple[float, float]:
-    """95 % bootstrap interval of the median."""
+    """Return the 95 % bootstrap interval of the median."""
     draws = np.random.default_rng(0).choice(ratios, (4000, len(ratios)))
     low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
     return float(low), float(high)
@@ -85,7 +86,7 @@ def _interval(ratios: list[float]) -> tuple[float, float]:
 @check_option
 @click.option("--write", "save", is_flag=True, help="Write benchmarks/results/foreign.md.")
 def main(rounds: int, seconds_each: float, only: str, check: bool, save: bool) -> None:
-    """Print the time of our loader as a multiple of PyTorch's."""
+    """Print the time of the new loader / the time of PyTorch's loader."""
     warnings.filterwarnings("ignore", message="This DataLoader will create")
     settings = conditions()
     print(f"{made_by(settings)}.")

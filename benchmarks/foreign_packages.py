@@ -1,15 +1,14 @@
-"""`make bench-foreign-packages`: loaders of packages from PyPI, timed before and after their migration.
+"""`make bench-foreign-packages`: time the loaders of packages from PyPI before and after their migration.
 
-Each case builds a loader by a package's own code, over data made up here (`package_cases.py`). Two copies of the
-source distribution, the file with the loader migrated in one of them, have a process each. Their epochs alternate, in
-an order that changes from round to round, so that ratios come from epochs beside each other. Wall time and CPU time
-(with that of worker processes) are both recorded. The gain of each loader is read from `gains.json`.
+Each case builds a loader with a package's own code, on synthetic data (`package_cases.py`). There are two copies of the
+source distribution; in one of them, the file with the loader is migrated. Each copy has a process. Epochs of both
+processes alternate, in an order that changes from round to round. The benchmark records wall time and CPU time, with
+the time of worker processes. The gain of each loader comes from `gains.json`.
 
-A loader that gains something has to take at most 0.9 of the time, or to be newly picklable; one that gains nothing,
-0.95 to 1.05. The 95 % interval of the median ratio of CPU times decides, since other programs use the machine, too.
-Packages that a case needs besides torch are installed into a folder of the cache, by pip, without their dependencies.
-
-Writes `foreign-packages.json` and `foreign-packages.md` with --write; --only and --rounds run a part of it.
+A loader with a gain must take at most 0.9 of the time, or become picklable. A loader without a gain must take 0.95 to
+1.05 of the time. The 95 % interval of the median ratio of CPU times decides, because other programs use the machine,
+too. pip installs the other packages that a case needs into a folder of the cache, without their dependencies. Writes
+`foreign-packages.json` and `foreign-packages.md` with --write. --only and --rounds run a part of the benchmark.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ from harness import (
 from package_cases import CASES, Case
 
 _SIDES = ("before", "after")
-#: Bounds of the ratio of a loader that gains something, and of one that gains nothing.
+#: Allowed ratios for a loader with a gain, and for a loader without a gain.
 _GAINS, _SAME = 0.9, (0.95, 1.05)
 
 
 class _Side:
-    """A process that builds the loader of a case in one tree, and runs epochs on request."""
+    """A process that builds the loader of a case in one copy, and runs epochs on request."""
 
     def __init__(self, case: Case, tree: Path, installed: Path) -> None:
         here = Path(__file__).resolve().parent
@@ -62,7 +61,7 @@ class _Side:
         self.picklable = bool(self._answer()["picklable"])
 
     def epoch(self) -> tuple[float, float]:
-        """Seconds of wall time and of CPU time of one epoch."""
+        """Run one epoch, and return its wall time and CPU time in seconds."""
         assert self._process.stdin is not None
         self._process.stdin.write("epoch\n")
         self._process.stdin.flush()
@@ -85,7 +84,7 @@ class _Side:
 
 
 def _installed(cases: list[Case], folder: Path) -> Path:
-    """The folder in which the packages are that some cases need."""
+    """Install the packages that cases need, and return their folder."""
     needed = sorted({name for case in cases for name in case.needs})
     missing = [name for name in needed if not list(folder.glob(f"{name.replace('-', '_')}-*.dist-info"))]
     if missing:
@@ -95,14 +94,14 @@ def _installed(cases: list[Case], folder: Path) -> Path:
 
 
 def _interval(ratios: list[float]) -> tuple[float, float]:
-    """95 % bootstrap interval of the median."""
+    """Return the 95 % bootstrap interval of the median."""
     draws = np.random.default_rng(0).choice(ratios, (4000, len(ratios)))
     low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
     return float(low), float(high)
 
 
 def _measured(case: Case, cache: Path, installed: Path, rounds: int) -> dict[str, Any]:
-    """The epochs of one case."""
+    """Return the times of the epochs of one case."""
     package = packages_by_name()[case.package]
     with tempfile.TemporaryDirectory() as scratch:
         trees = {side: unpack(fetch(package, cache), Path(scratch) / side) for side in _SIDES}
@@ -141,7 +140,7 @@ def _measured(case: Case, cache: Path, installed: Path, rounds: int) -> dict[str
 
 
 def _gain_of(case: Case) -> str:
-    """What the loader of a case gains, as the tool judges it in the whole package."""
+    """Return the gain that the tool reports for the loader of a case in the whole package."""
     rows = json.loads((RESULTS / "gains.json").read_text(encoding="utf-8"))["packages"]
     kinds = {(row["package"].rpartition(" ")[0], site["place"]): site["kind"] for row in rows for site in row["sites"]}
     return str(kinds[case.package, f"{case.file}:{case.line}"])
@@ -192,7 +191,7 @@ def _page(rows: list[dict[str, Any]], goals: list[Goal], settings: dict[str, Any
 @check_option
 @click.option("--write", "save", is_flag=True, help="Write benchmarks/results/foreign-packages.*.")
 def main(cache: Path, rounds: int, only: tuple[str, ...], check: bool, save: bool) -> None:
-    """Time loaders of packages before and after their migration."""
+    """Time the loaders of packages before and after their migration."""
     progress = Progress()
     cases = [case for case in CASES if not only or any(one in case.name for one in only)]
     installed = _installed(cases, cache / "installed")

@@ -1,10 +1,11 @@
-"""`make bench-gains`: what the migration of the loaders of packages from PyPI buys, by the judgement of the tool.
+"""`make bench-gains`: count what the loaders of packages from PyPI gain from a migration, according to the tool.
 
-Each source distribution is planned, and nothing is written to it. The table counts the loaders, what each gains, the
-hunks, what stays unchanged, and pins that contradict the runtime. Nothing is timed.
+The benchmark plans the migration of each source distribution, and writes nothing into it. The table has the number of
+loaders, the gain of each, the hunks, the unchanged loaders, and requirements that contradict the runtime. The benchmark
+times nothing.
 
-A person judged loaders that `--sample 40` drew from `gains.json` with several seeds, by reading their code:
-`gains_judged.json` keeps the judgements, and the page says how many of these loaders the tool judges alike.
+A person read the code of loaders that `--sample 40` chose from `gains.json` with several seeds, and judged their gain.
+`gains_judged.json` has these judgements, and the page shows how often the tool agrees with them.
 
 Writes `gains.json` and `gains.md` to `benchmarks/results/`.
 """
@@ -26,7 +27,7 @@ from harness import RESULTS, TOOL, Progress, conditions, made_by, output_option,
 from chirp_migrate.additions.requirement_pins import contradictions
 from chirp_migrate.plans.plan import GainKind
 
-#: Packages with training code beside those of the survey.
+#: Packages with training code, in addition to the packages of the survey.
 _MORE: tuple[Package, ...] = (
     Package(
         "chemprop",
@@ -162,19 +163,19 @@ _MORE: tuple[Package, ...] = (
     ),
 )
 
-#: Loaders of one package in a sample.
+#: Largest number of loaders of one package in a sample.
 _MOST_OF_ONE = 4
 _JUDGEMENTS = RESULTS / "gains_judged.json"
 _KINDS = tuple(kind.value for kind in GainKind)
 
 
 def packages_by_name() -> dict[str, Package]:
-    """The packages of the survey and those beside them."""
+    """Return the packages of the survey, and other packages with training code, by name."""
     return {package.name: package for package in (*PACKAGES, *_MORE)}
 
 
 def _plan(root: Path, target: Path) -> dict[str, Any]:
-    """The plan of a tree, as a document."""
+    """Return the plan for a tree of files, as a document."""
     plan = [*TOOL, "plan", "--jobs", "1", "--no-scaffold", "-o", str(target), "-q", str(root)]
     subprocess.run(plan, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
     document: dict[str, Any] = json.loads(target.read_text(encoding="utf-8"))
@@ -182,7 +183,7 @@ def _plan(root: Path, target: Path) -> dict[str, Any]:
 
 
 def _measured(package: Package, cache: Path) -> dict[str, Any]:
-    """What is found in one package."""
+    """Return the loaders and gains of one package."""
     with tempfile.TemporaryDirectory() as folder:
         root = unpack(fetch(package, cache), Path(folder) / "source")
         document = _plan(root, Path(folder) / "plan.json")
@@ -203,7 +204,7 @@ def _measured(package: Package, cache: Path) -> dict[str, Any]:
 
 
 def _sample(rows: list[dict[str, Any]], number: int, seed: int) -> list[dict[str, str]]:
-    """Loaders drawn at random from those of all packages, at most so many of each that no package is most of them."""
+    """Return random loaders of all packages, with a limited number for each package."""
     draw = random.Random(seed)
     every = [
         {"package": row["package"], **site}
@@ -214,7 +215,7 @@ def _sample(rows: list[dict[str, Any]], number: int, seed: int) -> list[dict[str
 
 
 def _judged(rows: list[dict[str, Any]]) -> list[str]:
-    """How many of the loaders that a person judged the tool judges alike, and which it does not, by sample."""
+    """Return lines on how many judgements of a person the tool agrees with, for each sample."""
     samples = json.loads(_JUDGEMENTS.read_text(encoding="utf-8"))["samples"] if _JUDGEMENTS.exists() else []
     kinds = {(row["package"], site["place"]): site["kind"] for row in rows for site in row["sites"]}
     lines = [line for sample in samples for line in _judged_sample(sample, kinds)]
@@ -222,7 +223,7 @@ def _judged(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _judged_sample(sample: dict[str, Any], kinds: dict[tuple[str, str], str]) -> list[str]:
-    """The lines of one sample; none if the run has none of its loaders."""
+    """Return the lines of one sample; empty if the run has none of its loaders."""
     pairs = [(one, kinds.get((one["package"], one["place"]))) for one in sample["loaders"]]
     found = [(one, kind) for one, kind in pairs if kind is not None]
     if not found:

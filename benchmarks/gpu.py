@@ -1,14 +1,14 @@
-"""`python benchmarks/gpu.py OUT_DIR`: what keeps a GPU waiting, and what device loading makes of it.
+"""`python benchmarks/gpu.py OUT_DIR`: measure how long a GPU waits for data, and how much device loading helps.
 
-Checks first that batches are the same, then trains a small and a medium CNN with batches of 24, 32, 48 and 256, with
-and without augmentation, loaded in six ways, in turn, round after round (`gpu_bench/`): the original code without and
-with 4 workers, with the guide's constants, the pinned path, samples resident on the device, and the limit: the same
-training on one batch that stays there. Beside them: what `.item()`, `.cpu().numpy()` and `empty_cache()` in every step
-cost. Writes `gpu.json` (raw values, after every training), `gpu.txt` and `gpu.png` to OUT_DIR; the table comes last on
-standard output.
+The benchmark first checks that all loaders yield the same batches. Then it trains a small and a medium CNN with batches
+of 24, 32, 48 and 256 samples, with and without augmentation. Six loaders take turns, round after round (`gpu_bench/`):
+the original code without and with 4 workers, the original code with the settings of a guide, the pinned loader, samples
+that are resident on the device, and one batch that stays on the device, which is the limit. The benchmark also measures
+what `.item()`, `.cpu().numpy()` and `empty_cache()` in every step cost. Writes `gpu.json` (raw values, after every
+training), `gpu.txt` and `gpu.png` to OUT_DIR. The table is the last output.
 
-Exit code 0: all targets hold; 1: one does not, or was not measured; 2: an option cannot be worked with; 3: PyTorch
-finds no CUDA device. With `--device cpu` or `--quick` no target is judged: 0 says that the batches are the same.
+Exit code 0: all targets are met. 1: a target is missed or was not measured. 2: an option is invalid. 3: PyTorch finds
+no CUDA device. With `--device cpu` or `--quick`, no target is judged, and 0 means that the batches are the same.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from chirp_migrate.training.process import machine as machines
 from chirpid_patch.machine.nvml import GpuProbe
 
 NO_CUDA = 3
-_STALLS_SHARE = 0.1  # of the time that is left when the key trainings are over
-_ENDING_S = 5.0  # for chart and report
+_STALLS_SHARE = 0.1  # share of the time that is left after the key cells
+_ENDING_S = 5.0  # seconds for chart and report
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is trained, and for how long; targets are judged with batches of ``key_size`` samples."""
+    """How much is trained, and for how long; targets are judged for batches of ``key_size`` samples."""
 
     samples: int
     shape: tuple[int, int, int]
@@ -56,7 +56,7 @@ _QUICK = Sizes(20, (1, 32, 64), (8,), 8, 120.0, 0.0, 2)
 
 
 class _Budget:
-    """The time there is, from its creation on."""
+    """The time budget, which begins when the object is created."""
 
     def __init__(self, sizes: Sizes) -> None:
         self._ends = time.monotonic() + sizes.budget_s - _ENDING_S
@@ -64,16 +64,16 @@ class _Budget:
 
     @property
     def left_s(self) -> float:
-        """Seconds for measuring."""
+        """Return the seconds that are left for measurements."""
         return max(0.0, self._ends - time.monotonic())
 
     def span(self, seconds: float) -> Span:
-        """So many of them."""
+        """Return a span of ``seconds`` seconds that begins now."""
         return Span(time.monotonic() + seconds, self._ends, self._sizes.longest_turn_s, self._sizes.most_rounds)
 
 
 class _Results:
-    """The folder of the results, brought up to date as they come in."""
+    """The folder with the results, which is updated after each measurement."""
 
     def __init__(self, folder: Path, run: Run) -> None:
         self._folder = folder
@@ -81,11 +81,11 @@ class _Results:
         folder.mkdir(parents=True, exist_ok=True)
 
     def write(self) -> None:
-        """All that is known so far, in one step."""
+        """Write all present results."""
         write_json(self._folder / "gpu.json", as_data(self._run))
 
     def end(self) -> str:
-        """Write everything; the report."""
+        """Write all results and the chart, and return the report."""
         self.write()
         caption = (
             f"{self._run.label or ''}\nMedians of paired turns. {machines.summary_line(self._run.machine)}".strip()
@@ -106,7 +106,7 @@ class _Results:
 @click.option("--budget", type=click.FloatRange(min=1), help="Seconds for everything.  [default: 440; quick: 120]")
 @click.option("--samples", type=click.IntRange(min=2), help="Samples in memory.  [default: 1600; quick: 20]")
 def main(out_dir: Path, where: str, quick: bool, budget: float | None, samples: int | None) -> None:
-    """Check, measure, report."""
+    """Check, measure and print the report."""
     device = _device(where)
     sizes = _QUICK if quick else _FULL
     sizes = replace(sizes, samples=samples or sizes.samples, budget_s=budget or sizes.budget_s)
@@ -122,15 +122,15 @@ def main(out_dir: Path, where: str, quick: bool, budget: float | None, samples: 
 
 
 def _measure_all(run: Run, results: _Results, sizes: Sizes, device: torch.device) -> None:
-    """Check, then measure as much as there is time for, what is judged first."""
+    """Check first, and then measure as long as time is left; cells with targets come first."""
     budget, say = _Budget(sizes), Progress().step
-    warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)  # the guide's
+    warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     say(f"making {sizes.samples} spectrograms")
     backend = Backend.unmigrated()
     data = Data(backend, sizes.samples, sizes.shape)
     torch.optim.Adam([torch.zeros(1)])  # the first optimiser of a process imports a compiler
     gc.collect()
-    gc.freeze()  # what was imported need not be searched for garbage again, between two turns
+    gc.freeze()  # garbage collection then skips the objects of the imports
     say("are the batches the same?")
     run.checks = correctness.check(data, sizes.key_size, device)
     results.write()

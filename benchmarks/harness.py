@@ -1,4 +1,4 @@
-"""What every benchmark does alike: on what it ran, whose turn it is, goals, tables, and files of results."""
+"""Functions that all benchmarks share: conditions, order of turns, goals, tables, and files with results."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Goal:
-    """One goal: what was wanted, what was measured, both in words, and whether it is reached (None: not measured)."""
+    """A goal: the wanted value and the measured value as texts, and whether it is reached (None: not measured)."""
 
     what: str
     wanted: str
@@ -69,7 +69,7 @@ class Goal:
 
 
 class Progress:
-    """What is going on, on standard error: rewritten in place on a terminal, else a line for each step."""
+    """Progress on standard error: a line that a terminal overwrites, or one line for each step."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
@@ -78,21 +78,24 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since its creation."""
+        """Return the seconds since the object was created."""
         return time.monotonic() - self._begun
 
     def step(self, text: str) -> None:
-        """Begin with something else."""
+        """Begin the next step."""
         self._step = text
         self._show(text) if self._live else click.echo(f"{self._elapsed()} {text}", err=True)
 
     def __call__(self, doing: str) -> None:
-        """A part of the step."""
+        """Show a part of the present step."""
         if self._live:
             self._show(f"{self._step}: {doing}")
 
     def count(self, number: int, of: int, found: str = "", every: int = 100) -> None:
-        """``number`` of so many are done; elsewhere than on a terminal a line for ``every`` so many."""
+        """Show that ``number`` of ``of`` items are done.
+
+        If standard error is no terminal, print a line only for every ``every`` items.
+        """
         text = f"{number} of {of}{found}"
         if self._live:
             self._show(text)
@@ -100,7 +103,7 @@ class Progress:
             click.echo(f"{self._elapsed()} {text}", err=True)
 
     def end(self) -> None:
-        """Nothing more to say."""
+        """Remove the progress line from the terminal."""
         if self._live:
             click.echo("\r\x1b[K", err=True, nl=False)
 
@@ -112,10 +115,10 @@ class Progress:
 
 
 def conditions(threads: int | None = None) -> dict[str, Any]:
-    """``command`` and ``machine``, for the settings in a file of results.
+    """Return ``command`` and ``machine``, for the settings in a file of results.
 
     Args:
-        threads: compute threads; those of this process by default.
+        threads: number of compute threads; None for the number of this process.
     """
     if threads is None:
         import torch
@@ -127,50 +130,50 @@ def conditions(threads: int | None = None) -> dict[str, Any]:
 
 
 def made_by(settings: dict[str, Any]) -> str:
-    """The command and the machine, for people."""
+    """Return the command and the machine as text."""
     return f"`{settings['command']}` on {machines.summary_line(settings['machine'])}"
 
 
 def in_turn(names: Sequence[_T], number: int) -> list[_T]:
-    """The order of a round: another one begins each, and every other round goes backwards."""
+    """Return the order of a round: each round begins with another name, and every second round is reversed."""
     start = number % len(names) if names else 0
     turned = [*names[start:], *names[:start]]
     return turned[::-1] if number % 2 else turned
 
 
 def turns(names: Sequence[_T], rounds: int) -> Iterator[tuple[int, _T]]:
-    """Whose turn it is, round after round, in an order that changes; with the number of the round, from 0."""
+    """Yield number of the round (from 0) and name, round after round, in a changing order."""
     return ((number, name) for number in range(rounds) for name in in_turn(names, number))
 
 
 def quartiles(values: Any) -> tuple[float, float, float]:
-    """Lower quartile, median, upper quartile."""
+    """Return lower quartile, median and upper quartile."""
     low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
     return low, median, high
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) -> list[str]:
-    """A Markdown table whose first ``left`` columns are text, and the others numbers."""
+    """Return a Markdown table whose first ``left`` columns are text; all other columns are numbers."""
     marks = [*["---"] * left, *["--:"] * (len(header) - left)]
     return ["| " + " | ".join(map(str, cells)) + " |" for cells in (header, marks, *rows)]
 
 
 def goal_lines(goals: Iterable[Goal]) -> list[str]:
-    """The goals as a table."""
+    """Return the goals as a Markdown table."""
     words = {True: "holds", False: "**does not hold**", None: "not measured"}
     rows = [[one.what, one.wanted, one.measured, words[one.holds]] for one in goals]
     return table(["goal", "wanted", "measured", ""], rows)
 
 
 def write_json(path: Path, values: Any) -> None:
-    """Write JSON in one step: whoever reads the file meanwhile sees the old one."""
+    """Write a JSON file in one step, so that no program reads half of it."""
     partial = path.with_name(f"{path.name}.part")
     partial.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     partial.replace(path)
 
 
 def write(folder: Path, name: str, text: str, values: Any = None) -> None:
-    """Write ``name.md`` and, where there are raw values, ``name.json``."""
+    """Write ``name.md`` and, if ``values`` is given, ``name.json``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
     if values is not None:
@@ -179,13 +182,13 @@ def write(folder: Path, name: str, text: str, values: Any = None) -> None:
 
 
 def end(goals: Iterable[Goal], check: bool = True) -> None:
-    """End with exit code 1 if a goal is not reached and that is to count."""
+    """Exit with code 1 if a goal is not reached and ``check`` is true."""
     if check and any(one.holds is False for one in goals):
         sys.exit(1)
 
 
 def migrated_copy(fixture: Path, folder: Path) -> Path:
-    """A copy of a backend in ``folder``, migrated by the command line."""
+    """Copy a backend to ``folder``, migrate the copy with the command line, and return its path."""
     backend = folder / fixture.name
     shutil.copytree(fixture, backend, ignore=shutil.ignore_patterns("__pycache__", ".chirp-migrate"))
     subprocess.run([*TOOL, "apply", str(backend), "--no-scaffold"], check=True, stdout=subprocess.DEVNULL)

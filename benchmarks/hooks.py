@@ -1,10 +1,10 @@
-"""What `DataLoaderProfilingHook` costs a training loop: the same loop with and without it, in turns, in one process.
+"""Measure what `DataLoaderProfilingHook` costs a training loop: run the same loop with and without it, in turns.
 
-Two loops: a step that keeps the CPU busy for 5 ms, and a real training step of about that length. Each round takes the
-time of 25 steps either way, one without and one with the hook in an order that is swapped from step to step; the
-ratios of the two are averaged over the rounds, with their 95 % interval. The time is the CPU time of the training
-thread: all that the hook does, it does there, and other programs on the machine hardly lengthen it. Its log lines are
-in the figures. Ends with exit code 1 if an interval reaches 1.01.
+There are two loops: a step that keeps the CPU busy for 5 ms, and a real training step of about that length. Each round
+times 25 steps of each variant. Steps with and without the hook alternate, in an order that changes from step to step.
+The ratios of the two times are averaged over the rounds, with a 95 % interval. The time is the CPU time of the training
+thread, because all work of the hook is in this thread, and other programs hardly change it. The figures include the log
+lines of the hook. Exits with code 1 if an interval reaches 1.01.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Step = Callable[[], object]
 
 
 def clocked_step(milliseconds: float) -> Step:
-    """A step that keeps its CPU busy for so long."""
+    """Return a step that keeps its CPU busy for ``milliseconds``."""
 
     def step() -> None:
         end = time.thread_time() + milliseconds / 1e3
@@ -41,7 +41,7 @@ def clocked_step(milliseconds: float) -> Step:
 
 
 def training_step(milliseconds: float) -> Step:
-    """Forward, backward and optimiser of a small network, wide enough to take about so long."""
+    """Return forward pass, backward pass and optimiser step of a small network, for about ``milliseconds``."""
     torch.manual_seed(0)
     batch = torch.rand(64, 256)
     network = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
@@ -67,7 +67,7 @@ def training_step(milliseconds: float) -> Step:
 
 
 def take_step(hooks: list[TrainerHooks], step: Step, number: int) -> float:
-    """CPU seconds of this thread for a step of a trainer that calls hooks."""
+    """Run a step of a trainer that calls hooks, and return the CPU seconds of this thread."""
     begun = time.thread_time()
     for hook in hooks:
         hook.on_train_batch_start(None, None, number, 0, "train")
@@ -78,9 +78,9 @@ def take_step(hooks: list[TrainerHooks], step: Step, number: int) -> float:
 
 
 def compare(step: Step, rounds: int) -> tuple[Ratio, list[float], list[float]]:
-    """The ratio with / without, and the seconds of each round without and with.
+    """Return the ratio with / without hook, and the seconds of each round without and with the hook.
 
-    Steps are taken in turn, one without and one with: what slows a machine for a while slows both.
+    Steps with and without the hook alternate, so that a slow phase of the machine affects both.
     """
     hook = DataLoaderProfilingHook(device="cpu")
     ways: list[list[TrainerHooks]] = [[], [hook]]
@@ -92,7 +92,7 @@ def compare(step: Step, rounds: int) -> tuple[Ratio, list[float], list[float]]:
                 taken[way].append(0.0)
             taken[way][-1] += take_step(ways[way], step, number)
     hook.on_epoch_end(None, 0)
-    without, with_hook = (seconds[2:] for seconds in taken)  # the first warm up
+    without, with_hook = (seconds[2:] for seconds in taken)  # the first rounds are warm-up
     return paired_ratio(without, with_hook), without, with_hook
 
 
@@ -106,7 +106,7 @@ def _say(rows: Iterable[tuple[str, Ratio]]) -> None:
 @click.option("--rounds", default=400, show_default=True, help="Pairs of 25 steps.")
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Write all times to this file.")
 def main(step_ms: float, rounds: int, target: Path | None) -> None:
-    """Compare, print, judge."""
+    """Compare, print the result, and exit."""
     logging.getLogger("chirpid_patch").addHandler(logging.NullHandler())
     torch.set_num_threads(1)
     results: dict[str, Any] = {}

@@ -1,10 +1,10 @@
-"""`make bench-linters`: packages from PyPI under their own formatters and linters, before and after their migration.
+"""`make bench-linters`: run formatters and linters of packages from PyPI before and after their migration.
 
-Each package is unpacked into a git repository of its own and migrated by the installed command line, tests included.
-Those of black, ruff, isort and flake8 that it is configured for run with its settings on every file that was
-rewritten, and again on the same files after a rollback. A file fails newly where a tool finds something (or would
-write it otherwise) that it did not before. Besides: what `apply --diff` calls changed is as many lines as in
-`git diff --minimal`; a dependency is added only where something imports the runtime, other files only where asked for.
+The benchmark unpacks each package into a new git repository, and migrates it with the installed command line, with its
+tests. Then it runs the tools black, ruff, isort and flake8, if the package has settings for them, on every rewritten
+file; and again on the same files after a rollback. A file fails newly if a tool finds something (or would format
+something) that it did not find before. The benchmark also checks that `apply --diff` shows as many changed lines as
+`git diff --minimal`, and that dependencies and files are added only if something needs them.
 
 Writes `linters.json` and `linters.md` to `benchmarks/results/`, with `--write`.
 """
@@ -33,27 +33,27 @@ else:
 
 _FEWEST_PACKAGES = 10
 
-#: Findings of one tool: how often each occurs in each file.
+#: Findings of one tool: (file, finding) → number.
 Found = dict[str, Counter[str]]
 
 
 class Unusable(Exception):
-    """A tool does not run with the settings of a package; the message is its own."""
+    """A tool does not run with the settings of a package. The message is the tool's message."""
 
 
 @dataclass
 class Checked:
-    """One package under its own tools.
+    """The results of one package with its own tools.
 
     Attributes:
         name: the package and its version.
         rewritten: Python files that were rewritten.
-        tools: for each tool that ran, how many of those files it had nothing to say about before.
-        unusable: tools that do not run with the settings of the package, and what they say.
-        new: for each finding that is new, ``tool: file: what``.
-        newly_failing: files that a tool was content with before and is not now, as ``tool: file``.
-        diff_lines, git_lines: lines added and removed, by `apply --diff` and by `git diff --minimal`.
-        unneeded: files that were added or changed without anything that needs them.
+        tools: tool that ran → number of rewritten files in which it found nothing before the migration.
+        unusable: tool that does not run with the settings of the package → its message.
+        new: each new finding, as ``tool: file: finding``.
+        newly_failing: files in which a tool found nothing before, and finds something now, as ``tool: file``.
+        diff_lines, git_lines: added and removed lines, according to `apply --diff` and to `git diff --minimal`.
+        unneeded: files that were added or changed although nothing needs them.
     """
 
     name: str
@@ -68,13 +68,13 @@ class Checked:
 
     @property
     def problems(self) -> list[str]:
-        """Everything that should not be."""
+        """Return all problems of the package."""
         lines = [] if self.diff_lines == self.git_lines else [f"lines: {self.diff_lines} here, {self.git_lines} by git"]
         return [*self.new, *self.newly_failing, *lines, *(f"not needed: {path}" for path in self.unneeded)]
 
 
 def configured_tools(root: Path) -> list[str]:
-    """Which of the tools a project has settings for."""
+    """Return the tools for which a project has settings."""
     named: set[str] = set()
     if (root / "pyproject.toml").is_file():
         named |= tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {}).keys()
@@ -141,10 +141,10 @@ def _relative(root: Path, found: Found) -> Found:
 
 
 def check_package(package: Package, cache: Path, scratch: Path) -> Checked:
-    """Migrate a copy of ``package`` below ``scratch`` and run its tools on what was rewritten, then without that.
+    """Migrate a copy of ``package`` below ``scratch``, and run its tools before and after the migration.
 
     Raises:
-        Unavailable: the package cannot be had.
+        Unavailable: the package cannot be downloaded.
         Unusable: git or the tool ended with an error.
     """
     root = unpack(fetch(package, cache), scratch / package.name)
@@ -191,7 +191,7 @@ def _findings(
 
 
 def _changes(lines: Sequence[str]) -> tuple[int, int]:
-    """Lines that a unified diff adds and removes."""
+    """Return the numbers of lines that a unified diff adds and removes."""
     body = [line for line in lines if not line.startswith(("+++ ", "--- "))]
     return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
 
@@ -269,7 +269,7 @@ Packages: {", ".join(package.name for package in PACKAGES)}
 @check_option
 @click.option("--write", "save", is_flag=True, help="Write the results to benchmarks/results.")
 def main(packages: str | None, cache: Path | None, keep: Path | None, check: bool, save: bool) -> None:
-    """Migrate packages from PyPI and run their own formatters and linters before and after."""
+    """Migrate packages from PyPI, and run their own formatters and linters before and after."""
     chosen = packages.split(",") if packages else [one.name for one in PACKAGES]
     known: Mapping[str, Package] = {one.name: one for one in PACKAGES}
     if unknown := [name for name in chosen if name not in known]:

@@ -1,8 +1,8 @@
-"""`make bench-loader`: this project's loader beside the original code and other ways to do the same work.
+"""`make bench-loader`: compare the loader of `chirpid_patch` with the original code and with other libraries.
 
-Every loader does the same work on the same samples in one process, in turn, round after round; see
-`loader_bench/` for the work (`workloads.py`), who does it (`contenders.py`) and how it is timed (`measure.py`).
-Writes `loader.json` (raw values), `loader.md` (tables) and `loader.png` (a chart).
+Every loader does the same work on the same samples in one process, in turns, round after round. The folder
+`loader_bench/` has the work (`workloads.py`), the loaders (`contenders.py`) and the timing (`measure.py`). Writes
+`loader.json` (raw values), `loader.md` (tables) and `loader.png` (a chart).
 """
 
 from __future__ import annotations
@@ -69,22 +69,22 @@ def main(
     output: Path,
     check: bool,
 ) -> None:
-    """Measure data loading side by side: the original per-sample code, hand-tuned code, other libraries, ours.
+    """Compare data loading by original per-sample code, hand-tuned code, other libraries, and `chirpid_patch`.
 
-    Figures are ratios of interleaved runs. Speed decides the exit code only with --check.
+    Figures are ratios of runs that take turns. Speed changes the exit code only with --check.
     """
     defaults = _QUICK if quick else _FULL
     rounds, samples = rounds or defaults["rounds"], samples or defaults["samples"]
     known = [workload.name for workload in WORKLOADS if workload.quick or not quick or workloads]
     chosen = set(_names("workloads", known, workloads or ("*",)))
     names = _names("contenders", [contender.name for contender in CONTENDERS], contenders or ("*",))
-    # More workers than CPUs are what some of the contenders are about.
+    # Some loaders have more workers than the machine has CPUs, on purpose.
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     output.mkdir(parents=True, exist_ok=True)
 
     import_all()
     gc.collect()
-    gc.freeze()  # what was imported need not be searched for garbage again, in the middle of an epoch
+    gc.freeze()  # garbage collection then skips the objects of the imports
 
     progress = Progress()
     results: list[Measured] = []

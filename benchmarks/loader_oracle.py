@@ -1,8 +1,8 @@
-"""`make bench-oracle`: programs made up at random, each with PyTorch's loader, with ours, and as a migrated call.
+"""`make bench-oracle`: run random programs with PyTorch's loader, with the new loader, and as a migrated call.
 
-Compared are batches, errors and their places, calls of the user's methods by kind of process, random states, the
-dataset afterwards, the start method, imports, signal and logging handlers, threads and processes left. What may differ
-is listed in docs/loader.md. Ends with exit code 1 if anything else does.
+The benchmark compares batches, errors and where they occur, calls of the user's methods by kind of process, random
+states, the dataset after the run, the start method, imports, handlers of signals and logging, and remaining threads and
+processes. docs/loader.md lists the permitted differences. Any other difference leads to exit code 1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oracle_bench.runner import explain, run_cases
 @click.option("--slow-methods", default=0.04, show_default=True, help="Share that spawn workers or use a fork server.")
 @click.option("--write", "save", is_flag=True, help="Write benchmarks/results/loader-oracle.md.")
 def main(cases: int, first: int, jobs: int, slow_methods: float, save: bool) -> None:
-    """Compare our loaders with PyTorch's on programs made up at random."""
+    """Compare the loaders of `chirpid_patch` with PyTorch's loader on random programs."""
     progress, shown = Progress(), 0
     counts: Counter[str] = Counter()
     uses: Counter[str] = Counter()

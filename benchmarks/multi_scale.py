@@ -1,9 +1,9 @@
-"""`make bench-multi-scale`: training at several scales, every scale at once beside scales made on demand.
+"""`make bench-multi-scale`: compare training on all scales at once with scales that are made when they are needed.
 
-Each way trains in a separate process, in turn, round after round, from the same weights on the same samples in the
-same order. Compared are the most memory the process ever held (on CUDA: the allocator's peak), the samples a second
-after the first step, the losses of every step and the weights at the end. Writes `multi-scale.json` (raw values) and
-`multi-scale.md` (tables).
+Each mode trains in a separate process, in turns, round after round, from the same weights, on the same samples in the
+same order. The benchmark compares peak memory (on CUDA: the peak of the allocator), samples per second after the first
+step, the losses of every step, and the final weights. Writes `multi-scale.json` (raw values) and `multi-scale.md`
+(tables).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from chirpid_patch.scales.dataset import MultiScaleDataset
 from chirpid_patch.scales.step import MultiScaleStep
 
 _MIB = 2**20
-#: What is shown for each kind of normalisation: the way, and what it says in the table.
+#: Kind of normalisation → modes to compare, each with its title in the table.
 _WAYS = {
     "group": {"legacy": "every scale at once", "on demand": "on demand", "budget": "on demand, in parts of a budget"},
     "batch": {"legacy": "every scale at once", "on demand": "on demand"},
@@ -44,7 +44,7 @@ _CLOSE = 1e-4
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is trained."""
+    """The size of the training."""
 
     scales: tuple[int, ...]
     samples: int
@@ -56,7 +56,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Run:
-    """What one process measured; bytes and seconds."""
+    """The measurements of one process, in bytes and seconds."""
 
     before: int
     peak: int
@@ -68,12 +68,12 @@ class Run:
 
     @property
     def rate(self) -> float:
-        """Samples a second after the first step."""
+        """Return the samples per second after the first step."""
         return self.samples / self.seconds
 
 
 def network(norm: str) -> nn.Module:
-    """A small convolutional network for images of any size."""
+    """Return a small convolutional network for images of any size."""
 
     def block(inputs: int, outputs: int) -> list[nn.Module]:
         between = nn.GroupNorm(4, outputs) if norm == "group" else nn.BatchNorm2d(outputs)
@@ -85,7 +85,7 @@ def network(norm: str) -> nn.Module:
 
 
 class Pictures(Dataset[tuple[Tensor, int]]):
-    """Images of bytes at the largest scale, made when they are read, as decoding makes them."""
+    """Images of bytes at the largest scale, which are created when they are read, as in decoding."""
 
     def __init__(self, sizes: Sizes) -> None:
         self.count, self.size = sizes.samples, max(sizes.scales)
@@ -100,7 +100,7 @@ class Pictures(Dataset[tuple[Tensor, int]]):
 
 
 def train(way: str, norm: str, sizes: Sizes) -> Run:
-    """One epoch in this process."""
+    """Train one epoch in this process."""
     torch.set_num_threads(sizes.threads)
     torch.manual_seed(2)
     model = network(norm).to(sizes.device)
@@ -128,11 +128,11 @@ def train(way: str, norm: str, sizes: Sizes) -> Run:
 
 
 def peak_bytes(device: str) -> int:
-    """The most memory that this process ever held, or its tensors on the device."""
+    """Return the peak memory of this process in bytes, or the peak of its tensors on the device."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated()
     status = Path("/proc/self/status")
-    if status.exists():  # unlike ru_maxrss, it does not begin with what the parent process held
+    if status.exists():  # unlike ru_maxrss, it does not include the memory of the parent process
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
     import resource
@@ -142,7 +142,7 @@ def peak_bytes(device: str) -> int:
 
 
 def in_process(way: str, norm: str, sizes: Sizes) -> Run:
-    """``train`` in a separate process."""
+    """Run ``train`` in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "run.json"
         command = [sys.executable, __file__, "--one", way, norm, str(target), "--sizes", json.dumps(asdict(sizes))]
@@ -152,41 +152,41 @@ def in_process(way: str, norm: str, sizes: Sizes) -> Run:
 
 @dataclass(frozen=True)
 class Compared:
-    """One way beside legacy mode, round by round."""
+    """The comparison of one mode with the legacy mode, round by round."""
 
     runs: Sequence[Run]
     legacy: Sequence[Run]
 
     @property
     def reduction(self) -> float:
-        """Share by which the median peak, everything in it, is below that of legacy mode."""
+        """Return the share by which the median peak memory is below the peak of the legacy mode."""
         return 1 - median(run.peak for run in self.runs) / median(run.peak for run in self.legacy)
 
     @property
     def training_reduction(self) -> float:
-        """The same for what training added to the process as it was before the first batch."""
+        """Return the share by which the memory that training adds is below that of the legacy mode."""
         return 1 - median(run.peak - run.before for run in self.runs) / median(
             run.peak - run.before for run in self.legacy
         )
 
     @property
     def time(self) -> Ratio:
-        """Time for the same samples, against legacy mode."""
+        """Return time / time of the legacy mode, for the same samples."""
         return paired_ratio([run.seconds for run in self.legacy], [run.seconds for run in self.runs])
 
     @property
     def cpu_time(self) -> Ratio:
-        """The same for the time that CPUs spent on it, which other programs on the machine do not lengthen."""
+        """Return CPU time / CPU time of the legacy mode, which other programs hardly change."""
         return paired_ratio([run.cpu_seconds for run in self.legacy], [run.cpu_seconds for run in self.runs])
 
     def difference(self, name: str) -> float:
-        """The largest difference of a loss or weight, relative to the largest of legacy mode."""
+        """Return the largest difference of losses or weights / the largest value of the legacy mode."""
         mine, other = (torch.tensor(getattr(side[0], name), dtype=torch.float64) for side in (self.runs, self.legacy))
         return float((mine - other).abs().max() / other.abs().max())
 
 
 def table(norm: str, ways: dict[str, Compared]) -> list[str]:
-    """The rows for one kind of normalisation."""
+    """Return the rows of the table for one kind of normalisation."""
     header = [
         "way", "peak, MiB", "of it before training", "peak below legacy", "training's part below legacy", "samples/s",
         "time against legacy [95 %]", "CPU time against legacy [95 %]", "largest difference of losses, weights",
@@ -205,7 +205,7 @@ def table(norm: str, ways: dict[str, Compared]) -> list[str]:
 
 
 def goals_of(results: dict[str, dict[str, Compared]]) -> list[Goal]:
-    """What is wanted of each way."""
+    """Return the goals for each mode."""
     found = []
     for norm, ways in results.items():
         for way, one in ways.items():

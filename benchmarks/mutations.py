@@ -1,9 +1,9 @@
-"""`make bench-mutations`: every condition under which a rule leaves code alone is switched off, one at a time.
+"""`make bench-mutations`: switch off each condition under which a rule does not rewrite code, one at a time.
 
-It counts as missed if a program in fixtures/rules that has to be left alone is then rewritten (or an error is raised),
-if a rule's ``before.py`` no longer becomes its ``after.py``, or if one of the programs made up at random for
-`make bench-soundness` is migrated to something that does not do the same. Ends with exit code 1 if a named requirement
-of a rule has no condition that is missed by its program.
+The loss of a condition is detected in three cases. A program in fixtures/rules that must not be rewritten is rewritten,
+or leads to an error. A ``before.py`` of a rule no longer becomes its ``after.py``. Or a random program of `make
+bench-soundness` behaves differently after its migration. Exits with code 1 if the program of a named requirement of a
+rule detects the loss of no condition.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAIRS = ROOT / "fixtures" / "rules"
 
 @dataclass(frozen=True)
 class Seen:
-    """What missed a condition: programs that are left alone for it, pairs, and numbers of programs made up."""
+    """What detected the loss of a condition: programs of requirements, pairs, and numbers of random programs."""
 
     mutant: str
     module: str
@@ -44,12 +44,12 @@ class Seen:
 
     @property
     def missed(self) -> bool:
-        """Whether anything noticed that the condition was gone."""
+        """Return whether anything detected the loss of the condition."""
         return bool(self.rewritten or self.broken or self.random)
 
 
 def rewriting_rules(codes: Iterable[str]) -> list[Rule]:
-    """The rules that rewrite without being asked for, or those of ``codes``."""
+    """Return the rules that rewrite by default, or the rules with these codes."""
     chosen = set(codes)
     return [one for one in all_rules() if (one.code in chosen if chosen else one.safety is Safety.SAFE)]
 
@@ -61,7 +61,7 @@ def rewriting_rules(codes: Iterable[str]) -> list[Rule]:
 @click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="How many at a time.")
 @click.option("--write", "save", is_flag=True, help="Write benchmarks/results/mutations.md.")
 def main(codes: tuple[str, ...], only: tuple[str, ...], random: int, jobs: int, save: bool) -> None:
-    """Switch conditions off, one at a time, and see whether it is noticed."""
+    """Switch off each condition, and check whether the loss is detected."""
     progress = Progress()
     rules = rewriting_rules(codes)
     seen = list(_all_seen(rules, only, random, jobs, progress))
@@ -102,7 +102,7 @@ def _see(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Seen:
             for title, texts in cases(rule.code).items()
             if mutant.place in _called(rule.code, title)
         }
-        # An error tells that nothing else refuses the program, unless it comes for every program.
+        # An error counts as detection, unless it occurs for every program.
         refused = {title.partition(" ")[0] for title, result in results.items() if result is False}
         rewritten = tuple(
             title
@@ -117,7 +117,7 @@ def _see(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Seen:
 
 
 def _is_rewritten(rule: Rule, texts: dict[str, str]) -> bool | None:
-    """Whether a program is; ``None`` where an error is raised."""
+    """Return whether the rule rewrites a program; None if it raises an error."""
     results = [_migrated(rule, texts, path) for path in texts]
     return None if None in results else results != list(texts.values())
 
@@ -128,7 +128,7 @@ def _is_broken(rule: Rule) -> bool:
 
 
 def _migrated(rule: Rule, texts: dict[str, str], path: str) -> str | None:
-    """The text at ``path`` after the rule; ``None`` where an error is raised."""
+    """Return the text of ``path`` after the rule; None if the rule raises an error."""
     beside = {f"rule/{one.name}": one.read_text(encoding="utf-8") for one in (_PAIRS / rule.code).glob("*.py")}
     beside = {name: text for name, text in beside.items() if name not in ("rule/before.py", "rule/after.py")}
     try:
@@ -139,7 +139,7 @@ def _migrated(rule: Rule, texts: dict[str, str], path: str) -> str | None:
 
 @cache
 def _called(code: str, title: str) -> frozenset[tuple[str, int]]:
-    """The functions, by file and line, that are called for a program: only their conditions can matter to it."""
+    """Return (file, line) of the functions that a program calls; only their conditions can matter to it."""
     rule = next(rule for rule in all_rules() if rule.code == code)
     found = set()
 
@@ -156,7 +156,7 @@ def _called(code: str, title: str) -> frozenset[tuple[str, int]]:
 
 
 def _differing(mutant: Mutant, random: int) -> Iterator[int]:
-    """The first of the programs made up that no longer does the same."""
+    """Yield the number of the first random program that behaves differently after its migration."""
     from soundness_bench.running import outcome_of
 
     before = _migrations(random)
@@ -192,7 +192,7 @@ def _mutants(name: str) -> list[Mutant]:
 
 @cache
 def judging_modules_of(code: str) -> set[str]:
-    """The modules that the rule with this code decides with."""
+    """Return the modules that contain the conditions of the rule with this code."""
     return judging_modules(next(rule for rule in all_rules() if rule.code == code))
 
 

@@ -1,6 +1,6 @@
-"""Loaders that packages from PyPI build by their own code, over data made up here.
+"""Build loaders with the code of packages from PyPI, on synthetic data.
 
-Run as a program with the name of a case, it builds the loader and runs one epoch for each line of its input.
+As a program, with the name of a case as argument, it builds the loader and runs one epoch for each line of its input.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Case:
     """A loader of a package.
 
     Attributes:
-        name: what it is called.
-        package: as PyPI knows it.
-        file: the file that builds it.
-        line: the line of the call there.
-        build: makes the loader; it is called where the package can be imported.
-        folders: folders of the source distribution that are imported from.
-        needs: packages that the import needs besides torch and what this project's tests install.
+        name: name of the case.
+        package: name of the package on PyPI.
+        file: file that builds the loader.
+        line: line of the call in this file.
+        build: function that builds the loader; the package must be importable when it is called.
+        folders: folders of the source distribution from which modules are imported.
+        needs: packages that the import needs in addition to torch and the packages of this project's tests.
     """
 
     name: str
@@ -51,7 +51,7 @@ def _tensors(samples: int = 4096, *shape: int) -> Any:
 
 
 def _decoded(samples: int = 2048) -> Any:
-    """Samples that a class of its own makes one by one, as the datasets of torchvision do."""
+    """Return a dataset that decodes its samples one by one, like the datasets of torchvision."""
     import torch
     from torch.utils.data import Dataset
 
@@ -206,16 +206,16 @@ CASES = (
 
 
 def _cpu_s() -> float:
-    """Seconds of CPU time of this process and of the children that ended."""
+    """Return the CPU seconds of this process and of its ended children."""
     ended = os.times()
     return time.process_time() + ended.children_user + ended.children_system
 
 
 def _can_pickle(loader: Any) -> bool:
-    """Whether workers can be sent what the loader holds."""
+    """Return whether the objects of the loader can be pickled for workers."""
     try:
         pickle.dumps((loader.dataset, loader.collate_fn, loader.worker_init_fn))
-    except Exception:  # whatever an object of somebody else raises
+    except Exception:  # objects of packages may raise any error
         return False
     return True
 

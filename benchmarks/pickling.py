@@ -1,7 +1,7 @@
-"""`make bench-pickling`: do the rules find what cannot be pickled for workers, and nothing else?
+"""`make bench-pickling`: check whether the rules find all objects that cannot be pickled for workers, and no others.
 
-A program is made for every kind of object in every place where a dataset or loader may hold it, with names and
-structure by a seed. Pickling what its workers are sent, in another process, says what is right.
+A program is generated for every kind of object at every position in which a dataset or loader may hold it. A seed
+determines names and structure. Another process pickles the objects that workers need, which shows the correct answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pickling_bench.comparing import Answer, answers
 from pickling_bench.kinds import KINDS
 from pickling_bench.programs import PLACES, every_pair, make_program
 
-#: Share of the programs whose datasets cannot be pickled of which a rule has to say so.
+#: Smallest share of the programs that cannot be pickled for which a rule must have a finding.
 _FOUND_SHARE = 0.95
 _FAMILY = {kind.name: kind.family for kind in KINDS}
 
@@ -27,7 +27,7 @@ _FAMILY = {kind.name: kind.family for kind in KINDS}
 @click.option("--write", "save", is_flag=True, help="Write benchmarks/results/pickling.md and .json.")
 @check_option
 def main(seeds: int, first: int, jobs: int, save: bool, check: bool) -> None:
-    """Compare what the rules report with what pickle says."""
+    """Compare the reports of the rules with the results of pickling."""
     progress = Progress()
     programs = [make_program(kind, place, seed) for seed in range(first, first + seeds) for kind, place in every_pair()]
     seen: list[Answer] = []

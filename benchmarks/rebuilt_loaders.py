@@ -1,7 +1,7 @@
-"""What accelerate's `prepare` makes of a migrated loader, timed beside what it makes of the original with two workers.
+"""Compare a migrated loader after accelerate's `prepare` with the original loader with two workers.
 
-Samples in memory, as they are and augmented. Prints the shortest epoch of each in seconds, loading alone and with a
-step of training; the two take turns.
+The samples are in memory, with and without augmentation. Prints the shortest epoch of each loader in seconds, without
+training and with a training step. The loaders take turns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SAMPLES, BATCH, WORKERS, EPOCHS, MASK = 6000, 32, 2, 3, 10
 
 
 class Masked(Dataset[Any]):
-    """A time mask in most samples, drawn sample by sample."""
+    """A dataset that applies a time mask to most samples, one by one."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -41,7 +41,7 @@ class Masked(Dataset[Any]):
 
 
 def seconds(loader: Any, step: Callable[[Any], None]) -> float:
-    """One epoch."""
+    """Return the seconds of one epoch."""
     begin = time.perf_counter()
     for batch in loader:
         step(batch)

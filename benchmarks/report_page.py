@@ -1,8 +1,9 @@
-"""How soon a report of 2,000 changes is on the screen: `python benchmarks/report_page.py`
+"""Measure how soon a browser shows a report of 2,000 changes: `python benchmarks/report_page.py`
 
-Plans the migration of a made-up backend with that many hunks, writes the page, opens it in headless Chromium several
-times, each in a separate process, and prints milliseconds to the first paint and to the end of loading. Ends with 1
-if the median first paint takes longer than 2 s. Needs Chromium and playwright (in the test extra).
+Plans the migration of a synthetic backend with this number of hunks, writes the page, and opens it several times in
+headless Chromium, each time in a separate process. Prints the milliseconds to the first paint and to the end of
+loading. Exits with code 1 if the median first paint takes longer than 2 s. Needs Chromium and playwright (in the test
+extra).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _FUNCTION = (
 
 
 def make_page(folder: Path, hunks: int) -> Path:
-    """The report of a plan with ``hunks`` hunks, by the commands a user would type."""
+    """Write the report of a plan with ``hunks`` hunks, with the commands that a user would type."""
     backend = folder / "backend"
     backend.mkdir()
     for part, first in enumerate(range(0, hunks, _LOADERS_A_FILE)):
@@ -42,7 +43,7 @@ def make_page(folder: Path, hunks: int) -> Path:
 
 
 def open_page(chromium: str, page: Path) -> dict[str, float]:
-    """Milliseconds from navigation to the first paint and to the end of loading, in a browser of its own."""
+    """Open the page in a new browser, and return the milliseconds to the first paint and to the end of loading."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -64,7 +65,7 @@ def open_page(chromium: str, page: Path) -> dict[str, float]:
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Write all times to this file.")
 def main(hunks: int, rounds: int, target: Path | None) -> None:
-    """Make the page, open it, judge."""
+    """Write the page, open it, and judge the times."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
         sys.exit("there is no Chromium: install it (apt-get install chromium)")

@@ -1,7 +1,7 @@
-"""Which sites that another revision of the tool rewrites are still rewritten, and why the others are not.
+"""Check which call sites that another revision of the tool rewrites are still rewritten, and why others are not.
 
-`rewritten_sites.py REVISION [FOLDER…]` plans the packages of the survey, and every folder given, once with the tool of
-REVISION and once with that of this tree, with all loaders. A site is a finding of a rule: its file, line and column.
+`rewritten_sites.py REVISION [FOLDER…]` plans the packages of the survey, and the given folders, with the tool of
+REVISION and with the tool of this tree, with all loaders. A site is a finding of a rule: its file, line and column.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from codemod_bench.packages import PACKAGES, Unavailable, default_cache, fetch, 
 from harness import RESULTS, ROOT, Progress, conditions, made_by, table, write
 from same_plans import planned
 
-#: Rule, path, line and column.
+#: A site: rule, path, line and column.
 _Site = tuple[str, str, int, int]
 
 
@@ -47,7 +47,7 @@ def _trees(packages: tuple[str, ...], folders: tuple[Path, ...], scratch: Path) 
 def main(
     revision: str, folders: tuple[Path, ...], packages: tuple[str, ...], rules: tuple[str, ...], save: bool
 ) -> None:
-    """Compare the sites that REVISION rewrites with those that this tree rewrites."""
+    """Compare the sites that REVISION rewrites with the sites that this tree rewrites."""
     before: Counter[str] = Counter()
     kept: Counter[str] = Counter()
     new: Counter[str] = Counter()

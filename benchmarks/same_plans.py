@@ -1,8 +1,8 @@
-"""What another revision of the tool plans, beside what this tree plans: every finding, hunk and written byte.
+"""Compare the plans of another revision of the tool with the plans of this tree: findings, hunks and written bytes.
 
-For whoever changes the inside and wants nothing else to change: `same_plans.py REVISION`. Both plan the packages of the
-survey, the fixtures and programs made up at random, with all rules; their plan files name every edit, and the hash of
-every file as it would be. Ends with exit code 1 if anything differs.
+Use it for a change of the implementation that must not change the result: `same_plans.py REVISION`. Both revisions plan
+the packages of the survey, the fixtures and random programs, with all rules. Their plan files contain every edit, and
+the hash of every file after the edits. Exits with code 1 if the plans differ.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def _trees(names: list[str], programs: int, folder: Path) -> Iterator[tuple[str,
 
 
 def planned(checkout: Path, tree: Path, *options: str) -> dict[str, Any]:
-    """The plan of a tree by the tool in a checkout, with more options, without what names the run.
+    """Return the plan for ``tree`` by the tool in ``checkout``, without the data that identifies the run.
 
     Raises:
-        click.ClickException: there is none.
+        click.ClickException: the tool wrote no plan.
     """
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
     ended = subprocess.run([*_PLAN, *options, str(tree)], capture_output=True, text=True, cwd=checkout, env=environment)
@@ -80,7 +80,7 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
 @click.option("--packages", default="", help="Only these of the survey, with commas; 'none': no package.")
 @click.option("--programs", default=600, show_default=True, type=click.IntRange(min=1), help="Programs made up.")
 def main(revision: str, packages: str, programs: int) -> None:
-    """Compare the plans of REVISION with those of this tree."""
+    """Compare the plans of REVISION with the plans of this tree."""
     names = [one.strip() for one in packages.split(",") if one.strip()]
     progress, differing = Progress(), 0
     with tempfile.TemporaryDirectory() as folder:

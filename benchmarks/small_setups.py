@@ -1,9 +1,9 @@
-"""`make bench-small`: epochs with hardly any work, by the factory's loader and by PyTorch's, in turn in one process.
+"""`make bench-small`: compare the factory's loader with PyTorch's loader on epochs with hardly any work.
 
-40 set-ups: eight kinds of dataset, each read in five ways. A round takes the time of the same number of epochs by
-either loader, in an order that is swapped from round to round; the ratio is averaged over the rounds, with its 95 %
-interval. Standardised and listed datasets are compared with the class that they replace. Writes `small-setups.md` and
-`small-setups.json`. With `--check`, exits with 1 if a ratio is above 1.1.
+There are 40 set-ups: eight kinds of dataset with five settings each. A round times the same number of epochs with each
+loader, in one process, in an order that changes from round to round. The ratio is averaged over the rounds, with its 95
+% interval. Datasets of `chirpid_patch` are compared with the classes that they replace. Writes `small-setups.md` and
+`small-setups.json`. With `--check`, exits with code 1 if a ratio is above 1.1.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorD
 from chirp_migrate.stats.ratios import paired_ratio
 from chirpid_patch import OptimalDataLoaderFactory, WorkerSafeSequenceDataset, WorkerSafeStandardizedDataset
 
-#: No set-up may take more than so many times as long as with PyTorch's loader.
+#: Largest allowed time of a set-up / time with PyTorch's loader.
 _MOST = 1.1
-#: Seconds that one timing of the faster loader takes at least.
+#: Smallest number of seconds of one timing of the faster loader.
 _LEAST_SECONDS = 0.02
 
 
 class Own(Dataset[Any]):
-    """Samples of a class that nobody knows."""
+    """Samples of a class that `chirpid_patch` does not know."""
 
     def __init__(self, count: int) -> None:
         self.rows = torch.rand(count, 4)
@@ -43,7 +43,7 @@ class Own(Dataset[Any]):
 
 
 class Standardized(Dataset[Any]):
-    """What ``WorkerSafeStandardizedDataset`` replaces."""
+    """The dataset class that ``WorkerSafeStandardizedDataset`` replaces."""
 
     def __init__(self, dataset: Any, indices: Any, mean: float, std: float) -> None:
         self.dataset, self.indices, self.mean, self.std = dataset, indices, mean, std
@@ -57,7 +57,7 @@ class Standardized(Dataset[Any]):
 
 
 class Listed(Dataset[Any]):
-    """What ``WorkerSafeSequenceDataset`` replaces."""
+    """The dataset class that ``WorkerSafeSequenceDataset`` replaces."""
 
     def __init__(self, data: list[Any]) -> None:
         self.data = data
@@ -81,7 +81,7 @@ def _replaced(before: Callable[..., Any], after: Callable[..., Any], *arguments:
     return before(*arguments), after(*arguments)
 
 
-#: The dataset of so many samples as it was, and as it is after the migration.
+#: Function that returns the original and the migrated dataset with a number of samples.
 DATASETS: dict[str, Callable[[int], tuple[Any, Any]]] = {
     "TensorDataset of one column": lambda count: (TensorDataset(torch.rand(count, 4)),) * 2,
     "TensorDataset of pairs": lambda count: (_pairs(count),) * 2,
@@ -95,7 +95,7 @@ DATASETS: dict[str, Callable[[int], tuple[Any, Any]]] = {
     "unknown class": lambda count: (Own(count),) * 2,
 }
 
-#: Samples of an epoch, and arguments of the loader.
+#: Number of samples in an epoch, and arguments of the loader.
 EPOCHS: dict[str, tuple[int, dict[str, Any]]] = {
     "empty": (0, {"batch_size": 8}),
     "one batch of 8": (8, {"batch_size": 8}),
@@ -107,7 +107,7 @@ EPOCHS: dict[str, tuple[int, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One set-up: seconds of an epoch by PyTorch's loader, and how many times as long ours takes, with its interval."""
+    """One set-up: seconds of an epoch with PyTorch's loader, and time of the factory's loader / this time."""
 
     dataset: str
     epoch: str
@@ -157,7 +157,7 @@ def _setups() -> Iterator[tuple[str, str]]:
 @check_option
 @output_option
 def main(rounds: int, clock: str, check: bool, output: Path) -> None:
-    """Compare loaders where there is hardly anything to load."""
+    """Compare loaders on epochs with hardly any work."""
     torch.set_num_threads(1)
     progress, found = Progress(), []
     gc.disable()

@@ -1,7 +1,7 @@
-"""`make bench-soundness`: programs made up at random, migrated, and run before and after with the same seeds.
+"""`make bench-soundness`: migrate random programs, and run them before and after with the same seeds.
 
-Compared are what they return (to the bit, with dtypes), the errors they raise, what they print, and the random states
-afterwards. Ends with exit code 1 if anything differs that docs/differences.md does not have.
+The benchmark compares return values (to the bit, with dtypes), errors, output, and random states after the run. Exits
+with code 1 if a difference is not listed in docs/differences.md.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def main(
     minutes: float | None,
     save: bool,
 ) -> None:
-    """Migrate programs made up at random, and see that they do the same."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # each program is a process, and would set CUDA up
+    """Migrate random programs, and check that they behave the same."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # otherwise each of the many processes would initialise CUDA
     progress = Progress()
     rules: dict[str, Counter[str]] = defaultdict(Counter)
     families: dict[str, Counter[str]] = defaultdict(Counter)

@@ -1,12 +1,12 @@
-"""`make bench-suites`: tests of packages from PyPI, before and after package and tests are migrated.
+"""`make bench-suites`: run tests of packages from PyPI before and after package and tests are migrated.
 
-Each source distribution is unpacked and those of its test files are run that touch data loading: they mention
-`DataLoader`, are migrated themselves, or import a module that is. They run after `apply --tests --all-loaders`, and
-twice more once that is rolled back, at the same place, in an environment with the runtime. What the two runs before do
-not agree about is flaky, and listed; of everything else no outcome may change.
+The benchmark unpacks each source distribution, and runs the test files that concern data loading: they mention
+`DataLoader`, are migrated themselves, or import a migrated module. The tests run after `apply --tests --all-loaders`,
+and twice after a rollback, in the same folder and environment. A test with different outcomes in the two runs after the
+rollback is flaky and listed. The outcome of no other test may change.
 
-Writes `suites.json` and `suites.md` to `benchmarks/results/`, with `--write`; what was recorded of suites that are not
-run stays.
+Writes `suites.json` and `suites.md` to `benchmarks/results/`, with `--write`. Results of suites that do not run are
+kept.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Suite:
     """The tests of one package.
 
     Attributes:
-        package: its name among the surveyed packages.
+        package: name of the package in the survey.
         tests: patterns of test files.
-        needs: what pip installs for them, beside torch and this package.
+        needs: packages that pip installs for the tests, in addition to torch and this package.
         source: the folder of the package's own code.
-        left_out: test files that are not run, and tests (after `::`), each with the reason.
+        left_out: test files, and tests (after `::`), that do not run, each with the reason.
     """
 
     package: str
@@ -73,12 +73,12 @@ SUITES = (
     Suite("skorch", ("skorch/tests/**/test_*.py",), ("skorch", "flaky", "pandas")),
 )
 
-#: The outcome of each test by its name.
+#: Name of a test → its outcome.
 Outcomes = dict[str, str]
 
 
 class Unfinished(Exception):
-    """The tests could not be run to their end; the message says why."""
+    """The tests could not be run to the end. The message explains why."""
 
 
 @dataclass
@@ -87,12 +87,12 @@ class Compared:
 
     Attributes:
         name: the package and its version.
-        sites: what was rewritten, by rule.
-        files: test files that were run.
-        outcomes: how many tests passed, failed and so on, after the migration.
-        machine: where.
-        flaky: tests on which the two runs before did not agree.
-        changed: ``test: before -> after`` of the others.
+        sites: rule → number of its rewrites.
+        files: number of test files that ran.
+        outcomes: outcome, such as passed → number of tests after the migration.
+        machine: description of the machine.
+        flaky: tests whose outcomes differ between the two runs before the migration.
+        changed: other tests with another outcome, as ``test: before -> after``.
     """
 
     name: str
@@ -105,23 +105,23 @@ class Compared:
 
 
 def environment(folder: Path, suites: Sequence[Suite]) -> Path:
-    """The Python of a new virtual environment with both packages and what the suites need."""
+    """Create a virtual environment with both packages and the needs of the suites; return its Python."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     needs = ["pytest", "pytest-timeout", *dict.fromkeys(need for suite in suites for need in suite.needs)]
     pip = [str(python), "-m", "pip", "install", "--quiet", "--constraint", str(_ROOT / "constraints.txt")]
     subprocess.run([*pip, str(_ROOT / "chirpid_patch"), str(_ROOT), *needs], check=True)
-    # The last one that can be imported with a torch without CUDA's libraries.
+    # The last version that can be imported with a torch for CPUs.
     subprocess.run([*pip, "--no-deps", "torchvision==0.16.2"], check=False)
     return python
 
 
 def compare(suite: Suite, python: Path, cache: Path, scratch: Path) -> Compared:
-    """Run the tests of ``suite`` before and after.
+    """Run the tests of ``suite`` before and after its migration.
 
     Raises:
-        Unavailable: the package cannot be had.
-        Unfinished: its tests do not run to their end.
+        Unavailable: the package cannot be downloaded.
+        Unfinished: the tests do not run to the end.
     """
     (package,) = (one for one in PACKAGES if one.name == suite.package)
     root = unpack(fetch(package, cache), scratch / suite.package)
@@ -136,7 +136,7 @@ def compare(suite: Suite, python: Path, cache: Path, scratch: Path) -> Compared:
 
 
 def judge(name: str, plan: Any, files: list[str], *reports: Path) -> Compared:
-    """What the reports of the run after the migration ``plan`` and of two runs before it say."""
+    """Compare the reports of the run after the migration ``plan`` and of two runs before it."""
     after, before, again = map(read_report, reports)
     names = before.keys() | again.keys() | after.keys()
     flaky = sorted(name for name in names if before.get(name) != again.get(name))
@@ -153,7 +153,7 @@ def judge(name: str, plan: Any, files: list[str], *reports: Path) -> Compared:
 
 
 def chosen_tests(suite: Suite, root: Path, rewritten: set[str]) -> list[str]:
-    """The test files that touch data loading, of those that are not left out."""
+    """Return the test files that concern data loading, without excluded files."""
     source = [Path(path).relative_to(suite.source) for path in rewritten if Path(path).is_relative_to(suite.source)]
     modules = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in source}
     imported = "|".join(re.escape(module) for module in sorted(modules))
@@ -167,10 +167,10 @@ def chosen_tests(suite: Suite, root: Path, rewritten: set[str]) -> list[str]:
 
 
 def run_tests(suite: Suite, root: Path, files: Sequence[str], python: Path, report: Path) -> None:
-    """Run the tests in ``files``, and have pytest write its report.
+    """Run the tests in ``files`` with pytest, which writes its report to ``report``.
 
     Raises:
-        Unfinished: they do not run to their end.
+        Unfinished: the tests do not run to the end.
     """
     left_out = [part for test in suite.left_out if "::" in test for part in ("--deselect", test)]
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--timeout", "600", f"--junitxml={report}", *left_out]
@@ -190,7 +190,7 @@ def run_tests(suite: Suite, root: Path, files: Sequence[str], python: Path, repo
 
 
 def read_report(report: Path) -> Outcomes:
-    """The outcome of each test."""
+    """Return the outcome of each test in a report of pytest."""
     tests = ElementTree.parse(report).getroot().iter("testcase")
     return {f"{one.get('classname')}::{one.get('name')}": _outcome(one) for one in tests}
 
@@ -204,7 +204,7 @@ _WORDS = {"error": "error", "failure": "failed", "skipped": "skipped"}
 
 
 def as_markdown(compared: Sequence[Compared]) -> str:
-    """The page of results."""
+    """Return the page with the results."""
     changed = sum(len(one.changed) for one in compared)
     lines = [
         "# Tests of other packages, before and after their migration",
@@ -236,7 +236,7 @@ def as_markdown(compared: Sequence[Compared]) -> str:
 
 
 def record(compared: Sequence[Compared]) -> None:
-    """Write the results, beside those of other suites that are there."""
+    """Write the results, and keep the recorded results of other suites."""
     path = _RESULTS / "suites.json"
     known = json.loads(path.read_text(encoding="utf-8"))["suites"] if path.is_file() else []
     found = {one.name: one for one in (*(Compared(**one) for one in known), *compared)}

@@ -1,10 +1,12 @@
-"""Is what `chirp-migrate tune` picks as fast as the best of the whole sweep?  `python benchmarks/tune.py [--quick]`
+"""Check whether the settings that `chirp-migrate tune` picks are as fast as the best of all settings.
 
-For samples in memory, memory-mapped, and costing 5 ms of CPU time each to decode, several times over: tune's sweep
-picks a configuration; then every configuration is measured equally often, without giving any up, and the fastest is the
-exhaustive sweep's best; then the pick and that best are measured again, in pairs. A repeat fails if the whole interval
-of the ratio (rate of the pick / rate of the best) lies below 0.95. Prints a table, writes raw values with --json, and
-ends with 1 if a repeat failed.
+Run: python benchmarks/tune.py [--quick]
+
+The samples are in memory, memory-mapped, or take 5 ms of CPU time each to decode. The benchmark repeats three steps.
+First, tune picks a configuration. Then every configuration is measured equally often, which shows the best. Then the
+pick and the best are measured again in pairs. A repeat fails if the whole interval of the ratio (rate of the pick /
+rate of the best) is below 0.95. Prints a table, writes raw values with --json, and exits with code 1 if a repeat
+failed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rate, pick
 from chirp_migrate.tune.subject import Subject, of_dataset
-from chirp_migrate.tune.sweep import Sweep, grid, measure
+from chirp_migrate.tune.sweep import Sweep, measure, setting_combinations
 from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement
 from chirpid_patch.machine.cpus import usable_cpus
 
@@ -34,7 +36,7 @@ DECODE_S = 0.005
 
 
 class Mapped(Dataset[Any]):
-    """Spectrograms in a memory-mapped file, copied one at a time."""
+    """Spectrograms in a memory-mapped file; each sample is copied."""
 
     def __init__(self, file: Path) -> None:
         self.samples = np.load(file, mmap_mode="r")
@@ -60,7 +62,7 @@ class Decoded(Dataset[Any]):
 
 
 def subjects(folder: Path) -> dict[str, Subject]:
-    """What is loaded, by name."""
+    """Return the datasets to load, by name."""
     features = torch.rand(512, *SHAPE, generator=torch.Generator().manual_seed(0))
     file = folder / "mapped.npy"
     np.save(file, features.numpy())
@@ -73,7 +75,7 @@ def subjects(folder: Path) -> dict[str, Subject]:
 
 
 def exhaustive_best(subject: Subject, ways: list[Candidate], rounds: int, slice_s: float) -> Candidate:
-    """The fastest of all ways, each measured in every round."""
+    """Return the fastest of all configurations; each is measured in every round."""
     measured = [CandidateMeasurement(way) for way in ways]
     for _, one in turns(measured, rounds):
         one.rates.append(measure(subject, one.candidate, slice_s)[0])
@@ -81,7 +83,7 @@ def exhaustive_best(subject: Subject, ways: list[Candidate], rounds: int, slice_
 
 
 def compared(subject: Subject, picked: Candidate, best: Candidate, pairs: int, slice_s: float) -> Ratio | None:
-    """Rate of the pick / rate of the best, measured again in pairs; None where they are the same."""
+    """Return rate of the pick / rate of the best, measured again in pairs; None if both are the same."""
     if picked == best:
         return None
     rates: dict[Candidate, list[float]] = {picked: [], best: []}
@@ -99,7 +101,7 @@ def compared(subject: Subject, picked: Candidate, best: Candidate, pairs: int, s
 @click.option("--only", default="", help="Only data whose name contains this.")
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Write raw values to this file.")
 def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, only: str, target: Path | None) -> None:
-    """Measure, print, judge."""
+    """Measure, print and judge."""
     if quick:
         repeats, seconds, slice_s, pairs = 2, 8.0, 0.2, 4
     results, goals = [], []
@@ -108,7 +110,7 @@ def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, 
         for name, subject in subjects(Path(folder)).items():
             if only not in name:
                 continue
-            ways = grid(WORKERS, PREFETCH, threads if name == "in memory" else (), BATCH_SIZE, None)
+            ways = setting_combinations(WORKERS, PREFETCH, threads if name == "in memory" else (), BATCH_SIZE, None)
             for repeat in range(repeats):
                 watch = Watch()
                 with watch.watching():

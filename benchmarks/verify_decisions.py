@@ -1,8 +1,8 @@
-"""`make bench-verify`: how often `verify` decides rightly on this machine.
+"""`make bench-verify`: measure how often the decisions of `verify` are correct on this machine.
 
-Verifies 16 entry points many times, by the code that `verify` decides with, on simulated times with made-up noise and
-with the noise of recorded rounds of real processes. Writes `verify-decisions.json` (the recording and every count) and
-`verify-decisions.md` (tables).
+The benchmark verifies 16 entry points many times, with the code that `verify` uses to decide. The times are simulated,
+with synthetic noise or with the noise of recorded rounds of real processes. Writes `verify-decisions.json` (the
+recording and all counts) and `verify-decisions.md` (tables).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AT_MARGIN_TRIALS = 2000
 
 
 def _record(rounds: int, threads: int, load: bool, raw: Path) -> tuple[Pool, dict[str, Any]]:
-    """Record, and keep what there is after every round: an interrupted recording is not lost."""
+    """Record rounds, and save the recording after every round, so that an interruption loses nothing."""
     settings = {**conditions(threads), "niceness": os.nice(0) if hasattr(os, "nice") else None}
     pool = Pool(load, ())
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -58,7 +58,7 @@ def main(
     docs: bool,
     check: bool,
 ) -> None:
-    """Record rounds, decide many times, and table how often each verdict came out."""
+    """Record rounds, decide many times, and count how often each verdict occurs."""
     output.mkdir(parents=True, exist_ok=True)
     raw = output / "verify-decisions.json"
     if from_recording:

@@ -1,8 +1,8 @@
-"""`make bench`: the figures of the README, measured on this machine.
+"""`make bench`: measure the figures of the README on this machine.
 
-Migrates a temporary copy of the fixture backend and verifies it with more time than by default.
-The report is printed, and the raw values go to the file given as the first argument (default `benchmark.json`); further
-arguments go to `verify`. With `--readme` among them the report takes its place in the README.
+Migrates a temporary copy of the fixture backend, and verifies it with a longer time budget than the default. Prints the
+report, and writes the raw values to the file in the first argument (default `benchmark.json`). Other arguments are
+passed to `verify`. With `--readme`, the report replaces the report in the README.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BEGIN, END = "<!-- verify: begin -->", "<!-- verify: end -->"
 
 
 def main() -> int:
-    """Run apply and verify; the exit code is verify's."""
+    """Run apply and verify; return the exit code of verify."""
     if "--help" in sys.argv:
         print(__doc__)
         return 0
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def effective(options: list[str]) -> list[str]:
-    """Options and their values, of those given twice the last."""
+    """Return the options with their values; of options that occur several times, the last."""
     kept: dict[str, list[str]] = {}
     name = ""
     for word in options:
@@ -51,7 +51,7 @@ def effective(options: list[str]) -> list[str]:
 
 
 def with_report(text: str, report: str, options: list[str]) -> str:
-    """``text`` with the report between the markers, but for the line that says where everything else is."""
+    """Return ``text`` with the report between the markers, without the line that refers to more details."""
     shown = report.partition("\nEverything measured: ")[0].strip("\n")
     lines = "\n".join(f"    {line}".rstrip() for line in shown.splitlines())
     command = shlex.join(["chirp-migrate", "verify", "backend/", *options])

@@ -1,9 +1,9 @@
-"""`make bench-scripts`: training scripts of other people, migrated, and verified by `verify DIR -- python SCRIPT`.
+"""`make bench-scripts`: migrate training scripts of other projects, and run `verify DIR -- python SCRIPT`.
 
-Each script is an example in a source distribution from PyPI (pinned in `codemod_bench/packages.py`). Its folder is
-copied and migrated by `apply`; no file is written for `verify`. The scripts train on MNIST: a stand-in of torchvision
-makes up digits. What a script imports besides is installed into a folder of its own, without dependencies. Writes
-`verify-scripts.md`; the exit code is 0 when none is slower, different or broken.
+Each script is an example in a source distribution from PyPI (pinned in `codemod_bench/packages.py`). The benchmark
+copies its folder and migrates it with `apply`. It writes no file for `verify`. The scripts train on MNIST, and a
+replacement of torchvision generates the digits. Other imports of a script are installed into a separate folder, without
+dependencies. Writes `verify-scripts.md`. The exit code is 0 if no script is slower, different or broken.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ FINE = (ExitCode.OK, ExitCode.NOT_SHOWN, ExitCode.MODEL_BOUND)
 
 @dataclass(frozen=True)
 class Script:
-    """A script and how it is called.
+    """A script and its command line.
 
     Attributes:
-        package: the source distribution that it is an example of.
-        folder: of the script, in that.
+        package: source distribution that contains the script as an example.
+        folder: folder of the script in the source distribution.
         words: what follows ``python``.
     """
 
@@ -56,7 +56,7 @@ INSTALLED = ("pytorch-ignite==0.5.5", "opacus==1.6.0", "tqdm", "tensorboardX", "
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a script: how its migration and its verification ended, and what the latter found."""
+    """The result of a script: how its migration and its verification ended, and the findings of verify."""
 
     script: Script
     changed: int
@@ -96,7 +96,7 @@ def _bytes(root: Path, name: Path) -> bytes:
 @output_option
 @check_option
 def main(options: tuple[str, ...], output: Path, check: bool) -> None:
-    """Verify every script; OPTIONS (after --) go to verify."""
+    """Verify every script; OPTIONS (after --) are passed to verify."""
     progress = Progress()
     outcomes = []
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
-"""`make bench-slower`: what `verify` says of a migration that makes one entry point slower.
+"""`make bench-slower`: show the report of `verify` on a migration that makes one entry point slower.
 
-Migrates a temporary copy of the fixture backend, has one entry point of the side after wait for a second in each epoch,
-and prints the report. With `--docs` it is written to docs/verify-slower.md, too.
+Migrates a temporary copy of the fixture backend. One entry point of the migrated version waits for a second in each
+epoch. Prints the report of `verify`. With `--docs`, also writes it to docs/verify-slower.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SLOWER = 12
 @click.command()
 @click.option("--docs", is_flag=True, help="Write docs/verify-slower.md.")
 def main(docs: bool) -> None:
-    """Slow one entry point of a migrated backend down; ends with 0 when verify finds it slower."""
+    """Slow down one entry point of a migrated backend; exit with 0 if verify reports it as slower."""
     with tempfile.TemporaryDirectory() as folder:
         backend = migrated_copy(FIXTURE, Path(folder))
         module = backend / "utils" / f"{MODULE}.py"
@@ -43,7 +43,7 @@ def main(docs: bool) -> None:
 
 
 def slowed(text: str) -> str:
-    """The module, with the function waiting once an epoch: where the scheduler of its learning rate makes a step."""
+    """Return the module with a function that waits once per epoch, where the learning rate scheduler steps."""
     functions = {one.name: one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef)}
     trains = next(one for one in functions[FUNCTION].body if "_run_epochs(" in ast.unparse(one))
     lines = text.splitlines(keepends=True)

@@ -1,8 +1,8 @@
-"""`make bench-styles`: backends in the style of other training code, migrated and verified one after the other.
+"""`make bench-styles`: migrate and verify backends in the style of other training code.
 
-Each fixture with a workload of its own (`chirp_verify.py`) is copied, migrated by `apply`, and verified with its own
-settings; further arguments go to `verify`. Writes `verify-styles.md` into the results. The exit code is 0 when none is
-slower, different or broken.
+The benchmark copies each fixture with a workload of its own (`chirp_verify.py`), migrates it with `apply`, and verifies
+it with its own settings. Other arguments are passed to `verify`. Writes `verify-styles.md` into the results. The exit
+code is 0 if no backend is slower, different or broken.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FINE = (ExitCode.OK, ExitCode.NOT_SHOWN, ExitCode.MODEL_BOUND)
 
 
 def main() -> int:
-    """Verify every fixture, print one line for each, and say whether all are fine."""
+    """Verify every fixture, print one line for each, and return the exit code."""
     codes, sections = [], []
     with tempfile.TemporaryDirectory() as scratch:
         for fixture in sorted(path.parent for path in (ROOT / "fixtures").glob("*/chirp_verify.py")):
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def _page(sections: list[tuple[str, dict[str, Any]]]) -> str:
-    """The verdicts, and a table of the entry points of each backend."""
+    """Return a page with the verdicts, and a table of the entry points of each backend."""
     settings = {"command": conditions(1)["command"], "machine": sections[0][1]["machine"]}
     lines = [
         "# Backends in the style of other training code",
@@ -57,7 +57,7 @@ def _page(sections: list[tuple[str, dict[str, Any]]]) -> str:
 
 
 def _saved(ratio: dict[str, float] | None) -> str:
-    """Percent of the time saved by a ratio after / before."""
+    """Return the percent of the time that is saved; ``ratio`` is time after / before."""
     if ratio is None:
         return ""
     low, high = 100 * (1 - ratio["high"]), 100 * (1 - ratio["low"])

@@ -1,8 +1,9 @@
-"""`make bench-validity`: the saving that `verify` predicts, beside that of long trainings that run to their end.
+"""`make bench-validity`: compare the saving that `verify` predicts with the saving of long trainings.
 
-Migrates a copy of the fixture backend and verifies it at the defaults, with `--own-epochs` of the long trainings. Then
-some entry points train for so many epochs on both sides, each in a separate process that is timed from the call to
-its end. Writes `verify-validity.json` and `verify-validity.md`; the table in docs/verify.md is that of the latter.
+Migrates a copy of the fixture backend and verifies it with the defaults, with `--own-epochs` of the long trainings.
+Then some entry points train for that number of epochs in both versions. Each training runs in a separate process and is
+timed from its call to its end. Writes `verify-validity.json` and `verify-validity.md`; docs/verify.md has the same
+table.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ if __name__ == "__main__":
 
 
 def seconds(tree: Path, label: str, samples: int, epochs: int, threads: int) -> float:
-    """Train to the end in a fresh process; the seconds of the call."""
+    """Train to the end in a new process, and return the seconds of the call."""
     program = _TRAIN.format(
         root=str(ROOT), tree=str(tree), label=f"'{label}'", samples=samples, epochs=epochs, threads=threads
     )
@@ -98,7 +99,7 @@ def main(
     output: Path,
     check: bool,
 ) -> None:
-    """Predict the saving of long trainings, then train them to their end."""
+    """Predict the saving of long trainings, then run these trainings to the end."""
     with tempfile.TemporaryDirectory() as folder:
         trees = {"before": FIXTURE, "after": migrated_copy(FIXTURE, Path(folder))}
         known = {

@@ -1,10 +1,10 @@
-"""`make bench-versions`: the fast tests with other versions of Python and torch.
+"""`make bench-versions`: run the fast tests with other versions of Python and torch.
 
-The wheels are built by each version and installed into a new environment; the tests then run on what was installed, not
-on the sources. Interpreters are those of this machine. Builds of torch for CPUs are asked for first (`+cpu`); where
-pip finds none, the default build is only taken with `--default-builds`, as it brings gigabytes of CUDA, and the tests
-of the tool run otherwise, which need no torch. As root, on Debian, whole releases of Debian are set up beside (with
-debootstrap), which have a Python and a torch for CPUs of their own.
+Each version builds the wheels and installs them into a new environment. The tests then run on the installed packages,
+not on the sources. The interpreters are those of this machine. The benchmark prefers builds of torch for CPUs (`+cpu`).
+If pip finds no such build, it installs the default build only with `--default-builds`, because that needs gigabytes of
+CUDA; otherwise only the tests that need no torch run. As root on Debian, it also sets up whole releases of Debian (with
+debootstrap), which have their own Python and torch.
 
 Writes `versions.json` and `versions.md` to `benchmarks/results/`, with `--write`.
 """
@@ -42,10 +42,10 @@ _PACKAGES = ("chirp_migrate", "chirpid_patch")
 #: The folders of the two distributions, below the folder of the repository.
 _DISTRIBUTIONS = ("chirpid_patch", ".")
 
-#: What the tests of the tool need, beside what the tool needs itself.
+#: Packages that the tests of the tool need, in addition to the requirements of the tool.
 _TOOL_TESTS = ("pytest", "pytest-xdist", "hypothesis", "jsonschema", "pyyaml", "pyflakes", "packaging", "nbformat")
 _TOOL_FOLDERS = ("tests/rules", "tests/cli", "tests/transaction", "tests/report")
-#: Tests of the sources, and of files that a wheel does not have.
+#: Tests that do not run here: they test the sources, or files that a wheel does not contain.
 _OF_THE_SOURCES = (
     "--ignore=tests/package",
     "--ignore=tests/docs/test_commands_shown.py",
@@ -59,19 +59,19 @@ _NEEDS_TORCH = re.compile(r"^\s*(?:import|from) (?:torch|chirpid_patch)\b", re.M
 
 
 class Unusable(Exception):
-    """An environment cannot be had here; the message says why."""
+    """An environment cannot be set up here. The message explains why."""
 
 
 @dataclass
 class Tried:
-    """One environment, and what the tests did there.
+    """One environment, and the results of the tests in it.
 
     Attributes:
-        name: the environment.
-        versions: of Python, torch (if any) and what else matters.
-        outcomes: how many tests passed, failed, and so on.
+        name: name of the environment.
+        versions: versions of Python, torch (if installed) and other important packages.
+        outcomes: outcome, such as passed → number of tests.
         failed: tests that failed.
-        why_not: why nothing ran; empty where something did.
+        why_not: why no tests ran; empty if they ran.
     """
 
     name: str
@@ -86,8 +86,8 @@ class Interpreter:
     """A Python of this machine.
 
     Attributes:
-        program: what it is called.
-        torch: which release of torch; empty for the oldest that pyproject.toml allows, and so of all it requires.
+        program: name of the program.
+        torch: release of torch; empty for the oldest release that pyproject.toml allows, as for all requirements.
     """
 
     program: str
@@ -95,15 +95,15 @@ class Interpreter:
 
     @property
     def name(self) -> str:
-        """What the environment is called."""
+        """Return the name of the environment."""
         return f"{self.program}, torch {self.torch}" if self.torch else f"{self.program}, oldest of all requirements"
 
     def set_up(self, folder: Path, *, default_builds: bool) -> tuple[list[str], bool]:
-        """The command of a Python with the packages in ``folder/tree`` and what tests need; whether it has a torch.
+        """Return a command that runs a Python with the packages, and whether this Python has torch.
 
         Args:
-            folder: where the environment is made.
-            default_builds: take a torch with CUDA where there is none for CPUs.
+            folder: folder for the environment; the sources are in ``folder/tree``.
+            default_builds: whether to install a torch with CUDA if there is no build for CPUs.
 
         Raises:
             Unusable: there is no such interpreter.
@@ -133,24 +133,24 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Debian:
-    """A release of Debian with its own Python and torch, set up in a folder and entered by chroot."""
+    """A release of Debian with its own Python and torch, in a folder that chroot enters."""
 
     release: str
 
     @property
     def name(self) -> str:
-        """What the environment is called."""
+        """Return the name of the environment."""
         return f"Debian {self.release}"
 
     def set_up(self, folder: Path, *, default_builds: bool) -> tuple[list[str], bool]:
-        """As :meth:`Interpreter.set_up`. The folder is ``/mnt`` in there; Debian's torch is always one for CPUs."""
+        """Do the same as :meth:`Interpreter.set_up`. ``folder`` is ``/mnt`` inside; torch has no CUDA."""
         if os.geteuid() or shutil.which("debootstrap") is None:
             raise Unusable("needs root, and debootstrap")
         system = folder / "system"
         enter = ["unshare", "--mount", "sh", "-ec", _ENTER, str(system), str(folder)]
         if not (system / "environment").is_dir():
             with_it = "--include=ca-certificates,gcc,git,make,python3-dev,python3-torch,python3-venv"
-            # All releases are set up alike; debootstrap need not know this one's name. No mirror: the default one.
+            # debootstrap may not know this release, and sets up all releases in the same way.
             script = "/usr/share/debootstrap/scripts/sid"
             _run(["debootstrap", "--variant=minbase", with_it, self.release, str(system), "", script])
             _run([*enter, "python3", "-m", "venv", "--system-site-packages", "/environment"])
@@ -162,7 +162,7 @@ class Debian:
         return python, True
 
 
-#: $0 is the system, $1 the folder that is /mnt in it; the mounts end with the command.
+#: $0 is the folder of the system, and $1 the folder that becomes /mnt in it; the mounts end with the command.
 _ENTER = """
 for place in dev proc sys etc/ssl; do mount --rbind "/$place" "$0/$place"; done
 mount --bind "$1" "$0/mnt"; shift
@@ -181,7 +181,7 @@ ENVIRONMENTS: tuple[Interpreter | Debian, ...] = (
 
 
 def find_interpreter(program: str) -> str | None:
-    """The path of a Python of this machine that works: on ``PATH``, or among the versions that pyenv installed."""
+    """Return the path of a working Python: on ``PATH``, or a version that pyenv installed."""
     kept = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     candidates = [shutil.which(program), *map(str, sorted(kept.glob(f"*/bin/{program}"), reverse=True))]
     usable = (one for one in candidates if one and not subprocess.run([one, "-V"], capture_output=True).returncode)
@@ -189,10 +189,10 @@ def find_interpreter(program: str) -> str | None:
 
 
 def _run(command: Sequence[str]) -> str:
-    """What a command prints that has to succeed.
+    """Run a command, and return its output.
 
     Raises:
-        Unusable: it did not.
+        Unusable: the command failed.
     """
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:
@@ -201,14 +201,14 @@ def _run(command: Sequence[str]) -> str:
 
 
 def _requirements() -> list[str]:
-    """What the two distributions require from elsewhere, without extras."""
+    """Return the requirements of both distributions, without extras and without each other."""
     texts = [(_ROOT / one / "pyproject.toml").read_text(encoding="utf-8") for one in _DISTRIBUTIONS]
     listed = [one for text in texts for one in tomllib.loads(text)["project"]["dependencies"]]
     return [one for one in listed if not one.startswith("chirpid-patch")]
 
 
 def _oldest(requirements: Sequence[str]) -> list[str]:
-    """The same requirements with the releases of the oldest version that each allows."""
+    """Return the requirements with the oldest release that each allows."""
     parsed = map(Requirement, requirements)
     applying = (one for one in parsed if one.marker is None or one.marker.evaluate({"python_version": "3.10"}))
     lowest = ((one.name, min(Version(bound.version) for bound in one.specifier)) for one in applying)
@@ -229,7 +229,7 @@ def try_out(environment: Interpreter | Debian, folder: Path, *, default_builds: 
         return tried
     inside = Path("/mnt/tree") if isinstance(environment, Debian) else work
     tried.versions = json.loads(_run([*python, "-c", _VERSIONS]))
-    for package in _PACKAGES:  # the tests look at the sources that were installed, and run them
+    for package in _PACKAGES:  # the tests read and run the installed sources
         shutil.rmtree(work / package)
         (work / package).symlink_to(Path(_run([*python, "-I", "-c", _SOURCE, package]).strip()).parent)
     tests = ["tests"] if has_torch else [*_TOOL_FOLDERS, *(f"--ignore={path}" for path in _needing_torch(work))]
@@ -256,7 +256,7 @@ def _needing_torch(tree: Path) -> list[str]:
 
 
 _PYTEST = "import os, sys, pytest; os.chdir(sys.argv[1]); sys.exit(pytest.main(sys.argv[2:]))"
-# The package need not be importable, and is not the one in the current folder (-I).
+# -I: do not use the package in the current folder.
 _SOURCE = "import sys, importlib.util; print(importlib.util.find_spec(sys.argv[1]).origin)"
 _VERSIONS = """
 import json, platform
@@ -272,7 +272,7 @@ print(json.dumps(found))
 
 
 def copy_repository(folder: Path) -> None:
-    """The files of the repository in ``folder``, without what git ignores."""
+    """Copy the repository to ``folder``, without the files that git ignores."""
     names = _run(["git", "-C", str(_ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]).split("\0")
     for name in names:
         if (_ROOT / name).is_file():
@@ -281,7 +281,7 @@ def copy_repository(folder: Path) -> None:
 
 
 def as_markdown(tried: Sequence[Tried], command: str, machine: str) -> str:
-    """The page of results."""
+    """Return the page with the results."""
     lines = [
         "# The fast tests with other versions",
         "",

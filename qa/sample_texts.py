@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (ROOT / "chirp_migrate", ROOT / "chirpid_patch")
-#: Left out: files that `apply --scaffold` copies into projects, and copies of the sources made by a build.
+#: Excluded folders: files that `apply --scaffold` copies into projects, and copies of the sources made by a build.
 EXCLUDED = (ROOT / "chirp_migrate/additions/scaffold/templates", ROOT / "chirpid_patch/build")
 
 _CODE_BLOCK = re.compile(r"^ *```.*?^ *```$|<!--.*?-->", re.MULTILINE | re.DOTALL)
@@ -65,7 +65,7 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
 
 
 def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield line and text of the strings of a module that hold a blank, without docstrings; placeholders in braces."""
+    """Yield line and text of the strings that contain a blank, except docstrings; placeholders are in braces."""
     skipped = {child for node in ast.walk(tree) for child in _parts_of_text(node)}
     for node in ast.walk(tree):
         if node not in skipped and (text := _text(node)) and " " in text.strip():
@@ -73,7 +73,7 @@ def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def names(tree: ast.Module) -> Iterator[str]:
-    """Yield the public classes and functions of a module, functions with their parameters."""
+    """Yield the public classes and functions of a module; functions have their parameters."""
     for node in tree.body:
         if isinstance(node, (ast.ClassDef, *_FUNCTIONS)) and not node.name.startswith("_"):
             yield f"class {node.name}" if isinstance(node, ast.ClassDef) else f"{node.name}({_parameters(node.args)})"
@@ -96,7 +96,7 @@ def _parameters(arguments: ast.arguments) -> str:
 
 
 def _parts_of_text(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the children of a node that are no texts of their own: docstrings and parts of longer texts."""
+    """Yield child nodes that are no messages themselves: docstrings, and parts of longer strings."""
     if isinstance(node, ast.Expr):
         yield node.value
     elif isinstance(node, ast.JoinedStr):
@@ -106,7 +106,7 @@ def _parts_of_text(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _text(node: ast.AST) -> str:
-    """Return the text of an expression with its placeholders, or an empty string."""
+    """Return the text of a string expression with its placeholders; an empty string for other expressions."""
     match node:
         case ast.Constant(value=str(text)):
             return text

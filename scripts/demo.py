@@ -1,6 +1,6 @@
-"""`make demo`: migrate a copy of the fixture backend, prove it, undo it.
+"""`make demo`: migrate a copy of the fixture backend, verify it, and undo the migration.
 
-Every step is the command line a user would type; the copy is `demo/backend`, and the fixture itself stays as it is.
+Every step is a command line that a user would type. The copy is `demo/backend`; the fixture does not change.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURE = ROOT / "fixtures" / "backend"
 DEMO = ROOT / "demo"
-#: Exit codes with which `verify` gives a verdict; 0 is `faster`.
+#: Exit codes of `verify` that mean a verdict; 0 means `faster`.
 VERDICTS = (0, *range(10, 16))
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
-    """Hash and mode of every file of a tree."""
+    """Return path → hash and mode, for every file of a tree."""
     return {
         path.relative_to(folder).as_posix(): f"{path.stat().st_mode:o} {hashlib.sha256(path.read_bytes()).hexdigest()}"
         for path in sorted(folder.rglob("*"))
@@ -30,7 +30,7 @@ def fingerprint(folder: Path) -> dict[str, str]:
 
 
 def step(title: str, *arguments: str, stdout: Path | None = None, may_end_with: Container[int] = (0,)) -> int:
-    """Show and run one command; stop the demo when it ends with another code than ``may_end_with``."""
+    """Show and run one command; stop the demo if its exit code is not in ``may_end_with``."""
     shown = shlex.join(["chirp-migrate", *arguments])
     print(f"\n=== {title}\n$ {shown}" + (f" > {stdout.name}" if stdout else ""), flush=True)
     command = [sys.executable, "-m", "chirp_migrate", *arguments]

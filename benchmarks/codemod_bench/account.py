@@ -1,4 +1,4 @@
-"""The tool's account of a tree beside the independent count."""
+"""Compare what the tool reports on a tree of files with an independent count."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .census import Census, Site
 
 Finding = Mapping[str, Any]
 
-#: Findings of the rule that is about where loaders are built.
+#: Code of the rule that rewrites the calls that build loaders.
 LOADER_RULE = "CHP001"
 
 
 @dataclass
 class Tally:
-    """How many sites of a kind there are and what became of them."""
+    """The number of sites of a kind, and the number of migrated sites."""
 
     found: int = 0
     migrated: int = 0
@@ -27,7 +27,7 @@ class Tally:
 
     @property
     def share(self) -> float | None:
-        """Migrated of found; ``None`` where there is nothing."""
+        """Return migrated / found sites; None if no sites were found."""
         return self.migrated / self.found if self.found else None
 
     def __add__(self, other: Tally) -> Tally:
@@ -41,16 +41,16 @@ class Tally:
 
 @dataclass
 class Account:
-    """What became of every site that the census knows.
+    """The result for every site that the census found.
 
     Attributes:
         plain: direct calls without ``*`` and ``**``.
-        starred: direct calls with them.
-        others: subclasses, uses as a value, and calls of what may be another class.
-        reasons: why sites are listed, and how many for each reason.
-        unaccounted: sites the run says nothing about.
-        disagreements: files in which the number of sites that are gone is not the number said to be migrated.
-        unknown: places the run rewrites or lists that the census does not take for uses of PyTorch's class.
+        starred: direct calls with ``*`` or ``**``.
+        others: subclasses, uses as a value, and calls of a class that may be another class.
+        reasons: reason why sites are not rewritten → number of sites.
+        unaccounted: sites that the run does not report.
+        disagreements: files in which the number of removed sites differs from the reported number of migrated sites.
+        unknown: lines that the run rewrites or reports and that the census does not count.
     """
 
     plain: Tally = field(default_factory=Tally)
@@ -63,7 +63,7 @@ class Account:
 
 
 def settle(before: Census, after: Census, findings: Iterable[Finding], ledger: Mapping[str, Any] | None) -> Account:
-    """Compare the counts of both trees with the run's findings and, where it gives one, its ledger."""
+    """Compare the counts before and after with the findings of the run and, if it has one, with its ledger."""
     account = Account()
     loaders = [finding for finding in findings if finding["rule"] == LOADER_RULE]
     by_place: dict[tuple[str, int], list[Finding]] = defaultdict(list)
@@ -104,7 +104,7 @@ def _enter(account: Account, site: Site, finding: Finding | None) -> None:
 
 
 def reason(finding: Finding) -> str:
-    """The kind of reason a finding gives: its own short name for it, or its message without what is particular."""
+    """Return the kind of reason of a finding: its short name, or its message without names and numbers."""
     if finding.get("why"):
         return str(finding["why"])
     message = str(finding["message"])
@@ -114,7 +114,7 @@ def reason(finding: Finding) -> str:
 
 
 def _compare(account: Account, before: Census, after: Census, said: Counter[str]) -> None:
-    """Per file, sites that are gone against sites said to be migrated."""
+    """Compare the removed sites of each file with the sites that are reported as migrated."""
     was = Counter(site.path for site in before.sites)
     now = Counter(site.path for site in after.sites)
     for path in sorted(was.keys() | now.keys()):
@@ -123,7 +123,7 @@ def _compare(account: Account, before: Census, after: Census, said: Counter[str]
 
 
 def _check_ledger(account: Account, findings: int, sites: Mapping[str, int]) -> None:
-    """The ledger adds up and covers every finding; the findings themselves are compared with the census."""
+    """Check that the ledger adds up and covers every finding."""
     parts = {name: number for name, number in sites.items() if name != "found"}
     if sum(parts.values()) != sites["found"]:
         account.disagreements.append(f"the ledger does not add up: {sites['found']} found, {parts}")

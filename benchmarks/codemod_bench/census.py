@@ -1,7 +1,7 @@
-"""An independent count of the places that name PyTorch's DataLoader, by `ast` alone.
+"""Count the code that names PyTorch's DataLoader, with `ast` alone and independently of the tool.
 
-Nothing of the tool under test is used: names are resolved here, from one table of bindings a scope, and followed
-through the modules of the tree. Order of execution is ignored: a name bound to two things may be either.
+This module resolves names from one table of bindings for each scope, and follows them through the modules of the tree.
+It ignores the order of execution: a name with two values may have either.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _TESTS = frozenset({"isinstance", "issubclass", "cast", "type", "hasattr"})
 
 @dataclass(frozen=True, order=True)
 class Site:
-    """One place that names the class.
+    """An expression that names the class ``DataLoader``.
 
     Attributes:
-        path: posix path in the tree.
-        line: 1-based line of the expression.
-        column: 1-based column in code points.
-        kind: ``call``, ``subclass`` (named as a base class) or ``value`` (handed on as a value).
+        path: POSIX path in the tree.
+        line: line of the expression, from 1.
+        column: column of the expression in code points, from 1.
+        kind: ``call``, ``subclass`` (named as a base class) or ``value`` (any other use).
         starred: whether the call takes ``*`` or ``**``.
-        certain: whether the name can be nothing but PyTorch's class.
-        through: whether it came through another module of the tree.
+        certain: whether the name can only be PyTorch's class.
+        through: whether the name is imported from another module of the tree.
     """
 
     path: str
@@ -46,13 +46,13 @@ class Site:
 
 @dataclass(frozen=True)
 class Census:
-    """Every site of a tree, and the files that are not Python."""
+    """All sites of a tree, and the files that are not valid Python."""
 
     sites: tuple[Site, ...]
     unreadable: tuple[str, ...]
 
     def calls(self, *, starred: bool | None = None) -> list[Site]:
-        """Calls of what is certainly PyTorch's class."""
+        """Return the calls of names that can only be PyTorch's class."""
         return [
             site
             for site in self.sites
@@ -61,13 +61,13 @@ class Census:
 
 
 def count(root: Path) -> Census:
-    """Find every site below ``root``."""
+    """Find all sites in the files below ``root``."""
     texts = {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*.py"))}
     return count_texts(texts)
 
 
 def count_texts(texts: Mapping[str, bytes]) -> Census:
-    """Find every site in a tree given as the bytes of its files."""
+    """Find all sites in a tree: path → bytes of the file."""
     tree = _Tree(texts)
     words = {"DataLoader"} | {
         name
@@ -80,7 +80,7 @@ def count_texts(texts: Mapping[str, bytes]) -> Census:
 
 
 class _Tree:
-    """The modules of a tree and what their names stand for."""
+    """The modules of a tree, and the values of their names."""
 
     def __init__(self, texts: Mapping[str, bytes]) -> None:
         self._texts = texts
@@ -90,17 +90,17 @@ class _Tree:
         self.resolve_global = cache(self._resolve_global)
 
     def mentioning(self, words: Iterable[str]) -> list[str]:
-        """Files in which one of the words occurs."""
+        """Return the files that contain one of the words."""
         pattern = re.compile(rb"\b(?:" + "|".join(map(re.escape, sorted(words))).encode() + rb")\b")
         return [path for path, text in self._texts.items() if pattern.search(text)]
 
     def exports(self, path: str) -> set[str]:
-        """The names bound at the top level of a module."""
+        """Return the names that a module binds at its top level."""
         bindings = self.scopes(path)
         return set() if bindings is None else set(bindings.scopes[bindings.tree].names)
 
     def text(self, path: str) -> bytes:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         return self._texts[path]
 
     def _scopes(self, path: str) -> Bindings | None:
@@ -114,7 +114,7 @@ class _Tree:
         return build(tree)
 
     def resolve(self, path: str, node: ast.expr, scope: Scope, depth: int = 0) -> frozenset[str]:
-        """Dotted names that an expression may stand for; an empty string is something else."""
+        """Return the dotted names that an expression may stand for; an empty string for any other value."""
         if depth > 8:
             return frozenset({""})
         if isinstance(node, ast.IfExp):
@@ -158,7 +158,7 @@ class _Tree:
         return self._followed(f"{owner}.{name}", depth) if owner else frozenset({""})
 
     def _followed(self, dotted: str, depth: int) -> frozenset[str]:
-        """What a dotted name stands for behind the modules of the tree that it goes through."""
+        """Return what a dotted name stands for, followed through the modules of the tree."""
         module, _, name = dotted.rpartition(".")
         if module in self._modules and dotted not in self._modules and depth < 8:
             return self.resolve_global(self._modules[module], name, depth + 1)
@@ -166,7 +166,7 @@ class _Tree:
 
 
 def _module_names(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Every dotted name by which a file may be imported, from the root of the tree or of its package."""
+    """Yield the dotted names by which each file may be imported, from the root of the tree or of its package."""
     known = set(paths)
     for path in sorted(known, key=lambda one: (-one.count("/"), one)):
         where = PurePosixPath(path)
@@ -180,7 +180,7 @@ def _module_names(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _absolute(dotted: str, path: str) -> str:
-    """Resolve the leading dots of a relative import from the folder of the importing file."""
+    """Convert the leading dots of a relative import to the package of the importing file."""
     bare = dotted.lstrip(".")
     dots = len(dotted) - len(bare)
     if not dots:
@@ -212,7 +212,7 @@ def _sites(tree: _Tree, path: str) -> Iterator[Site]:
 
 
 def _bound(node: ast.expr, scope: Scope) -> list[Bound] | None:
-    """What the first name of a dotted one is bound to; ``None`` where the module does not bind it."""
+    """Return the values of the first name of a dotted name; None if the module does not bind it."""
     while isinstance(node, ast.Attribute):
         node = node.value
     found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
@@ -220,12 +220,12 @@ def _bound(node: ast.expr, scope: Scope) -> list[Bound] | None:
 
 
 def _is_alias(node: ast.expr, scope: Scope) -> bool:
-    """Whether a name got the class by an assignment: then that assignment is the place to speak of."""
+    """Return whether a name got the class by an assignment; the assignment itself is then the site."""
     return any(isinstance(one, ast.expr) for one in _bound(node, scope) or ())
 
 
 def _named_here(node: ast.expr, scope: Scope, bindings: Bindings) -> bool:
-    """Whether the file itself says that the name is from torch."""
+    """Return whether the file itself imports the name from torch."""
     bound = _bound(node, scope)
     if bound is None:
         return any(star.startswith("torch.") for star in bindings.stars)
@@ -233,7 +233,7 @@ def _named_here(node: ast.expr, scope: Scope, bindings: Bindings) -> bool:
 
 
 def _use(bindings: Bindings, node: ast.expr) -> tuple[str, ast.expr] | None:
-    """How the class is used there and the expression to point at; ``None`` where it is only mentioned."""
+    """Return how an expression uses the class, and the expression to report; None if the class is only mentioned."""
     parent = bindings.parents.get(node)
     if isinstance(parent, ast.Call) and parent.func is node:
         return "call", parent

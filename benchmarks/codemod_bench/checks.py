@@ -1,4 +1,4 @@
-"""What must hold for a migrated tree, checked without the tool's own machinery."""
+"""Check a migrated tree without using the code of the tool."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _UNTIDY = (messages.UnusedImport, messages.RedefinedWhileUnused, messages.Unused
 
 @dataclass
 class Findings:
-    """What was found wrong, each as one line of text; all empty is as it should be.
+    """The problems of a migrated tree, each as one line of text.
 
     Attributes:
         uncompilable: changed files that no longer compile.
-        undefined: names that are undefined now and were not.
-        redefined: top-level functions and classes that are now defined twice.
-        unexplained: changed lines of the original that no finding of the run points at.
-        lost_comments: comments that are gone.
-        untidy: imports, names and definitions that pyflakes now calls unused; a matter of taste, not of right.
+        undefined: names that are undefined only after the migration.
+        redefined: functions and classes at the top level that are defined twice after the migration.
+        unexplained: changed lines of the original on which the run has no finding.
+        lost_comments: comments that were removed.
+        untidy: imports, names and definitions that pyflakes reports as unused only after the migration.
     """
 
     uncompilable: list[str] = field(default_factory=list)
@@ -40,13 +40,13 @@ class Findings:
     untidy: list[str] = field(default_factory=list)
 
     def add(self, other: Findings) -> None:
-        """Take over what was found elsewhere."""
+        """Add other findings to these."""
         for name, found in vars(other).items():
             getattr(self, name).extend(found)
 
 
 def snapshot(root: Path) -> dict[str, bytes]:
-    """The bytes of every file below ``root``, the tool's own journal left out."""
+    """Return the bytes of every file below ``root``, except the journal of the tool."""
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
         for path in sorted(root.rglob("*"))
@@ -55,7 +55,7 @@ def snapshot(root: Path) -> dict[str, bytes]:
 
 
 def changed(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[str]:
-    """Files that differ, are gone or are new."""
+    """Return the files that differ, were removed or were added."""
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
 
 
@@ -63,10 +63,10 @@ def check_file(path: str, before: bytes, after: bytes, lines: Collection[int]) -
     """Check one rewritten Python file.
 
     Args:
-        path: what to call it.
-        before: its original bytes.
-        after: its bytes now.
-        lines: lines of the original that the run said it rewrote something at.
+        path: name of the file for messages.
+        before: original bytes of the file.
+        after: bytes of the file after the migration.
+        lines: lines of the original that the run reports as rewritten.
     """
     found = Findings()
     old, new = _parsed(before), _parsed(after)
@@ -95,7 +95,7 @@ def _parsed(text: bytes) -> ast.Module | None:
 
 
 def _more(before: Counter[str], after: Counter[str]) -> list[str]:
-    """What there is more of afterwards."""
+    """Return the entries that are more frequent afterwards."""
     return sorted((after - before).elements())
 
 
@@ -105,7 +105,7 @@ def _flakes(tree: ast.Module, kinds: tuple[type[messages.Message], ...]) -> Coun
 
 
 def _doubled(tree: ast.Module) -> Counter[str]:
-    """Names that several definitions at the top level share, where the later ones hide the first."""
+    """Return the names that several definitions at the top level have, so that the last one hides the others."""
     plain = (node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef))
     names = Counter(node.name for node in plain if not node.decorator_list)
     return Counter({name: number - 1 for name, number in names.items() if number > 1})
@@ -120,12 +120,11 @@ def _comments(text: bytes) -> Counter[str]:
 
 
 def unexplained_lines(before: bytes, after: bytes, lines: Collection[int]) -> list[int]:
-    """1-based lines of the original that changed although no finding of the run is about them.
+    """Return the changed lines of the original, from 1, on which the run has no finding.
 
-    A line may change when it belongs to a statement in which a finding lies, to an import, or to a statement that
-    names a function or class with a finding; such a definition takes the comments above it along. Whole statements
-    may go, since what a rewrite makes dead is removed.
-    Blank lines are nobody's.
+    A line may change if it belongs to a statement with a finding, to an import, or to a statement that names a function
+    or class with a finding. A definition with a finding may move with the comments above it. Whole statements may be
+    removed, because a rewrite removes dead code. Blank lines may change.
     """
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     statements = [node for node in ast.walk(ast.parse(before)) if isinstance(node, ast.stmt)]
@@ -151,7 +150,7 @@ def unexplained_lines(before: bytes, after: bytes, lines: Collection[int]) -> li
 
 
 def _with_comments(node: ast.stmt, lines: list[bytes]) -> range:
-    """Lines of a definition and of the comments directly above it."""
+    """Return the lines of a definition and of the comments directly above it."""
     span = _all_lines(node)
     start = span.start
     while start > 1 and lines[start - 2].lstrip().startswith(b"#"):
@@ -173,7 +172,7 @@ def _all_lines(node: ast.stmt) -> range:
 
 
 def _own_lines(node: ast.stmt) -> Iterable[int]:
-    """Lines of a simple statement, or of the head of a compound one."""
+    """Return the lines of a simple statement, or of the head of a compound statement."""
     body = getattr(node, "body", None) or getattr(node, "cases", None)
     if not body:
         return _all_lines(node)
@@ -188,7 +187,7 @@ def _first_line(node: ast.stmt) -> int:
 
 
 def _opcodes(old: list[bytes], new: list[bytes]) -> Iterator[tuple[str, int, int, int, int]]:
-    """Differences by line, the equal beginning and end left out, which is what takes the time."""
+    """Yield the differences by line; equal lines at the beginning and end are skipped to save time."""
     start = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     end = 0
     while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:

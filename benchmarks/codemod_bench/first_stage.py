@@ -1,8 +1,9 @@
-"""Which files of a tree LibCST reads, and for which rules: `first_stage.py FOLDER`.
+"""Show which files of a tree LibCST reads, and for which rules: `first_stage.py FOLDER`.
 
-Every rule is also asked of every file, whatever the first stage says of it. For each rule: how many files pass for it,
-for how many of these it has something to say, how many pass for it alone while nobody has anything to say, and for how
-many it would have had something to say but they do not pass. Ends with exit code 1 if there are any of these.
+A first stage without LibCST decides which rules may find something in a file. This script also runs every rule on every
+file. For each rule, it prints how many files pass the first stage, how many of these have findings, how many of these
+pass for this rule alone and have no findings, and how many files with findings do not pass. Exits with code 1 if a file
+with findings does not pass.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from chirp_migrate.syntax.project import Project
 
 
 def main() -> None:
-    """Print the table of one tree."""
+    """Print the table for one tree."""
     root = Path(sys.argv[1]).resolve()
     texts: dict[str, str] = {}
     for file in sorted(root.rglob("*.py")):

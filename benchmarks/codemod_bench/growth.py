@@ -1,4 +1,4 @@
-"""How a plan grows with the tree: processor time, memory and findings of one tree, beside those of its parts."""
+"""Measure how time, memory and findings of a plan grow with the tree: one large tree, and its parts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from harness import TOOL, Progress
 
 from .packages import Package, fetch, unpack
 
-#: How many files a tree of the curve has at most.
+#: Largest numbers of files in the trees of the curve.
 SIZES = (500, 1_000, 2_000, 4_000)
-#: What one tree may cost at most, by the sum of its parts; and how much memory one of its processes may take.
+#: Largest cost of a tree / cost of its parts, and largest memory of one process in megabytes.
 SHARE, MEGABYTES = 1.2, 250.0
-#: Rules that search all files of a project by design: what they find may differ in a tree of several.
+#: Rules that read all files of a project, so that their findings may differ in a tree of several packages.
 WHOLE_PROJECT = ("CHP013", "CHP018", "CHP024", "CHP025")
 
-#: How many findings a rule has in a file: path below the folder of all packages, and rule.
+#: (path below the folder of all packages, rule) → number of findings.
 Findings = Counter[tuple[str, str]]
 
 _PLAN = [*TOOL, "apply", "--tests", "--all-loaders", "--diff"]
@@ -32,7 +32,7 @@ _PLAN = [*TOOL, "apply", "--tests", "--all-loaders", "--diff"]
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command took: seconds of processor time of all its processes, and megabytes of the largest."""
+    """The cost of a command: CPU seconds of all its processes, and megabytes of its largest process."""
 
     seconds: float
     megabytes: float
@@ -43,11 +43,11 @@ class Grown:
     """One tree of the curve.
 
     Attributes:
-        files: Python files in it.
-        packages: what it is made of.
-        whole: planning it as one tree.
-        parts: seconds of planning its packages one by one, the time that a command takes to start counted once.
-        unshared: by rule, how many findings only the tree has, or only its packages one by one.
+        files: number of Python files in the tree.
+        packages: packages that the tree consists of.
+        whole: cost of planning one tree.
+        parts: seconds of planning its packages one by one; the start of the command counts once.
+        unshared: rule → number of findings that only the tree has, or only its packages one by one.
     """
 
     files: int
@@ -58,19 +58,19 @@ class Grown:
 
     @property
     def share(self) -> float:
-        """What one tree costs by what its parts cost."""
+        """Return the cost of one tree / the cost of its parts."""
         return self.whole.seconds / self.parts
 
     @property
     def unexplained(self) -> int:
-        """How many findings only one side has, but for rules that look at the whole project."""
+        """Return the number of unshared findings, without rules that read the whole project."""
         return sum(count for rule, count in self.unshared.items() if rule not in WHOLE_PROJECT)
 
 
 def measure(
     packages: Sequence[Package], sizes: Sequence[int], cache: Path, jobs: int, progress: Progress
 ) -> list[Grown]:
-    """The curve: for each size a tree of packages, each taken in turn that still fits in."""
+    """Return the curve: for each size, a tree of as many packages as fit."""
     with tempfile.TemporaryDirectory() as folder:
         roots = [unpack(fetch(one, cache), Path(folder) / "parts" / one.name) for one in packages]
         files = [sum(1 for _ in root.rglob("*.py")) for root in roots]
@@ -98,7 +98,7 @@ def measure(
 
 
 def _fitting(files: Sequence[int], size: int) -> tuple[int, ...]:
-    """Positions of the packages that have at most ``size`` files together; the first one, whatever it has."""
+    """Return the positions of packages that together have at most ``size`` files, and at least the first package."""
     taken = [0]
     for number in range(1, len(files)):
         if sum(files[one] for one in taken) + files[number] <= size:
@@ -107,7 +107,7 @@ def _fitting(files: Sequence[int], size: int) -> tuple[int, ...]:
 
 
 def _unshared(whole: Findings, parts: Findings) -> dict[str, int]:
-    """By rule, how many findings are on one side only."""
+    """Return rule → number of findings that only one of the two sets has."""
     found: Counter[str] = Counter()
     for (_, rule), count in ((whole - parts) + (parts - whole)).items():
         found[rule] += count
@@ -115,7 +115,7 @@ def _unshared(whole: Findings, parts: Findings) -> dict[str, int]:
 
 
 def _plan(tree: Path, jobs: int, prefix: str = "") -> tuple[Cost, Findings]:
-    """What planning a tree takes, and finds; ``prefix`` goes in front of its paths.
+    """Plan a tree, and return the cost and the findings; ``prefix`` is put in front of the paths.
 
     Raises:
         RuntimeError: the command ends with an error.
@@ -125,7 +125,7 @@ def _plan(tree: Path, jobs: int, prefix: str = "") -> tuple[Cost, Findings]:
         child = subprocess.Popen(command, stdout=output, stderr=output, cwd=tree)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode not in (0, 1):  # 1: files were left out that cannot be read
+        if child.returncode not in (0, 1):  # 1: some files cannot be read
             output.seek(0)
             raise RuntimeError(f"chirp-migrate ended with {child.returncode}: {output.read()[-300:].decode()}")
         findings = json.loads(Path(written.name).read_bytes())["findings"]

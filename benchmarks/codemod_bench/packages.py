@@ -1,4 +1,4 @@
-"""The packages that are migrated: source distributions from PyPI, pinned by version and content."""
+"""The packages that the benchmarks migrate: source distributions from PyPI, pinned by version and hash."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 class Unavailable(Exception):
-    """A package could not be had; the message says why."""
+    """A package could not be downloaded. The message explains why."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Package:
     """A pinned source distribution.
 
     Attributes:
-        name: as PyPI knows it.
-        version: which release.
-        file: name of the source distribution.
-        sha256: of its bytes.
+        name: name on PyPI.
+        version: version of the release.
+        file: file name of the source distribution.
+        sha256: SHA-256 of the file.
     """
 
     name: str
@@ -146,16 +146,16 @@ PACKAGES: tuple[Package, ...] = (
 
 
 def default_cache() -> Path:
-    """Where downloads are kept."""
+    """Return the folder for downloads."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "chirp-migrate-bench"
 
 
 def fetch(package: Package, cache: Path) -> Path:
-    """The source distribution, from ``cache`` or downloaded into it.
+    """Return the path of the source distribution, in ``cache``; download it if it is missing.
 
     Raises:
-        Unavailable: pip cannot download it, or its bytes are not the expected ones.
+        Unavailable: pip cannot download the file, or its hash differs.
     """
     path = cache / package.file
     if not path.exists():
@@ -174,7 +174,7 @@ def fetch(package: Package, cache: Path) -> Path:
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack a source distribution below ``folder``; the answer is the root of its tree."""
+    """Unpack a source distribution below ``folder``, and return the root of its tree."""
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive) as file:
         file.extractall(folder, filter="data")

@@ -1,4 +1,4 @@
-"""Read every Python file below a folder with LibCST and do nothing with it: `parse_all.py PROCESSES FOLDER`."""
+"""Parse every Python file below a folder with LibCST, and nothing else: `parse_all.py PROCESSES FOLDER`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import libcst as cst
 
 
 def parse(path: Path) -> bool:
-    """Whether LibCST reads the file."""
+    """Return whether LibCST can parse the file."""
     try:
         cst.parse_module(path.read_bytes())
     except (cst.ParserSyntaxError, UnicodeDecodeError, RecursionError):
@@ -19,7 +19,7 @@ def parse(path: Path) -> bool:
 
 
 def main() -> None:
-    """Parse all and say how many could be read."""
+    """Parse all files, and print how many could be parsed."""
     processes, root = int(sys.argv[1]), Path(sys.argv[2])
     paths = sorted(root.rglob("*.py"))
     if processes == 1:

@@ -1,6 +1,6 @@
-"""How much of planning a tree is parsing by LibCST: `parsing_share.py FOLDER`, as JSON.
+"""Measure which share of planning a tree is parsing by LibCST: `parsing_share.py FOLDER`, as JSON.
 
-Processor time of one process, imports left out. A file that is rewritten may be parsed again.
+The share is CPU time of one process, without imports. A file that is rewritten may be parsed more than once.
 """
 
 from __future__ import annotations

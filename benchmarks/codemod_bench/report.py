@@ -1,4 +1,4 @@
-"""The results for people (Markdown) and for programs (JSON)."""
+"""Write the results as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .survey import Surveyed
 
 Settings = dict[str, Any]
 
-#: Shares of direct call sites that are to be migrated: without ``*`` and ``**``, and with them.
+#: Smallest shares of migrated direct calls: without ``*`` and ``**``, and with them.
 PLAIN_GOAL, STARRED_GOAL = 0.85, 0.60
 
 
 def outcomes(
     surveyed: Sequence[Surveyed], timed: Sequence[Timed], grown: Sequence[Grown], everyone: Sequence[Contender]
 ) -> list[Goal]:
-    """Every goal."""
+    """Return all goals."""
     return [*_survey_outcomes(surveyed), *_speed_outcomes(timed, everyone), *_growth_outcomes(grown)]
 
 
@@ -90,7 +90,7 @@ def _growth_outcomes(grown: Sequence[Grown]) -> list[Goal]:
 
 
 def totals(surveyed: Sequence[Surveyed]) -> tuple[Tally, Tally, Tally]:
-    """Direct calls without and with stars, and everything else, over all packages."""
+    """Return the sums over all packages: direct calls without stars, direct calls with stars, and all others."""
     return (
         sum((one.account.plain for one in surveyed), Tally()),
         sum((one.account.starred for one in surveyed), Tally()),
@@ -105,7 +105,7 @@ def as_data(
     reached: Sequence[Goal],
     settings: Settings,
 ) -> dict[str, Any]:
-    """Everything, raw values included."""
+    """Return all results with their raw values."""
     return {
         "schema": 1,
         **settings,
@@ -123,7 +123,7 @@ def as_markdown(
     reached: Sequence[Goal],
     settings: Settings,
 ) -> str:
-    """The report: goals first, then the survey, the times, and the curve."""
+    """Return the report: goals first, then the survey, the times and the curve."""
     lines = ["# The codemod over packages from PyPI", "", f"{made_by(settings)}."]
     if settings["reduced"]:
         lines += ["", "**A reduced run: not the figures to quote.**"]

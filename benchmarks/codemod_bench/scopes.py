@@ -1,4 +1,4 @@
-"""Which name is bound to what in which scope of a Python module, without regard to order."""
+"""Find out which names each scope of a Python module binds, and to what, without regard to order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-#: A dotted name that was imported, an expression assigned, or ``None`` for anything else.
+#: A value of a name: a dotted name that is imported, an assigned expression, or None for other values.
 Bound = str | ast.expr | None
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -16,7 +16,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 @dataclass
 class Scope:
-    """The names bound in a module, class, function or comprehension."""
+    """The names that a module, class, function or comprehension binds."""
 
     parent: Scope | None
     is_class: bool
@@ -24,7 +24,7 @@ class Scope:
     global_names: set[str] = field(default_factory=set)
 
     def bind(self, name: str, value: Bound) -> None:
-        """One more meaning of a name."""
+        """Add a value of a name."""
         scope = self
         if name in self.global_names:
             while scope.parent is not None:
@@ -32,7 +32,7 @@ class Scope:
         scope.names.setdefault(name, []).append(value)
 
     def lookup(self, name: str) -> Scope | None:
-        """The scope that binds a name as it is seen from here."""
+        """Return the scope that binds a name which code in this scope reads."""
         if name in self.names:
             return self
         scope = self.parent
@@ -45,7 +45,7 @@ class Scope:
 
 @dataclass
 class Bindings:
-    """A module's scopes and parents, the modules it imports ``*`` from, and every name or dotted name it reads."""
+    """The scopes and parents of a module, its star imports, and every name that it reads."""
 
     tree: ast.Module
     scopes: dict[ast.AST, Scope]
@@ -55,9 +55,9 @@ class Bindings:
 
 
 def build(tree: ast.Module) -> Bindings:
-    """Read the bindings of a module."""
+    """Collect the bindings of a module."""
     result = Bindings(tree, {tree: Scope(None, is_class=False)}, {}, [], [])
-    # From the outside in, so that `global` is known before what it is about.
+    # Outer scopes come first, so that `global` is known before the assignments of the name.
     pending: deque[tuple[ast.AST, Scope]] = deque([(tree, result.scopes[tree])])
     while pending:
         node, scope = pending.popleft()
@@ -69,7 +69,7 @@ def build(tree: ast.Module) -> Bindings:
 
 
 def _children(node: ast.AST, scope: Scope, result: Bindings) -> Iterator[tuple[ast.AST, Scope]]:
-    """Children with the scope each is evaluated in."""
+    """Yield the child nodes with the scope in which each is evaluated."""
     if isinstance(node, (*_FUNCTIONS, ast.ClassDef, *_COMPREHENSIONS)):
         inner = Scope(scope, is_class=isinstance(node, ast.ClassDef))
         result.scopes[node] = inner
@@ -121,7 +121,7 @@ def _bind(node: ast.AST, scope: Scope, result: Bindings) -> None:
 
 
 def _assigned(name: ast.Name, result: Bindings) -> Bound:
-    """What ``name = …`` assigns where that is an expression that may be followed."""
+    """Return the expression that ``name = …`` assigns, if it can be followed."""
     statement = result.parents.get(name)
     if isinstance(statement, ast.Assign) and name in statement.targets:
         value = statement.value
@@ -132,7 +132,7 @@ def _assigned(name: ast.Name, result: Bindings) -> Bound:
 
 
 def _stands_in_for_an_import(name: ast.Name, value: Bound, result: Bindings) -> bool:
-    """``except ImportError: DataLoader = None``: nothing that could be called instead."""
+    """Return whether this is ``except ImportError: DataLoader = None``, a value that cannot be called."""
     statement = result.parents.get(name)
     return (
         value is None

@@ -1,4 +1,4 @@
-"""Whole-project wall time of this tool and of others that rewrite Python with LibCST, in interleaved rounds."""
+"""Time whole commands of this tool, and of other tools that rewrite Python with LibCST, in rounds."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _OLD, _NEW = "torch.utils.data.DataLoader", "torch.utils.data.DataLoader2"
 
 @dataclass(frozen=True)
 class Contender:
-    """A command over a tree.
+    """A command on a tree.
 
     Attributes:
-        name: for people.
-        command: what to run for the tree at a path.
-        proof: what it prints when it went over the tree.
-        writes: whether it changes the tree, which is then a fresh copy every time.
-        target: how many times the time of ours it should take at least; ``None`` where that is no goal.
-        fine: exit codes that mean it did its work.
+        name: name of the tool for tables.
+        command: function that returns the command line for the path of a tree.
+        proof: text that the command prints if it has read the tree.
+        writes: whether the command changes the tree, so that each run needs a new copy.
+        target: smallest allowed time of the tool / time of this tool; None without a goal.
+        fine: exit codes that mean success.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Parsing:
-    """What planning takes in one process: texts that LibCST reads, and processor seconds of that and of the rest."""
+    """Planning in one process: number of texts that LibCST parses, CPU seconds of parsing and of all else."""
 
     texts: int
     parsing: float
@@ -54,7 +54,7 @@ class Parsing:
 
 @dataclass
 class Timed:
-    """Seconds of every round, how much of ours is parsing, and how commands ended where that was not well."""
+    """Seconds of every round, the share of parsing in this tool, and the errors of commands."""
 
     tree: str
     files: int
@@ -64,25 +64,25 @@ class Timed:
     parsing: Parsing | None = None
 
     def ratios(self, name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """Time of a contender by the time of ours, round by round."""
+        """Return the time of a tool / the time of this tool, for each round."""
         return np.array(self.seconds[name], dtype=np.float64) / np.array(self.seconds[OURS], dtype=np.float64)
 
 
 def usable_cpus() -> int:
-    """How many processes each contender is given."""
+    """Return the number of processes that each tool may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def contenders(jobs: int, torchfix: Path | None) -> list[Contender]:
-    """Everyone, ours first; torchfix where it could be installed."""
+    """Return all tools, this tool first; torchfix only if it could be installed."""
     python = sys.executable
     parse = str(Path(__file__).with_name("parse_all.py"))
-    # Its own options only as one word each: otherwise it takes their values for the name of the command.
+    # Options must be single words; otherwise their values would be the name of the command.
     rename = ["codemod", "--no-format", "--hide-progress", f"--jobs={jobs}", "rename.RenameCommand"]
     tool = [python, "-m", "libcst.tool", *rename, "--old_name", _OLD, "--new_name", _NEW]
     apply = [python, "-m", "chirp_migrate", "apply", "--tests", "--all-loaders"]
     write = [*apply, "--no-scaffold", "--allow-dirty", "--ignore-pins"]
-    # Exit code 1 of all three: files were left out that could not be read, or there is something to mend.
+    # Exit code 1 means for all three tools: some files cannot be read, or there are findings.
     everyone = [
         Contender(OURS, lambda tree: [*apply, "--diff", str(tree)], "Nothing was written", fine=(0, 1)),
         Contender(f"{OURS}, written", lambda tree: [*write, str(tree)], "rewritten", writes=True, fine=(0, 1)),
@@ -108,7 +108,7 @@ def contenders(jobs: int, torchfix: Path | None) -> list[Contender]:
 
 
 def install_torchfix(cache: Path) -> Path | None:
-    """torchfix in an environment of its own, as it needs another LibCST; ``None`` where pip cannot install it."""
+    """Install torchfix in a separate environment with its own LibCST; return None if pip fails."""
     folder = cache / "torchfix"
     program = folder / ("Scripts" if os.name == "nt" else "bin") / "torchfix"
     if not program.exists():
@@ -122,10 +122,10 @@ def install_torchfix(cache: Path) -> Path | None:
 def measure(
     name: str, tree: Path, everyone: Sequence[Contender], rounds: int, jobs: int, progress: Callable[[str], None]
 ) -> Timed:
-    """Time every contender once a round, in an order that changes, after one round that does not count.
+    """Time every tool once in each round, in a changing order, after one round for warm-up.
 
     Raises:
-        RuntimeError: ours does not do its work.
+        RuntimeError: this tool fails.
     """
     timed = Timed(name, sum(1 for _ in tree.rglob("*.py")), jobs, {one.name: [] for one in everyone})
     left = list(everyone)
@@ -173,5 +173,5 @@ def _once(contender: Contender, tree: Path) -> tuple[float, str | None]:
 
 
 def _environment() -> Mapping[str, str]:
-    """Like a plain terminal's: no colours, no progress."""
+    """Return environment variables for output without colours and progress."""
     return {**os.environ, "NO_COLOR": "1", "TERM": "dumb"}

@@ -1,4 +1,4 @@
-"""Migrate copies of packages with the installed command line and check what comes out."""
+"""Migrate copies of packages with the installed command line, and check the result."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _APPLY = [
 
 @dataclass
 class Surveyed:
-    """What came of one package.
+    """The result for one package.
 
     Attributes:
         name: the package and its version.
         files: Python files in its source distribution.
-        rewritten: how many of them were rewritten.
-        seconds: the time of the first run, which changes things.
-        account: what became of the sites.
+        rewritten: number of rewritten Python files.
+        seconds: seconds of the first run, which changes files.
+        account: result for every site that the census found.
         rules: findings by rule and status.
-        checks: what was found wrong with the rewritten files.
+        checks: problems of the rewritten files.
         second_run: files that a second run changed again.
         not_rolled_back: files that differ from the original after a rollback.
-        failures: files the tool could not handle, and why.
+        failures: files that the tool could not handle, with the reason.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Surveyed:
 
     @property
     def problems(self) -> dict[str, list[str]]:
-        """Everything that should not be, by kind; only kinds that occur."""
+        """Return all problems by kind; kinds without problems are omitted."""
         found = {
             "does not compile": self.checks.uncompilable,
             "undefined name": self.checks.undefined,
@@ -77,10 +77,12 @@ class Surveyed:
 
 
 def survey(package: Package, cache: Path, scratch: Path, keep: bool = False) -> Surveyed:
-    """Migrate a copy of ``package`` below ``scratch``, check it, and roll it back; ``keep`` migrates it once more.
+    """Migrate a copy of ``package`` below ``scratch``, check it, and roll it back.
+
+    If ``keep`` is set, the copy is migrated once more at the end.
 
     Raises:
-        Unavailable: the package cannot be had.
+        Unavailable: the package cannot be downloaded.
         RuntimeError: the tool ended with an error.
     """
     work = unpack(fetch(package, cache), scratch / package.name)
@@ -114,14 +116,14 @@ def survey(package: Package, cache: Path, scratch: Path, keep: bool = False) -> 
     if rewritten and not result.second_run:
         result.not_rolled_back = _rolled_back(work, original)
     if keep:
-        migrate(work, scratch / f"{package.name}.json")  # as it is to be read
+        migrate(work, scratch / f"{package.name}.json")  # migrate again, to keep the result
     else:
         shutil.rmtree(scratch / package.name)
     return result
 
 
 def migrate(tree: Path, target: Path) -> Any:
-    """Migrate ``tree``, tests included; the answer is the plan, which goes to ``target`` as well.
+    """Migrate ``tree`` with its tests; return the plan, and write it to ``target``.
 
     Raises:
         RuntimeError: the tool ended with an error.
@@ -135,7 +137,7 @@ def migrate(tree: Path, target: Path) -> Any:
 
 
 def _rolled_back(tree: Path, original: dict[str, bytes]) -> list[str]:
-    """Files that a rollback does not restore."""
+    """Roll back the migration, and return the files that differ from the original."""
     command = [sys.executable, "-m", "chirp_migrate", "rollback", str(tree)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tree)
     if ended.returncode != 0:

@@ -1,4 +1,4 @@
-"""What is trained: every network with every batch size, with and without augmentation, each with every way to load."""
+"""Train every network with every batch size, with and without augmentation, and with every loader."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Cell:
-    """One training; ``key`` where targets are judged, which is measured first and longer."""
+    """One training set-up. ``key`` cells have targets; they are measured first and longer."""
 
     model: str
     batch_size: int
@@ -30,20 +30,20 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """For tables."""
+        """Return the title for tables."""
         return f"{self.model} CNN, batch {self.batch_size}, {'augmented' if self.augmented else 'not augmented'}"
 
 
 @dataclass
 class Measured:
-    """What was measured of a cell, by way to load."""
+    """The measurements of a cell, by name of the loader."""
 
     cell: Cell
     ways: dict[str, Timings] = field(default_factory=dict)
 
 
 def cells(batch_sizes: Sequence[int], key_size: int) -> list[Cell]:
-    """All, the key ones first."""
+    """Return all cells, key cells first."""
     everything = [
         Cell(model, size, augmented, model == models.MEDIUM and size == key_size)
         for model in (models.MEDIUM, models.SMALL)
@@ -54,7 +54,7 @@ def cells(batch_sizes: Sequence[int], key_size: int) -> list[Cell]:
 
 
 def share_of(left_s: float, cell: Cell, still: Sequence[Cell]) -> float:
-    """Seconds for ``cell``, the first of those ``still`` to be measured in ``left_s`` seconds."""
+    """Return the seconds for ``cell``, the first of the cells ``still`` to be measured within ``left_s`` seconds."""
     weights = [_KEY_WEIGHT if one.key else 1 for one in still]
     return left_s * (_KEY_WEIGHT if cell.key else 1) / sum(weights)
 
@@ -68,9 +68,9 @@ def measure(
     span: Span,
     say: Say,
 ) -> Measured:
-    """Set all ways up, train an untimed epoch with each, then time them in turn.
+    """Create all loaders, train an untimed epoch with each, and then time them in turns.
 
-    A way that fails is noted with the reason, and left out of the rounds.
+    A loader that fails is recorded with the reason, and does not take part in the rounds.
     """
     result = Measured(cell)
     torch.manual_seed(0)
@@ -86,7 +86,7 @@ def measure(
         return epoch
 
     try:
-        for way in sorted(WAYS, key=lambda way: way.name != LIMIT):  # first what is sure to warm the device up
+        for way in sorted(WAYS, key=lambda way: way.name != LIMIT):  # the limit comes first, to warm up the device
             say(f"{cell.title}: setting up {way.title}")
             timings = result.ways[way.name] = Timings()
             if span.over:
@@ -96,7 +96,7 @@ def measure(
                 batches = way.make(Loading(data, cell.batch_size, cell.augmented, device))
                 running[way.name], timings.detail = batches, batches.detail
                 epoch_with(batches)()
-            except Exception as error:  # no room for its workers, or for the samples: that is its result
+            except Exception as error:  # for example, there is no memory for the samples
                 timings.failed = f"{type(error).__name__}: {error}".splitlines()[0]
                 if way.name in running:
                     running.pop(way.name).close()

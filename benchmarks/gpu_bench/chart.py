@@ -1,4 +1,4 @@
-"""The results as a picture."""
+"""Draw the results as a chart."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ _GREYS = ["#c6d3e0", "#9fb4c9", "#7f9fbf"]
 
 
 def draw(results: Sequence[Measured], path: Path, caption: str) -> bool:
-    """Samples a second of every way, a panel for each network with and without augmentation; False without
-    matplotlib, or without results."""
+    """Draw the samples per second of every loader; a panel for each network with and without augmentation.
+
+    Returns:
+        False if matplotlib is missing or there are no results.
+    """
     try:
         import matplotlib
     except ImportError:

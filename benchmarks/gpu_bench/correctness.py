@@ -1,4 +1,4 @@
-"""First of all: are these the same batches? Unaugmented to float tolerance, augmented in distribution."""
+"""Check that all loaders yield the same batches: equal up to float rounding, or augmented with one distribution."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from chirp_migrate.stats.ratios import holm, ks_p_value
 from .original import Data
 from .ways import Batches, Loading, host_loader, pinned_loader, resident_loader
 
-_TOLERANCE = 1e-5  # of standardised samples, whose values are about 1
+_TOLERANCE = 1e-5  # for standardised samples, whose values are about 1
 _SIGNIFICANT = 0.01
 _OURS = {"pinned": pinned_loader, "resident": resident_loader}
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that must hold: what, what was found in words, and whether it holds."""
+    """One condition: its name, what was found, and whether it holds."""
 
     what: str
     found: str
@@ -30,7 +30,7 @@ class Check:
 
 
 def check(data: Data, batch_size: int, device: torch.device) -> list[Check]:
-    """All checks, over one epoch of each loader."""
+    """Run all checks, over one epoch of each loader."""
     plain = Loading(data, batch_size, False, device)
     augmented = Loading(data, batch_size, True, device)
     checks = [_same_batches(name, plain) for name in _OURS]
@@ -52,7 +52,7 @@ def _seeded(seed: int) -> None:
 
 
 def _epoch(batches: Batches, seed: int) -> list[tuple[Tensor, Tensor]]:
-    """The batches of an epoch, on the CPU; the loader is closed."""
+    """Return the batches of an epoch on the CPU, and close the loader."""
     _seeded(seed)
     try:
         return [(x.cpu(), y.cpu()) for x, y in batches]
@@ -72,12 +72,12 @@ def _same_batches(name: str, loading: Loading) -> Check:
     return Check(what, f"largest difference {largest:.2g}", largest <= _TOLERANCE)
 
 
-#: Of each sample.
+#: Statistics of each sample.
 _STATISTICS = ("mean", "deviation", "share of zeros", "smallest value", "largest value")
 
 
 def _values(batches: Batches | DataLoader[tuple[Tensor, Tensor]], seed: int) -> np.ndarray:
-    """``_STATISTICS`` of each sample of an epoch, (samples, statistics)."""
+    """Return ``_STATISTICS`` of each sample of an epoch, of shape (samples, statistics)."""
     _seeded(seed)
     parts = []
     for x, _ in batches:

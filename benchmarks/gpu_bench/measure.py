@@ -1,4 +1,4 @@
-"""Timing: turns of whole epochs, every way to load in turn, round after round."""
+"""Time whole epochs of all loaders in turns, round after round."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from chirpid_patch.machine.polling import call_repeatedly
 
 _LONGEST_LEAD_S = 1.0  # NVML's longest sampling period
 _READ_EVERY_S = 0.05
-_FEWEST_ROUNDS = 2  # for a ratio with an interval
+_FEWEST_ROUNDS = 2  # a ratio with an interval needs two rounds
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """The GPU in the later part of a turn; None where NVML does not tell.
+    """The use of the GPU in the later part of a turn; None if NVML does not report it.
 
     Attributes:
-        busy_percent: mean of NVML's utilisation.
-        readings: how often it was read.
-        why: why there is no utilisation, if there is none.
+        busy_percent: mean utilisation that NVML reports.
+        readings: number of readings.
+        why: reason why there is no utilisation; None if there is.
     """
 
     busy_percent: float | None
@@ -35,7 +35,7 @@ class Gpu:
 
     @classmethod
     def of(cls, statuses: Sequence[GpuStatus], device: torch.device) -> Gpu:
-        """What was read of the GPU that is trained on."""
+        """Return the readings of the GPU that the training uses."""
         count = len(statuses)
         if device.type != "cuda":
             return cls(None, count, "the training is on the CPU")
@@ -54,7 +54,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Turn:
-    """Some epochs of training: samples, seconds, and the GPU meanwhile."""
+    """Some epochs of training: samples, seconds, and use of the GPU."""
 
     samples: int
     seconds: float
@@ -63,12 +63,12 @@ class Turn:
 
 @dataclass
 class Timings:
-    """One way to load, in one cell.
+    """The timings of one loader in one cell.
 
     Attributes:
-        detail: what it was set up as, in its own words.
-        failed: why it could not run, else None.
-        turns: one a round.
+        detail: description of the loader's settings.
+        failed: reason why the loader could not run; None if it ran.
+        turns: one turn for each round.
     """
 
     detail: str = ""
@@ -77,23 +77,23 @@ class Timings:
 
     @property
     def seconds_a_sample(self) -> list[float]:
-        """One value a round."""
+        """Return the seconds per sample, one value for each round."""
         return [turn.seconds / turn.samples for turn in self.turns]
 
     @property
     def rate(self) -> float | None:
-        """Samples a second: the median of the rounds."""
+        """Return the median samples per second over all rounds."""
         return float(1 / np.median(self.seconds_a_sample)) if self.turns else None
 
     @property
     def busy_percent(self) -> float | None:
-        """GPU utilisation: the mean of the turns that NVML told it of."""
+        """Return the mean GPU utilisation of the turns for which NVML reports it."""
         known = [turn.gpu.busy_percent for turn in self.turns if turn.gpu.busy_percent is not None]
         return float(np.mean(known)) if known else None
 
 
 def times_faster(slow: Timings, fast: Timings) -> Ratio | None:
-    """How many times the samples a second of ``slow`` ``fast`` reaches, from paired turns; None without two pairs."""
+    """Return rate of ``fast`` / rate of ``slow``, from paired turns; None with fewer than two pairs."""
     rounds = min(len(slow.turns), len(fast.turns))
     if rounds < 2:
         return None
@@ -101,15 +101,15 @@ def times_faster(slow: Timings, fast: Timings) -> Ratio | None:
 
 
 def wait_for(device: torch.device) -> None:
-    """Return when the device has done all that it was given."""
+    """Wait until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def turn(epoch: Callable[[], int], seconds: float, device: torch.device, probe: GpuProbe) -> Turn:
-    """Whole epochs until so many seconds are over, at least one; ``epoch`` says how many samples it trained on.
+    """Train whole epochs until ``seconds`` are over, at least one; ``epoch`` returns its number of samples.
 
-    The GPU is read in the second half, or from one second on: NVML's figure is an average over up to the second before.
+    The GPU is read in the second half, or after one second, because NVML reports a mean over up to the last second.
     """
     samples = 0
     statuses: list[GpuStatus] = []
@@ -131,9 +131,10 @@ def turn(epoch: Callable[[], int], seconds: float, device: torch.device, probe: 
 
 @dataclass(frozen=True)
 class Span:
-    """When something is to end (``time.monotonic``): better by ``until``, and begin nothing after ``hard_end``.
+    """The time limit of a measurement: end by ``until`` if possible, and begin nothing after ``hard_end``.
 
-    A turn lasts ``longest_turn_s`` seconds at most, and always an epoch; there are at most ``most_rounds`` of each.
+    Both are times on the clock of ``time.monotonic``. A turn takes at most ``longest_turn_s`` seconds, but always at
+    least an epoch. There are at most ``most_rounds`` rounds.
     """
 
     until: float
@@ -143,11 +144,11 @@ class Span:
 
     @property
     def over(self) -> bool:
-        """Whether nothing is to be begun any more."""
+        """Return whether nothing more may begin."""
         return time.monotonic() > self.hard_end
 
     def turn_s(self, turns: int) -> float:
-        """Seconds for each of so many turns from now on."""
+        """Return the seconds for each of ``turns`` turns from now on."""
         return min(self.longest_turn_s, max(0.0, self.until - time.monotonic()) / max(1, turns))
 
 
@@ -159,9 +160,9 @@ def take_turns(
     device: torch.device,
     probe: GpuProbe,
 ) -> None:
-    """Train by each of ``epochs`` in turn, round after round, and add the turns to its ``timings``.
+    """Train with each of ``epochs`` in turns, round after round, and add the turns to ``timings``.
 
-    No round is begun when the span should be over once there are two, and no turn when it is.
+    After two rounds, no round begins after the end of the span.
     """
     rounds = min(rounds, span.most_rounds)
     seconds = span.turn_s(rounds * len(epochs))

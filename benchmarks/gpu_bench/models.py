@@ -1,4 +1,4 @@
-"""The networks that are trained."""
+"""The networks that the GPU benchmark trains."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ SMALL, MEDIUM = "small", "medium"
 
 
 def make(size: str, backend: Backend) -> nn.Module:
-    """A network for spectrograms (B, 1, F, T).
+    """Return a network for spectrograms of shape (B, 1, F, T).
 
-    small: the fixture backend's own, which strides over most of the image so that a CPU can train it. medium: of the
-    usual size, four blocks at full resolution, which a GPU gets through in a few milliseconds a batch.
+    The small network is the fixture backend's own, whose strides skip most of the image so that a CPU can train it. The
+    medium network has four blocks at full resolution; a GPU needs a few milliseconds for a batch.
     """
     if size == SMALL:
         network: nn.Module = backend.models.BirdCNN(CLASSES)

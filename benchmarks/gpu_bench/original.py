@@ -1,4 +1,4 @@
-"""The code that training starts from: datasets, loaders and the training loop of the unmigrated backend."""
+"""The original code of the training: datasets, loaders and the training loop of the backend before its migration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLASSES = 4
 
 @dataclass(frozen=True)
 class Backend:
-    """Modules of the backend, as they are before its migration."""
+    """The modules of the backend before its migration."""
 
     datasets: ModuleType
     augmentation: ModuleType
@@ -30,41 +30,41 @@ class Backend:
 
     @classmethod
     def unmigrated(cls) -> Backend:
-        """The modules of `fixtures/backend`, imported from there."""
+        """Import the modules of `fixtures/backend`, and return them."""
         sys.path.insert(0, str(_TREE))
         names = ("dataset_utils", "specaugment", "models", "synthetic", "training_utils")
         return cls(*(importlib.import_module(f"utils.{name}") for name in names))
 
     def train_epoch(self, model: nn.Module, batches: Iterable[Any], optimizer: Any, device: torch.device) -> float:
-        """One epoch of the backend's own loop, `.to(device)` and `.item()` in every step included; its mean loss."""
+        """Train one epoch with the backend's own loop, with `.to(device)` and `.item()`; return the mean loss."""
         loss, _ = self.training.train_epoch(model, batches, nn.CrossEntropyLoss(), optimizer, device)
         return float(loss)
 
 
 class Data:
-    """Spectrograms in memory, and what standardises and augments them.
+    """Spectrograms in memory, their statistics, and the parameters of the augmentation.
 
     Attributes:
-        base: float32 spectrograms in 0…1 and int64 labels, a TensorDataset.
-        mean, std: as the backend computes them.
-        augmentation: the backend's parameters of SpecAugment and noise for so many samples.
+        base: TensorDataset of float32 spectrograms in 0…1 and int64 labels.
+        mean, std: mean and standard deviation as the backend computes them.
+        augmentation: the backend's parameters of SpecAugment and noise for this number of samples.
     """
 
     def __init__(self, backend: Backend, samples: int, shape: tuple[int, int, int]) -> None:
         self.backend = backend
         self.samples = samples
         self.base, _ = backend.synthetic.make_synthetic_dataset(samples, CLASSES, shape=shape)
-        np.random.seed(0)  # the statistics are those of 1,000 samples that NumPy draws
+        np.random.seed(0)  # NumPy chooses the 1,000 samples of the statistics
         self.mean, self.std = backend.datasets.compute_standardization_stats(self.base, self.indices)
         self.augmentation = backend.augmentation.get_augmentation_params(samples, CLASSES)
 
     @property
     def indices(self) -> list[int]:
-        """Every sample."""
+        """Return the indices of all samples."""
         return list(range(self.samples))
 
     def original(self, *, augmented: bool) -> Any:
-        """The dataset of the original code: samples one by one."""
+        """Return the dataset of the original code, which reads samples one by one."""
         datasets = self.backend.datasets
         subset = datasets.create_standardized_subset(self.base, self.indices, self.mean, self.std)
         return datasets.create_augmented_dataset_wrapper(

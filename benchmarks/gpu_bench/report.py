@@ -1,4 +1,4 @@
-"""The results as text and as data."""
+"""Write the results as text and as data."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ QUICK_LABEL = "Quick: shows that it runs. The samples are too few and too small 
 
 @dataclass
 class Run:
-    """All of one run: settings, and what was found so far.
+    """The settings and results of a run.
 
-    ``label`` says why no target is judged; None where they are.
+    ``label`` explains why no target is judged; None if targets are judged.
     """
 
     settings: dict[str, Any]
@@ -38,23 +38,23 @@ class Run:
 
     @property
     def outcomes(self) -> list[Goal]:
-        """The targets, where they are judged."""
+        """Return the results for the targets; empty if no target is judged."""
         return judge(self.results, [cell for cell in self.planned if cell.key]) if self.label is None else []
 
     @property
     def missing(self) -> list[Cell]:
-        """Cells that the budget had no room for."""
+        """Return the cells for which no time was left."""
         done = {result.cell for result in self.results}
         return [cell for cell in self.planned if cell not in done]
 
     @property
     def holds(self) -> bool:
-        """Whether every check and every target does; one that was not measured does not."""
+        """Return whether all checks and targets hold; a target that was not measured does not hold."""
         return all(check.holds for check in self.checks) and all(outcome.holds for outcome in self.outcomes)
 
 
 def as_data(run: Run) -> dict[str, Any]:
-    """Raw values, for JSON."""
+    """Return all raw values, for JSON."""
     return {
         "settings": run.settings,
         "machine": run.machine,
@@ -71,7 +71,7 @@ def as_data(run: Run) -> dict[str, Any]:
 
 
 def as_text_report(run: Run) -> str:
-    """Everything in 100 columns; what matters most stands last."""
+    """Return the report in 100 columns; the most important part is last."""
     lines = [f"Machine: {machines.summary_line(run.machine)}"]
     lines += [] if run.label is None else [run.label]
     lines += ["", "The same batches?"]

@@ -1,4 +1,4 @@
-"""What else makes a GPU wait: what loops do in every step, beside the same loop without it."""
+"""Measure other habits that make a GPU wait: calls in every training step, compared with a loop without them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROUNDS = 5
 
 
 def _nothing(loss: Tensor, outputs: Tensor, kept: list[Any]) -> None:
-    """Loss and predictions stay on the device."""
+    """Keep loss and predictions on the device."""
     kept += [loss.detach(), outputs.detach()]
 
 
@@ -36,7 +36,7 @@ def _numpy(loss: Tensor, outputs: Tensor, kept: list[Any]) -> None:
 
 def _empty_cache(loss: Tensor, outputs: Tensor, kept: list[Any]) -> None:
     kept += [loss.detach(), outputs.detach()]
-    torch.cuda.empty_cache()  # does nothing where CUDA is not in use
+    torch.cuda.empty_cache()  # does nothing without CUDA
 
 
 HABITS: dict[str, Callable[[Tensor, Tensor, list[Any]], None]] = {
@@ -49,7 +49,7 @@ HABITS: dict[str, Callable[[Tensor, Tensor, list[Any]], None]] = {
 
 @dataclass
 class Stalls:
-    """Training on one batch of the device, with each of ``HABITS`` in every step."""
+    """The timings of training on one batch on the device, with each of ``HABITS`` in every step."""
 
     model: str
     batch_size: int
@@ -65,7 +65,7 @@ def measure(
     probe: GpuProbe,
     span: Span,
 ) -> list[Stalls]:
-    """The loops in turn; fewer networks where the span is over."""
+    """Time the loops in turns; skip networks for which no time is left."""
     found = []
     begun = time.monotonic()
     for number, size in enumerate(sizes, 1):

@@ -1,4 +1,4 @@
-"""What device loading is meant to reach, and whether it did."""
+"""Judge whether device loading reaches its targets."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _FASTER = 2.0
 
 
 def goodput(measured: Measured, way: str) -> Ratio | None:
-    """Samples a second as a share of those of the same training on one resident batch."""
+    """Return samples per second / samples per second of the same training on one resident batch."""
     return _ratio(measured, LIMIT, way)
 
 
 def speed_up(measured: Measured, way: str) -> Ratio | None:
-    """How many times the samples a second of the original code without workers."""
+    """Return samples per second / samples per second of the original code without workers."""
     return _ratio(measured, ORIGINAL, way)
 
 
@@ -33,7 +33,7 @@ def _ratio(measured: Measured, slow: str, fast: str) -> Ratio | None:
 
 
 def judge(results: Sequence[Measured], key: Sequence[Cell]) -> list[Goal]:
-    """Every target in every key cell."""
+    """Judge every target in every key cell."""
     by_cell = {result.cell: result for result in results}
     outcomes = []
     for cell in key:
@@ -78,5 +78,5 @@ def _why_not(timings: Timings | None, otherwise: str) -> str:
 
 
 def as_text(ratio: Ratio) -> str:
-    """A ratio with its interval."""
+    """Return a ratio with its interval as text."""
     return f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"

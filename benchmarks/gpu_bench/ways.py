@@ -1,4 +1,4 @@
-"""The ways to load: loaders that give a training its batches, epoch by epoch."""
+"""The loaders that the GPU benchmark compares."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ORIGINAL, ORIGINAL_4, GUIDE, PINNED, RESIDENT, LIMIT = "original", "original-4",
 
 @dataclass(frozen=True)
 class Loading:
-    """What is asked of a way: the samples, in batches of this size, for a training on this device."""
+    """What a loader has to do: the samples, the batch size and the device."""
 
     data: Data
     batch_size: int
@@ -32,7 +32,7 @@ class Loading:
 
 
 class Batches:
-    """A loader that is set up: iterate it once an epoch, close it at the end."""
+    """A loader that is ready: iterate over it once for each epoch, and close it at the end."""
 
     def __init__(self, batches: Any, loader: Any = None, detail: str = "") -> None:
         self._batches = batches
@@ -43,7 +43,7 @@ class Batches:
         return iter(self._batches)
 
     def close(self) -> None:
-        """End its worker processes and threads, and let its memory go."""
+        """End the worker processes and threads, and free the memory."""
         if isinstance(self._loader, DataLoader):
             shut_down_workers(self._loader)
         self._batches = self._loader = None
@@ -82,25 +82,25 @@ def _guide(loading: Loading) -> Batches:
 
 
 def migrated(loading: Loading) -> Any:
-    """What a migrated backend has in the place of the original's dataset."""
+    """Return the dataset that a migrated backend has in place of the original dataset."""
     data = loading.data
     dataset = WorkerSafeStandardizedDataset(data.base, data.indices, data.mean, data.std)
     return WorkerSafeAugmentedDataset(dataset, data.augmentation) if loading.augmented else dataset
 
 
 def pinned_loader(loading: Loading, *, shuffle: bool = True) -> Batches:
-    """The migrated loader on the CPU, its batches copied beside the training by way of pinned memory."""
+    """Return the migrated loader on the CPU, which copies batches to the device through pinned memory."""
     create = OptimalDataLoaderFactory.create_training_loader
     loader: Any = create(migrated(loading), loading.batch_size, shuffle=shuffle, pin_memory=False)
-    # Neither the loader nor the training draws from a generator that the other one uses.
+    # The loader and the training do not share a random generator.
     return Batches(DevicePrefetcher(loader, loading.device, lookahead=True), loader, loader.decision)
 
 
 def resident_loader(loading: Loading, *, shuffle: bool = True) -> Batches:
-    """The migrated loader with the samples on the device, where batches are made.
+    """Return the migrated loader with its samples on the device, which also makes the batches.
 
     Raises:
-        RuntimeError: they are not held there; what would be measured is another way.
+        RuntimeError: the samples are not on the device, so another loader would be measured.
     """
     create = OptimalDataLoaderFactory.create_training_loader
     options: dict[str, Any] = {"shuffle": shuffle, "device": loading.device, "resident_share": 0.5}
@@ -111,14 +111,14 @@ def resident_loader(loading: Loading, *, shuffle: bool = True) -> Batches:
 
 
 def host_loader(loading: Loading, *, shuffle: bool = True) -> Batches:
-    """The migrated loader on the CPU, with nothing around it: what the others must equal."""
+    """Return the migrated loader on the CPU; the batches of all other loaders must be equal to its batches."""
     create = OptimalDataLoaderFactory.create_training_loader
     loader: Any = create(migrated(loading), loading.batch_size, shuffle=shuffle, pin_memory=False)
     return Batches(loader, detail=loader.decision)
 
 
 def one_batch(loading: Loading) -> Batches:
-    """One batch on the device, as often as an epoch has batches: no loading at all."""
+    """Return one batch on the device as often as an epoch has batches, which is no loading at all."""
     size, samples = loading.batch_size, loading.data.samples
     x, y = (part[: min(size, samples)].to(loading.device) for part in loading.data.base.tensors)
     whole, rest = divmod(samples, size)
@@ -128,7 +128,7 @@ def one_batch(loading: Loading) -> Batches:
 
 @dataclass(frozen=True)
 class Way:
-    """One way to load: its name in the results, what it is called in tables, and what sets it up."""
+    """One loader of the comparison: its name in the results, its title in tables, and the function that creates it."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""The results as a picture."""
+"""Draw the results as a chart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FEW_TICKS = [0.01, 0.1, 1, 10, 100, 1000]
 
 
 def draw(results: Sequence[Measured], path: Path, caption: str) -> bool:
-    """Bars of throughput relative to the original, a panel for each workload; False without matplotlib."""
+    """Draw bars of throughput / original throughput, a panel for each workload; return False without matplotlib."""
     try:
         import matplotlib
     except ImportError:

@@ -1,4 +1,4 @@
-"""Who does the work: loaders that give the batches of a workload, epoch by epoch."""
+"""The loaders that the benchmark compares on each workload."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _POOLED_VALUES = 1 << 22
 
 
 class Running:
-    """A loader that is set up: iterate it once an epoch, close it at the end."""
+    """A loader that is ready: iterate over it once for each epoch, and close it at the end."""
 
     def __init__(self, loader: Any, detail: str = "") -> None:
         self.loader = loader
@@ -38,12 +38,12 @@ class Running:
         return iter(self.loader)
 
     def close(self) -> None:
-        """End its worker processes."""
+        """End the worker processes of the loader."""
         shutdown = getattr(self.loader, "shutdown", None)
         if shutdown is not None:
             shutdown()
         self.loader = None
-        gc.collect()  # PyTorch's loader ends its workers when nobody refers to it any more
+        gc.collect()  # PyTorch's loader ends its workers when it is freed
 
 
 Setup = Callable[[Workload, Data], Callable[[], Running]]
@@ -51,15 +51,15 @@ Setup = Callable[[Workload, Data], Callable[[], Running]]
 
 @dataclass(frozen=True)
 class Contender:
-    """One way of loading.
+    """One loader of the comparison.
 
     Attributes:
-        name: for the command line.
-        title: for people.
-        side: ours, others, or limit (does less than the work).
-        prepare: makes the dataset, which is not timed, and returns what makes the loader.
-        suits: the workloads it takes part in.
-        needs: the distribution that has to be installed.
+        name: name for the command line.
+        title: title for tables.
+        side: ours, others, or limit (does less than the whole work).
+        prepare: function that creates the dataset, which is not timed, and returns a function that creates the loader.
+        suits: function that returns whether the loader takes part in a workload.
+        needs: distribution that has to be installed.
     """
 
     name: str
@@ -75,11 +75,11 @@ def _anything(workload: Workload) -> bool:
 
 
 def _is_timed_alone(workload: Workload) -> bool:
-    """Not the consumer, where only the original, its hand-tuned form and ours are compared."""
+    """Return whether no consumer works after each batch; such workloads compare fewer loaders."""
     return not workload.step_s
 
 
-# The original, as it is and with other settings.
+# The original code, with its own and with other settings.
 
 
 def _original(workers: int) -> Setup:
@@ -94,7 +94,7 @@ def _original(workers: int) -> Setup:
 
 
 def guide_settings(samples: int, costly: bool) -> dict[str, Any]:
-    """The constants of the optimisation guide, except that no sample is dropped and nothing pinned without a GPU."""
+    """Return the settings of the optimisation guide, but keep all samples, and pin memory only with a GPU."""
     workers, prefetch = (8, 4) if costly else (12, 6)
     if samples < 1000:
         workers = min(workers, 4)
@@ -143,7 +143,7 @@ def _batched(workload: Workload, data: Data, pool: Tensor | None) -> HandTuned:
     )
 
 
-# The limit: the same batches as a copy, no work done on them.
+# The limit: copies of the batches, without other work.
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _gather(reused: bool) -> Setup:
     return prepare
 
 
-# Other libraries, over the original's per-sample datasets.
+# Other libraries, with the per-sample datasets of the original code.
 
 
 def _in_threads(library: Callable[[Any, int, bool], Callable[[], Any]]) -> Setup:
@@ -187,11 +187,11 @@ def _tensordict(workload: Workload, data: Data) -> Callable[[], Running]:
     return lambda: Running(make(), "in the process")
 
 
-# Ours.
+# The loaders of this project.
 
 
 def _our_dataset(workload: Workload, data: Data, noise_mode: str | None) -> Any:
-    """What a migrated backend has in place of ``data.original(workload)``."""
+    """Return the dataset that a migrated backend has in place of ``data.original(workload)``."""
     if workload.decoding is not None:
         return data.original(workload)
     base: Any
@@ -227,7 +227,7 @@ def _ours(noise_mode: str | None = None) -> Setup:
 def _ours_tuned(**options: Any) -> Setup:
     def prepare(workload: Workload, data: Data) -> Callable[[], Running]:
         dataset = _our_dataset(workload, data, None)
-        # A file of its own, so that the choice is measured here and neither remembered from elsewhere nor for others.
+        # A new profile, so that the factory measures here and uses no earlier measurement.
         profile = data.folder / "-".join([workload.name, *options, "choice.json"])
         create = OptimalDataLoaderFactory.create_training_loader
         return lambda: Running(create(dataset, BATCH_SIZE, shuffle=True, tune=profile, **options))
@@ -268,7 +268,7 @@ CONTENDERS: tuple[Contender, ...] = (
         "hand-tuned",
         OTHERS,
         _hand_tuned,
-        lambda workload: workload.decoding != "python",  # threads cannot help it, and there is nothing to batch
+        lambda workload: workload.decoding != "python",  # threads cannot speed up Python code
     ),
     Contender("hand-pooled", "hand-tuned, pooled noise", OTHERS, _hand_pooled, lambda workload: workload.pooled),
     Contender("spdl", "SPDL", OTHERS, _in_threads(third_party.spdl_loader), _is_timed_alone, needs="spdl"),

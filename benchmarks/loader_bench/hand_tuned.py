@@ -1,4 +1,4 @@
-"""What an expert writes by hand for the same work: whole batches, statistics folded into one pass, no workers."""
+"""Hand-tuned code for the same work: whole batches, one pass over the values, no workers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .per_sample import Masks, Noise
 
 
 class HandTuned(Dataset[Any]):
-    """Batches made in place: no temporary for any step, and one call of this for a whole batch.
+    """Batches that are computed in place: no temporary tensors, and one call for a whole batch.
 
-    ``pool`` holds noise that was drawn beforehand, to be used from random places on; None draws it anew.
+    ``pool`` contains noise that was generated before, and batches use random parts of it. None generates new noise.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class HandTuned(Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         x = torch.empty((len(indices), *self.images.shape[1:]))
         for sample, index in zip(x, indices, strict=True):
-            # Standardised while it is copied: quicker than a gather and a second pass.
+            # Copying and standardising in one pass is faster than two passes.
             torch.mul(self.images[index], self.factor, out=sample).sub_(self.offset)
             if self.masks is not None:
                 self._mask_(sample, self.masks)
@@ -74,7 +74,7 @@ class HandTuned(Dataset[Any]):
 
 
 class ReadInThreads(Dataset[Any]):
-    """Another dataset, its samples read by a pool of threads: for decoding that leaves the GIL alone."""
+    """A dataset whose samples a pool of threads reads, for decoding that releases the GIL."""
 
     def __init__(self, base: Any, threads: int) -> None:
         self.base = base
@@ -88,5 +88,5 @@ class ReadInThreads(Dataset[Any]):
 
 
 def as_it_is(batch: Any) -> Any:
-    """Collation for datasets that give batches."""
+    """Return the batch itself, as ``collate_fn`` of datasets that return whole batches."""
     return batch

@@ -1,4 +1,4 @@
-"""Timing: whole epochs of every contender in turn, round after round."""
+"""Time whole epochs of all loaders in turns, round after round."""
 
 from __future__ import annotations
 
@@ -23,46 +23,46 @@ from .workloads import BATCH_SIZE, SHAPE, Data, Workload
 
 NOT_WORSE = 0.97
 
-_TIMED_AT_LEAST_S = 0.1  # epochs are repeated until a measurement takes so long, within limits
+_TIMED_AT_LEAST_S = 0.1  # epochs are repeated until a measurement takes this long
 _MOST_PASSES = 8
 
 Progress = Callable[[str], None]
 
 
 class WrongWorkError(RuntimeError):
-    """A contender lost samples, or did something else to them."""
+    """A loader lost samples, or changed them in a wrong way."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """What the samples of an epoch look like: enough to notice work that was left out.
+    """Statistics of the samples of an epoch, which show whether work was omitted.
 
     Attributes:
-        average: over the samples, of a sample's mean, mean square and share of zeros.
-        error: the standard errors of these.
+        average: means over all samples of a sample's mean, mean square and share of zeros.
+        error: standard errors of these means.
     """
 
     average: np.ndarray[Any, np.dtype[np.float64]]
     error: np.ndarray[Any, np.dtype[np.float64]]
 
     def agree(self, other: Values) -> bool:
-        """Whether both can be outcomes of the same random work."""
+        """Return whether both can be results of the same random work."""
         allowed = 0.01 + 5 * np.hypot(self.error, other.error)
         return bool((np.abs(self.average - other.average) <= allowed).all())
 
 
 @dataclass
 class Timings:
-    """One contender at one workload.
+    """The timings of one loader with one workload.
 
     Attributes:
-        detail: what it was set up as, in its own words.
-        unavailable: why it did not run, else None.
-        cold_first_batch_s: from making the loader to its first batch, worker start included.
-        passes: epochs in a measurement.
-        seconds: an epoch, one value a round.
-        first_batch_s: from beginning an epoch of a warm loader to its first batch, one value a round.
-        waits_s: quantiles 0.5 and 0.99 of what the consumer waited for a batch, over all rounds.
+        detail: description of the loader's settings.
+        unavailable: reason why the loader did not run; None if it ran.
+        cold_first_batch_s: seconds from creating the loader to its first batch, with the start of workers.
+        passes: number of epochs in a measurement.
+        seconds: seconds of an epoch, one value for each round.
+        first_batch_s: seconds from the start of an epoch of a warm loader to its first batch, one value for each round.
+        waits_s: 0.5 and 0.99 quantiles of the consumer's waits for a batch, over all rounds.
     """
 
     detail: str = ""
@@ -76,7 +76,7 @@ class Timings:
 
 @dataclass(frozen=True)
 class Duel:
-    """The best of the others against the best of ours, in pairs; ``ratio`` above 1 means that ours is faster."""
+    """Paired timings of the best other loader and the best loader of this project (faster if ``ratio`` > 1)."""
 
     other: str
     ours: str
@@ -88,13 +88,13 @@ class Duel:
 
     @property
     def not_worse(self) -> bool:
-        """False only where the whole interval is below the bound."""
+        """Return False only if the whole interval is below the bound."""
         return self.high >= NOT_WORSE
 
 
 @dataclass(frozen=True)
 class FirstBatches:
-    """Seconds to the first batch of a new loader, in pairs: the original without workers, and ours."""
+    """Seconds to the first batch of a new loader, in pairs: the original loader without workers, and ours."""
 
     plain_s: list[float]
     ours_s: list[float]
@@ -102,7 +102,7 @@ class FirstBatches:
 
 @dataclass
 class Measured:
-    """All that was measured of a workload; ``others_cpu`` is the share of the CPUs that other processes used."""
+    """All measurements of a workload; ``others_cpu`` is the share of the CPUs that other processes used."""
 
     name: str
     title: str
@@ -121,7 +121,7 @@ class _Epoch:
 
 
 def run_epoch(loader: Any, samples: int, step_s: float = 0.0) -> _Epoch:
-    """Time an epoch; batches are touched and let go at once.
+    """Time an epoch. Batches are read and then freed.
 
     Raises:
         WrongWorkError: not every sample came exactly once.
@@ -145,17 +145,17 @@ def run_epoch(loader: Any, samples: int, step_s: float = 0.0) -> _Epoch:
 
 
 def values_of(loader: Any, begun: float) -> tuple[Values, float]:
-    """An untimed epoch of a new loader: its values, and the seconds from ``begun`` to its first batch.
+    """Run an untimed epoch of a new loader; return its values, and the seconds from ``begun`` to its first batch.
 
     Raises:
-        WrongWorkError: the batches are not what the workload asks for.
+        WrongWorkError: the batches are wrong for the workload.
     """
     first, parts = None, []
     for x, _ in loader:
         first = time.perf_counter() - begun if first is None else first
         if x.dtype is not torch.float32 or x.shape[1:] != SHAPE:
             raise WrongWorkError(f"batches are {x.dtype} {tuple(x.shape)}")
-        some = x[..., ::3, ::3].double().flatten(1)  # a ninth will do
+        some = x[..., ::3, ::3].double().flatten(1)  # a ninth of the values is enough
         parts.append(torch.stack([some.mean(1), some.square().mean(1), (some == 0).double().mean(1)], 1))
     assert first is not None
     samples = torch.cat(parts)
@@ -164,11 +164,11 @@ def values_of(loader: Any, begun: float) -> tuple[Values, float]:
 
 
 def measure(workload: Workload, names: Sequence[str], data: Data, rounds: int, progress: Progress) -> Measured:
-    """Set all contenders up, time them in turn, then let the best two fight it out."""
+    """Create all loaders, time them in turns, and then compare the best two in pairs."""
     result = Measured(workload.name, workload.title, data.count(workload), workload.step_s)
     running: dict[str, Running] = {}
     data.prepare(workload)
-    # Expensive samples take long and vary little.
+    # Expensive samples take long, and their times vary little, so a few rounds are enough.
     rounds, pairs = (rounds, 3 * rounds) if workload.decoding is None else (math.ceil(rounds * 0.6), rounds)
     watch = Watch()
     with watch.watching():
@@ -200,7 +200,7 @@ def _set_up(
     running: dict[str, Running],
     progress: Progress,
 ) -> None:
-    """Make each contender's loader and run an untimed epoch; note those that cannot run."""
+    """Create each loader and run an untimed epoch; record the loaders that cannot run."""
     expected: Values | None = None
     for contender in CONTENDERS:
         if contender.name not in names or not contender.suits(workload):
@@ -275,18 +275,18 @@ def _first_batches(workload: Workload, data: Data, pairs: int) -> FirstBatches:
             next(iter(one))
             taken = time.perf_counter() - start
             one.close()
-            if number:  # the first pair warms up
+            if number:  # the first pair is warm-up
                 times[name].append(taken)
     return FirstBatches(times["original-0"], times["ours"])
 
 
 def rates(result: Measured, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Samples per second, one value a round."""
+    """Return the samples per second, one value for each round."""
     return result.samples / np.asarray(result.contenders[name].seconds)
 
 
 def relative(result: Measured, name: str, to: str) -> np.ndarray[Any, np.dtype[np.float64]] | None:
-    """Throughput as a multiple of another contender's, round by round; None where one of them did not run."""
+    """Return throughput / throughput of another loader for each round; None if one of them did not run."""
     one, other = result.contenders.get(name), result.contenders.get(to)
     if one is None or other is None or not one.seconds or not other.seconds:
         return None
@@ -294,6 +294,6 @@ def relative(result: Measured, name: str, to: str) -> np.ndarray[Any, np.dtype[n
 
 
 def busy_shares(result: Measured, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Share of an epoch in which the consumer was away working, one value a round."""
+    """Return the share of an epoch in which the consumer works, one value for each round."""
     batches = math.ceil(result.samples / BATCH_SIZE)
     return batches * result.step_s / np.asarray(result.contenders[name].seconds)

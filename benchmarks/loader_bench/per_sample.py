@@ -1,6 +1,6 @@
-"""The code that a backend starts from: datasets that know single samples, wrapped in one another.
+"""The original code of a backend: datasets that return single samples and wrap each other.
 
-This is what every contender's work is defined by, and what most of them run.
+This code defines the work that all loaders of the benchmark do.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from torch.utils.data import Dataset
 
 Transform = Callable[[Tensor], Tensor]
 
-_BLOCK = 1 << 16  # values NumPy works on at a time: small enough for the cache, large enough to release the GIL
+_BLOCK = 1 << 16  # values in a block: few enough for the cache, enough to release the GIL
 
 
 class ByteSpectrograms(Dataset[Any]):
-    """8-bit spectrograms in memory, converted as they are read."""
+    """8-bit spectrograms in memory, which are converted when they are read."""
 
     def __init__(self, images: Tensor, labels: Tensor) -> None:
         self.images = images
@@ -37,7 +37,7 @@ class ByteSpectrograms(Dataset[Any]):
 
 
 class MappedSpectrograms(Dataset[Any]):
-    """Spectrograms in a .npy file, opened by each process that reads it."""
+    """Spectrograms in a .npy file, which each process opens."""
 
     def __init__(self, path: Path, labels: Tensor) -> None:
         self.path = path
@@ -54,7 +54,7 @@ class MappedSpectrograms(Dataset[Any]):
 
 
 class Standardized(Dataset[Any]):
-    """Samples less the mean, over the standard deviation."""
+    """Samples minus the mean, divided by the standard deviation."""
 
     def __init__(self, base: Any, mean: float, std: float) -> None:
         self.base = base
@@ -70,7 +70,7 @@ class Standardized(Dataset[Any]):
 
 
 class Augmented(Dataset[Any]):
-    """Samples put through transforms, one after the other."""
+    """Samples with transforms, one after the other."""
 
     def __init__(self, base: Any, transforms: Sequence[Transform]) -> None:
         self.base = base
@@ -110,7 +110,7 @@ class Masks:
 
 @dataclass(frozen=True)
 class Noise:
-    """Normal noise, then the values clamped to 0…1."""
+    """Normal noise, and then clamping to 0…1."""
 
     std: float
     p: float
@@ -122,7 +122,7 @@ class Noise:
 
 
 def spin(turns: int) -> int:
-    """Pure Python work that holds the GIL."""
+    """Compute in pure Python, which holds the GIL."""
     total = 0
     for turn in range(turns):
         total += turn * turn & 7
@@ -130,7 +130,7 @@ def spin(turns: int) -> int:
 
 
 def crunch(turns: int) -> float:
-    """NumPy work on blocks large enough for NumPy to release the GIL."""
+    """Compute in NumPy, on blocks that are large enough for NumPy to release the GIL."""
     block = np.linspace(0.0, 1.0, _BLOCK, dtype=np.float32)
     for _ in range(turns):
         np.sin(block, out=block)
@@ -139,7 +139,7 @@ def crunch(turns: int) -> float:
 
 @dataclass(frozen=True)
 class Decoding:
-    """What reading a sample costs: ``amount`` turns of a loop (python, numpy) or seconds of waiting (io)."""
+    """The cost of reading a sample: ``amount`` turns of a loop (python, numpy), or seconds of waiting (io)."""
 
     kind: str
     amount: float
@@ -154,7 +154,7 @@ class Decoding:
 
 
 class Decoded(Dataset[Any]):
-    """A user's dataset whose samples are expensive to read."""
+    """A user's dataset whose samples take long to read."""
 
     def __init__(self, images: Tensor, labels: Tensor, decoding: Decoding) -> None:
         self.images = images
@@ -170,7 +170,7 @@ class Decoded(Dataset[Any]):
 
 
 def calibrated(kind: str, seconds: float = 0.005) -> Decoding:
-    """Decoding that takes ``seconds`` on one core of this machine, undisturbed."""
+    """Return decoding that takes ``seconds`` on one idle core of this machine."""
     if kind == "io":
         return Decoding(kind, seconds)
     turns = 64

@@ -1,4 +1,4 @@
-"""The results for people (Markdown) and for programs (JSON)."""
+"""Write the results as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .workloads import BATCH_SIZE, SHAPE
 
 Settings = dict[str, Any]
 
-_DISTURBED = 0.05  # share of the CPUs that others may use before it is told
+_DISTURBED = 0.05  # the report mentions other processes that use more than this share of the CPUs
 
 
 def as_data(results: Sequence[Measured], outcomes: Sequence[Goal], settings: Settings) -> dict[str, Any]:
-    """Everything, raw values included."""
+    """Return all results with their raw values."""
     return {
         "schema": 1,
         **settings,
@@ -29,7 +29,7 @@ def as_data(results: Sequence[Measured], outcomes: Sequence[Goal], settings: Set
 
 
 def as_markdown(results: Sequence[Measured], outcomes: Sequence[Goal], settings: Settings, chart: str | None) -> str:
-    """The report: targets first, then a table for each workload."""
+    """Return the report: targets first, then a table for each workload."""
     lines = [
         "# Loading, side by side",
         "",

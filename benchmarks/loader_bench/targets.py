@@ -1,4 +1,4 @@
-"""What the loader is meant to reach, and whether it did."""
+"""Judge whether the loader reaches its targets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness import Goal, quartiles
 from .contenders import TITLES
 from .measure import NOT_WORSE, Measured, busy_shares, relative
 
-# (workload, ours, the contender it is compared with, at least)
+# (workload, loader of this project, other loader, smallest ratio of throughputs)
 _RATIOS: tuple[tuple[str, str, str, float], ...] = (
     ("standardise", "ours", "original-0", 1.5),
     ("standardise", "ours", "raw-gather", 0.50),
@@ -30,7 +30,7 @@ _FIRST_BATCH = 1.2
 
 
 def judge(results: Sequence[Measured]) -> list[Goal]:
-    """Every target, in the order of the workloads."""
+    """Judge every target, in the order of the workloads."""
     by_name = {result.name: result for result in results}
     outcomes = [_ratio(by_name.get(name), name, ours, to, bound) for name, ours, to, bound in _RATIOS]
     outcomes.append(_busy(by_name.get("consumer")))
@@ -40,7 +40,7 @@ def judge(results: Sequence[Measured]) -> list[Goal]:
 
 
 def _goal(what: str, wanted: str, values: Sequence[float], holds: bool, *, percent: bool = False) -> Goal:
-    """With the first of these values, and where there are three, the ends of its interval."""
+    """Return a goal with the first of ``values`` and, if there are three, with the ends of its interval."""
     shown = [f"{value:.1%}" if percent else f"{value:.2f}" for value in values]
     return Goal(what, wanted, f"{shown[0]} ({shown[1]} to {shown[2]})", holds)
 

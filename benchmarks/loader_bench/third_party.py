@@ -1,4 +1,4 @@
-"""Other loading libraries doing the same work, where they are installed (``pip install -e ".[bench]"``)."""
+"""Other loading libraries that do the same work, if they are installed (``pip install -e ".[bench]"``)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .workloads import BATCH_SIZE, Workload
 
 LIBRARIES = ("spdl", "torchdata", "tensordict")
 
-_WAITING_THREADS = 16  # for samples that wait for I/O: threads cost nothing there
+_WAITING_THREADS = 16  # for samples that wait for I/O, where threads cost nothing
 
 
 def installed_version(distribution: str) -> str | None:
-    """The version of an installed distribution, or None."""
+    """Return the version of an installed distribution, or None."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -31,19 +31,19 @@ def installed_version(distribution: str) -> str | None:
 
 
 def import_all() -> None:
-    """Import the libraries that are here, so that no timing contains it."""
+    """Import the installed libraries, so that no timing contains the import."""
     for module in ("spdl.dataloader", "torchdata.nodes", "tensordict"):
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
 
 
 def threads_for(workload: Workload) -> int:
-    """Threads that suit the work: one a CPU (at least two), and many for samples that wait."""
+    """Return the number of threads for a workload: one per CPU (at least two), or many for waiting samples."""
     return _WAITING_THREADS if workload.decoding == "io" else max(2, usable_cpus())
 
 
 class _Batch:
-    """The samples of a batch, one by one, collated."""
+    """The samples of a batch, read one by one and collated."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -53,9 +53,9 @@ class _Batch:
 
 
 class _InThreads:
-    """Epochs of a library that runs whole samples in threads of its own.
+    """Epochs of a library that reads whole samples in its own threads.
 
-    PyTorch is kept from splitting each of their operations among threads once more: both libraries are quicker so.
+    PyTorch is limited to one thread for each operation, because both libraries are then faster.
     """
 
     def __init__(self, begin: Callable[[], Iterable[Any]]) -> None:
@@ -71,7 +71,7 @@ class _InThreads:
 
 
 def spdl_loader(dataset: Any, threads: int, whole: bool) -> Callable[[], Iterable[Any]]:
-    """A pipeline of SPDL; ``whole`` makes a task of each batch, for samples that cost less than a task does."""
+    """Return a pipeline of SPDL; ``whole`` makes each batch a task, for samples that cost less than a task."""
     from spdl.dataloader import DataLoader as SpdlLoader
 
     sampler = RandomSampler(dataset)
@@ -81,11 +81,11 @@ def spdl_loader(dataset: Any, threads: int, whole: bool) -> Callable[[], Iterabl
         options["preprocessor"] = _Batch(dataset)
     else:
         options |= {"batch_size": BATCH_SIZE, "aggregator": default_collate}
-    return lambda: _InThreads(lambda: SpdlLoader(**options))  # which builds its pipeline anew for each epoch
+    return lambda: _InThreads(lambda: SpdlLoader(**options))  # builds a new pipeline for each epoch
 
 
 def torchdata_loader(dataset: Any, threads: int, whole: bool) -> Callable[[], Iterable[Any]]:
-    """Nodes of torchdata; ``whole`` makes a task of each batch, for samples that cost less than a task does."""
+    """Return nodes of torchdata; ``whole`` makes each batch a task, for samples that cost less than a task."""
     from torchdata import nodes
 
     def make() -> Iterable[Any]:
@@ -106,7 +106,7 @@ def torchdata_loader(dataset: Any, threads: int, whole: bool) -> Callable[[], It
 
 
 class _CollateTensorDict:
-    """A gathered batch, standardised at once, its samples augmented one by one."""
+    """Standardise a gathered batch at once, and augment its samples one by one."""
 
     def __init__(self, mean: float, std: float, transforms: Sequence[Transform]) -> None:
         self.mean = mean
@@ -130,7 +130,7 @@ class _CollateTensorDict:
 def tensordict_loader(
     images: Tensor, labels: Tensor, mean: float, std: float, transforms: Sequence[Transform]
 ) -> Callable[[], Iterable[Any]]:
-    """A TensorDict read by PyTorch's loader, a batch at a time."""
+    """Return PyTorch's loader over a TensorDict, which it reads batch by batch."""
     from tensordict import TensorDict
 
     samples: Any = TensorDict({"x": images, "y": labels}, batch_size=[len(images)])

@@ -1,4 +1,4 @@
-"""What is loaded: the samples, how they are stored, and what happens to each of them."""
+"""The workloads: samples, their storage, and their transforms."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ NOISE = Noise(std=0.02, p=0.8)
 
 @dataclass(frozen=True)
 class Workload:
-    """Work that all contenders do.
+    """Work that all loaders do.
 
     Attributes:
-        name: for the command line.
-        title: for people.
+        name: name for the command line.
+        title: title for tables.
         storage: float32, uint8 or mapped (a .npy file); decoded for a user's dataset of expensive samples.
-        masks, noise: whether the samples are augmented so.
-        pooled: ours takes its noise from a pool.
-        decoding: what an expensive sample costs: python, numpy or io.
-        step_s: how long the consumer is away after each batch.
-        quick: whether it is part of a quick run.
+        masks, noise: whether the samples are augmented with masks and with noise.
+        pooled: whether the loader of `chirpid_patch` takes its noise from a pool.
+        decoding: kind of work that an expensive sample needs: python, numpy or io.
+        step_s: seconds that the consumer works after each batch.
+        quick: whether the workload is part of a quick run.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Workload:
 
     @property
     def in_memory(self) -> bool:
-        """Whether samples cost no more than a copy, and the consumer does nothing but take them."""
+        """Return whether reading a sample is only a copy, and the consumer does no work."""
         return self.decoding is None and not self.step_s
 
     @property
     def transforms(self) -> list[Transform]:
-        """The augmentation, one sample at a time."""
+        """Return the augmentation of single samples."""
         return [*([MASKS] if self.masks else []), *([NOISE] if self.noise else [])]
 
 
@@ -93,10 +93,10 @@ WORKLOADS: tuple[Workload, ...] = (
 
 
 def matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """The ``names`` that any of the shell patterns fits; several patterns may be joined with commas.
+    """Return the ``names`` that match any of the shell patterns; commas may join several patterns.
 
     Raises:
-        ValueError: a pattern fits none.
+        ValueError: a pattern matches no name.
     """
     wanted: set[str] = set()
     for pattern in (part.strip() for joined in patterns for part in joined.split(",")):
@@ -108,7 +108,7 @@ def matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
 
 
 class Data:
-    """The samples, the same in every storage; made when first asked for."""
+    """The samples, equal in every storage; each storage is created when it is first used."""
 
     def __init__(self, samples: int, folder: Path) -> None:
         self.samples = samples
@@ -117,71 +117,71 @@ class Data:
 
     @property
     def decoded_samples(self) -> int:
-        """Fewer where a sample costs 5 ms, but enough batches for those who load many at a time."""
+        """Return the number of expensive samples: few, but enough batches for loaders that read many at a time."""
         fewer = math.ceil(self.samples * 0.375 / BATCH_SIZE) * BATCH_SIZE
         return min(self.samples, max(fewer, 8 * BATCH_SIZE))
 
     @cached_property
     def labels(self) -> Tensor:
-        """Each sample's label is its number, so that an epoch can be checked."""
+        """Return the labels; the label of a sample is its number, so that an epoch can be checked."""
         return torch.arange(self.samples)
 
     @cached_property
     def eight_bit(self) -> Tensor:
-        """8-bit samples."""
+        """Return the samples as 8-bit values."""
         generator = torch.Generator().manual_seed(0)
         return torch.randint(0, 256, (self.samples, *SHAPE), dtype=torch.uint8, generator=generator)
 
     @cached_property
     def floats(self) -> Tensor:
-        """The samples in 0…1."""
+        """Return the samples as values in 0…1."""
         return self.eight_bit.float().div_(255)
 
     @cached_property
     def path(self) -> Path:
-        """The samples in 0…1 as a file."""
+        """Write the samples in 0…1 to a file, and return its path."""
         path = self.folder / "samples.npy"
         np.save(path, self.floats.numpy())
         return path
 
     @cached_property
     def mapped(self) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """That file, mapped (copy-on-write, which tensors over it do not warn about)."""
+        """Return the file as a memory map (copy-on-write, so that tensors on it lead to no warning)."""
         array: np.ndarray[Any, np.dtype[np.float32]] = np.load(self.path, mmap_mode="c")
         return array
 
     @cached_property
     def mean(self) -> float:
-        """Mean of all values."""
+        """Return the mean of all values."""
         return float(self.floats.mean())
 
     @cached_property
     def std(self) -> float:
-        """Standard deviation of all values."""
+        """Return the standard deviation of all values."""
         return float(self.floats.std())
 
     def decoding(self, kind: str) -> Decoding:
-        """Work of 5 ms."""
+        """Return decoding that takes 5 ms."""
         if kind not in self.decodings:
             self.decodings[kind] = calibrated(kind)
         return self.decodings[kind]
 
     def prepare(self, workload: Workload) -> None:
-        """Make what the workload reads."""
+        """Create the storage that the workload reads."""
         self.original(workload)
 
     def count(self, workload: Workload) -> int:
-        """Samples in an epoch."""
+        """Return the number of samples in an epoch."""
         return self.samples if workload.decoding is None else self.decoded_samples
 
     def tensor(self, workload: Workload) -> Tensor:
-        """The samples of an in-memory workload as one tensor, unconverted."""
+        """Return the samples of an in-memory workload as one tensor, without conversion."""
         if workload.storage == "mapped":
             return torch.from_numpy(self.mapped)
         return self.eight_bit if workload.storage == "uint8" else self.floats
 
     def original(self, workload: Workload) -> Any:
-        """The per-sample dataset that defines the workload."""
+        """Return the per-sample dataset that defines the workload."""
         if workload.decoding is not None:
             count = self.decoded_samples
             return Decoded(self.floats[:count], self.labels[:count], self.decoding(workload.decoding))

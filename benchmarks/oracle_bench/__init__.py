@@ -1,1 +1,1 @@
-"""PyTorch's loader and ours on generated programs: same batches, errors, calls, random states, traces."""
+"""Compare PyTorch's loader with the loaders of `chirpid_patch` on random programs."""

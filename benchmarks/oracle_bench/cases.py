@@ -1,4 +1,4 @@
-"""Programs made up at random: a dataset, the arguments of a loader, and a way to use it."""
+"""Generate random programs: a dataset, the arguments of a loader, and a way to use the loader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.utils.data import SubsetRandomSampler, WeightedRandomSampler
 
 from . import parts, samples
 
-#: Ways to go through a loader.
+#: Ways to use a loader.
 USES = ("epochs", "break", "two at once", "nested", "zip", "few", "len", "again")
 _SHAPES = ("dict", "named", "text", "number", "numpy", "list", "ragged", "none", "bytes", "double", "strided")
 
@@ -21,10 +21,12 @@ _WITHOUT_STATE = ("Plain", "Raising", "Slow", "Shapes", "ManyAtOnce", "tensors")
 
 @dataclass(frozen=True)
 class Case:
-    """One program; its parts by name, so that it can be sent and printed.
+    """One program; its parts are plain values, so that it can be pickled and printed.
 
-    ``dataset``, ``sampler``: (name, *arguments). ``options``: arguments of ``DataLoader`` that are plain values.
-    ``replaced``: a method of PyTorch's that the program replaces before it makes anything.
+    Attributes:
+        dataset, sampler: (name, *arguments).
+        options: arguments of ``DataLoader`` that are plain values.
+        replaced: method of PyTorch that the program replaces at its start.
     """
 
     number: int
@@ -42,26 +44,26 @@ class Case:
 
     @property
     def workers(self) -> int:
-        """Worker processes that it asks for; 0 where what it says is no number of them."""
+        """Return the number of worker processes of the loader; 0 if the argument is not a valid number."""
         asked = self.options.get("num_workers", 0)
         return asked if isinstance(asked, int) else 0
 
     @property
     def is_collated(self) -> bool:
-        """Whether PyTorch's own collation puts its samples together."""
+        """Return whether PyTorch's own ``collate_fn`` collates the samples."""
         return self.collate is None and self.options.get("batch_size", 1) is not None
 
     @property
     def is_stream(self) -> bool:
-        """Whether its dataset has no indices."""
+        """Return whether the dataset is iterable and has no indices."""
         return self.dataset[0] == "Stream"
 
     def make_dataset(self, *, ours: bool) -> Any:
-        """The dataset; ``ours``: with this package's classes where the program is to have them."""
+        """Return the dataset; ``ours``: with classes of `chirpid_patch`, if the program uses them."""
         return _made(self.dataset, ours)
 
     def make_arguments(self, dataset: Any) -> dict[str, Any]:
-        """The arguments of ``DataLoader`` for it, ``dataset`` left out."""
+        """Return the arguments of ``DataLoader`` for this dataset, except ``dataset``."""
         arguments = dict(self.options)
         if self.generator is not None:
             arguments["generator"] = torch.Generator().manual_seed(self.generator)
@@ -108,7 +110,7 @@ _OF_SAMPLES = ("listed", "rows", "Reusing")
 
 
 def _wrapped(lot: random.Random, depth: int) -> tuple[Any, ...]:
-    """A dataset of pairs, standardised or transformed."""
+    """Return a dataset of pairs that is standardised or transformed."""
     n = lot.choice([1, 2, 5, 9, 12, 12])
     base: tuple[Any, ...] = lot.choice(
         [
@@ -167,7 +169,7 @@ def _dataset(lot: random.Random, depth: int = 0) -> tuple[Any, ...]:
 
 
 def _replaced(lot: random.Random, dataset: tuple[Any, ...]) -> str | None:
-    """A method of PyTorch's, of a class that the dataset is made of."""
+    """Return a method of a PyTorch class that the dataset consists of."""
     kinds = {"tensors": "TensorDataset", "subset": "Subset", "joined": "ConcatDataset"}
     names = [
         name for part, kind in kinds.items() if f"'{part}'" in str(dataset) for name in parts.REPLACED if kind in name
@@ -176,7 +178,7 @@ def _replaced(lot: random.Random, dataset: tuple[Any, ...]) -> str | None:
 
 
 def make_case(number: int, slow_methods: float = 0.02) -> Case:
-    """The program with this number; ``slow_methods`` is the share of those that do not fork their workers."""
+    """Return the program with this number; ``slow_methods`` is the share of programs whose workers do not fork."""
     lot = random.Random(number)
     dataset, use = _dataset(lot), lot.choice(USES)
     options: dict[str, Any] = {}
@@ -215,7 +217,7 @@ def make_case(number: int, slow_methods: float = 0.02) -> Case:
             options["in_order"] = lot.random() < 0.5
             fails = sampler[0] == "own" and sampler[2] is not None
             if dataset[0] not in _WITHOUT_STATE or use not in ("epochs", "again", "len") or fails:
-                options["in_order"] = True  # what a worker has drawn, or the first batch is, depends on the moment
+                options["in_order"] = True  # otherwise the result depends on timing
         if lot.random() < slow_methods:
             method = lot.choice(["spawn", "forkserver"])
         elif lot.random() < 0.1:
@@ -234,7 +236,7 @@ def make_case(number: int, slow_methods: float = 0.02) -> Case:
     if collate == "draws" and not options.get("in_order", True):
         collate = None
     if method is not None and any(kind in str(dataset) for kind in ("HoldsLock", "OwnGenerators")):
-        method = None  # cannot be sent to other processes (PyTorch loses a generator's state): see docs/loader.md
+        method = None  # cannot be pickled (PyTorch loses a generator's state): see docs/loader.md
     return Case(
         number,
         dataset,
@@ -246,5 +248,5 @@ def make_case(number: int, slow_methods: float = 0.02) -> Case:
         use=use,
         seed=lot.randrange(2**31),
         generator=lot.randrange(2**31) if lot.random() < 0.2 else None,
-        replaced=_replaced(lot, dataset) if method in (None, "fork") else None,  # other workers import PyTorch anew
+        replaced=_replaced(lot, dataset) if method in (None, "fork") else None,  # other workers import PyTorch again
     )

@@ -1,4 +1,4 @@
-"""Which differences between two runs of one program count."""
+"""Decide which differences between two runs of a program count."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _IN_MEMORY = ("TensorDataset", "TensorsAgain", "TensorsShorter")
 
 
 def differences(case: Case, expected: dict[str, Any], found: dict[str, Any], side: str) -> list[str]:
-    """Names of what differs, but for what ``docs/loader.md`` lists."""
+    """Return the names of the values that differ, except differences that ``docs/loader.md`` lists."""
     here = side == "factory" and case.workers > 0 and case.is_collated and found["loads here"]
     if here and (case.init == "fails" or case.sampler[:2] == ("batches", "drawn")):
-        return []  # no worker is started, so none fails; nor does one draw the indices of its batches
-    if here and "events" in expected:  # nor raises any
+        return []  # no worker starts, so no worker fails
+    if here and "events" in expected:  # no error of a worker occurs
         expected = {
             **expected,
             "events": [(*event[:2], "") if event[0] == "error" else event for event in expected["events"]],
@@ -23,10 +23,10 @@ def differences(case: Case, expected: dict[str, Any], found: dict[str, Any], sid
     apart = ("calls", "loads here")
     differing = [name for name in expected if name not in apart and expected[name] != found[name]]
     if here and "threads" in differing and found["threads"] < expected["threads"]:
-        differing.remove("threads")  # those that PyTorch's loader leaves with the error of a worker
+        differing.remove("threads")  # PyTorch's loader leaves threads after the error of a worker
     started = side != "factory" or not found["loads here"]
     if not started and "start method" in differing and found["start method"] is None:
-        differing.remove("start method")  # PyTorch's loader has fixed it; this one started no process
+        differing.remove("start method")  # only PyTorch's loader started a process, which fixes the start method
     if not is_in_memory(case.dataset):
         kinds = ["main", *(["worker"] if _is_read_to_its_end(case, expected) else [])]
         differing += [f"calls in {kind}" for kind in kinds if expected["calls"][kind] != found["calls"][kind]]
@@ -34,7 +34,7 @@ def differences(case: Case, expected: dict[str, Any], found: dict[str, Any], sid
 
 
 def is_in_memory(dataset: tuple[Any, ...]) -> bool:
-    """Whether a named dataset is one over tensors, read by PyTorch's code alone."""
+    """Return whether a dataset consists of tensors that only PyTorch's code reads."""
     if dataset[0] == "subset":
         return dataset[2] in GATHERED and is_in_memory(dataset[1])
     if dataset[0] == "joined":
@@ -47,5 +47,5 @@ def is_in_memory(dataset: tuple[Any, ...]) -> bool:
 
 
 def _is_read_to_its_end(case: Case, expected: dict[str, Any]) -> bool:
-    """Whether workers have read all that they were asked for when the program goes on, whatever their speed."""
+    """Return whether workers have read all requested samples, at any speed, when the program continues."""
     return case.use in ("epochs", "again") and not any(event[0] == "error" for event in expected["events"])

@@ -1,4 +1,4 @@
-"""Runs one program with one loader, and writes down all that can be seen of it from outside."""
+"""Run one program with one loader, and record everything that can be observed from outside."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from . import parts
 from .cases import Case
 from .samples import held_by
 
-#: What makes the loader: PyTorch's class, ours in its place, and the factory as a migrated call uses it.
+#: Ways to create the loader: PyTorch's class, the class of this project, and the factory as in migrated code.
 SIDES: dict[str, Callable[..., Any]] = {
     "torch": DataLoader,
     "ours": BatchedDataLoader,
@@ -40,7 +40,7 @@ _MOST_ERRORS = 12
 
 
 def observe(case: Case, side: str, folder: Path) -> dict[str, Any]:
-    """What the program does with the loader of ``side``: plain values. ``folder`` is empty, and its own."""
+    """Run the program with the loader of ``side``, and return plain values; ``folder`` must be empty."""
     os.chdir(folder)
     os.environ[parts.LOG] = str(folder / "log")
     (folder / "this_is_lazy.py").write_text("VALUE = 7\n", encoding="utf-8")
@@ -57,7 +57,7 @@ def observe(case: Case, side: str, folder: Path) -> dict[str, Any]:
     loads_here = getattr(program.loader, "worker_processes", None) == 0
     program.loader = None
     gc.collect()
-    deadline = time.monotonic() + 3  # PyTorch leaves the thread that feeds a dead worker
+    deadline = time.monotonic() + 3  # PyTorch does not end the thread that feeds a dead worker
     while _is_busy(threads) and time.monotonic() < deadline:
         time.sleep(0.01)
     return {
@@ -78,12 +78,12 @@ def observe(case: Case, side: str, folder: Path) -> dict[str, Any]:
 
 
 def _is_busy(threads: int) -> bool:
-    """Whether processes or threads of a loader are left: those on their way out take a moment."""
+    """Return whether processes or threads of a loader remain, after those that are ending have ended."""
     return bool(multiprocessing.active_children()) or threading.active_count() > threads
 
 
 class _Program:
-    """A case while it runs; ``events`` is what a training loop would see of it."""
+    """A running program; ``events`` contains what a training loop would see."""
 
     def __init__(self, case: Case, side: str) -> None:
         self.case = case
@@ -96,7 +96,7 @@ class _Program:
 
     @property
     def _may_change(self) -> bool:
-        """Whether it is known who sees changes of a batch."""
+        """Return whether it is certain which objects see the changes of a batch."""
         if self.case.is_collated:
             return True
         # A single item may be memory that a worker shares with its dataset: a matter of time. And what the datasets of
@@ -105,7 +105,7 @@ class _Program:
         return not (alone and self.case.workers) and "shipped" not in str(self.case.dataset)
 
     def run(self) -> None:
-        """Make the loader and use it."""
+        """Create the loader and use it."""
         try:
             arguments = self.case.make_arguments(self.dataset)
             self.generator = arguments.get("generator")
@@ -122,13 +122,13 @@ class _Program:
     def _tell(self, error: Exception) -> None:
         where = str(error).split("\n", 1)[0]
         if not self.case.options.get("in_order", True):
-            where = where.rstrip("0123456789.")  # whichever worker was free has read it
+            where = where.rstrip("0123456789.")  # any worker may have read the batch
         self.events.append(("error", type(error).__name__, where if where.startswith("Caught ") else ""))
-        # PyTorch's errors of workers hold the frames that hold them: as garbage of that kind, workers end after 5 s.
+        # PyTorch's worker errors are part of a reference cycle. Without this line, workers would end only after 5 s.
         traceback.clear_frames(error.__traceback__)
 
     def _batches(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        """The batches of an iterator, errors told and passed over, with draws between as a training has them."""
+        """Yield the batches of an iterator; record errors and continue, and use random numbers in between."""
         while self._steps < _MOST_STEPS and self._errors < _MOST_ERRORS:
             self._steps += 1
             try:
@@ -201,7 +201,7 @@ class _Program:
 
 
 def _change(batch: Any) -> None:
-    """Write into a batch, as a caller may."""
+    """Write into a batch, as a caller may do."""
     if isinstance(batch, torch.Tensor):
         if not (batch.is_inference() or batch.requires_grad) and batch.numel():
             batch.zero_()
@@ -209,13 +209,13 @@ def _change(batch: Any) -> None:
         _change(list(batch.values()))
     elif isinstance(batch, list | tuple):
         if any(isinstance(part, str | bytes) for part in batch):
-            return  # not put together: what is in it may be memory that a worker shares with its dataset
+            return  # not collated, so it may be memory that a worker shares with its dataset
         for part in batch:
             _change(part)
 
 
 def _looks(value: Any) -> Any:
-    """What can be seen of a value, as text."""
+    """Return a text with everything that can be observed of a value."""
     held = list(held_by(value))
     if held:
         return ["dataset over", *map(_looks, held)]
@@ -250,7 +250,7 @@ def _digest(content: bytes) -> str:
 
 
 def _calls(log: Path) -> dict[str, dict[str, int]]:
-    """How often each of the user's methods was called, by kind of process."""
+    """Return kind of process → method of the user → number of calls."""
     lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
     found: dict[str, Counter[str]] = {"main": Counter(), "worker": Counter()}
     for line in lines:

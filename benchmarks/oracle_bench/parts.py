@@ -1,6 +1,6 @@
-"""What the generated programs are made of: datasets, samplers and functions as users write them.
+"""The parts of the generated programs: datasets, samplers and functions as users write them.
 
-Every call of a user's method is written to the file in ``LOG``, with the kind of process that it was made in.
+Every call of a user's method is written to the file in ``LOG``, with the kind of process that makes it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Sampler, S
 LOG = "LOADER_ORACLE_LOG"
 Pair = namedtuple("Pair", "x y")
 CACHE: dict[int, Any] = {}
-#: Classes of this package, and those in ``samples`` that users have in their place.
+#: Classes of `chirpid_patch`, and the classes of users in ``samples`` that they replace.
 BY_HAND = {
     "WorkerSafeAugmentedDataset": "Changed",
     "WorkerSafeSequenceDataset": "Listed",
@@ -41,7 +41,7 @@ def log(call: str) -> None:
 
 
 class OwnError(Exception):
-    """A user's exception that cannot be made from a message alone."""
+    """A user's exception that cannot be created from a message alone."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)
@@ -62,7 +62,7 @@ ERRORS = {
 
 
 class Plain(Dataset[Any]):
-    """Tensor and number."""
+    """A dataset of pairs: a tensor and a number."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -79,12 +79,12 @@ class Plain(Dataset[Any]):
         return self.read(int(index))
 
     def read(self, index: int) -> Any:
-        """The sample, in memory of its own: a worker shares the memory of what it sends with its dataset otherwise."""
+        """Return a sample in new memory, because a worker shares the memory that it sends with its dataset."""
         return self.values[index].clone(), index
 
 
 class Raising(Plain):
-    """Fails at some samples."""
+    """A dataset that raises errors for some samples."""
 
     def __init__(self, n: int, error: str, every: int) -> None:
         super().__init__(n)
@@ -97,7 +97,7 @@ class Raising(Plain):
 
 
 class Slow(Plain):
-    """Takes its time for some samples."""
+    """A dataset that reads some samples slowly."""
 
     def read(self, index: int) -> Any:
         if index % 5 == 0:
@@ -106,7 +106,7 @@ class Slow(Plain):
 
 
 class Drawing(Plain):
-    """Draws from the global generators."""
+    """A dataset that uses the global random generators."""
 
     def __init__(self, n: int, source: str, since: int) -> None:
         super().__init__(n)
@@ -125,7 +125,7 @@ class Drawing(Plain):
 
 
 class OwnGenerators(Plain):
-    """Draws from generators that it holds."""
+    """A dataset that uses random generators in its attributes."""
 
     def __init__(self, n: int) -> None:
         super().__init__(n)
@@ -137,7 +137,7 @@ class OwnGenerators(Plain):
 
 
 class Counting(Plain):
-    """Numbers its reads, in an attribute, a list and an array."""
+    """A dataset that counts its reads in an attribute, a list and an array."""
 
     def __init__(self, n: int) -> None:
         super().__init__(n)
@@ -151,7 +151,7 @@ class Counting(Plain):
 
 
 class CachesOnClass(Plain):
-    """Remembers samples in its class."""
+    """A dataset that caches samples in its class."""
 
     kept: dict[int, int] = {}  # noqa: RUF012
 
@@ -160,14 +160,14 @@ class CachesOnClass(Plain):
 
 
 class CachesInModule(Plain):
-    """Remembers samples in a global."""
+    """A dataset that caches samples in a global variable."""
 
     def read(self, index: int) -> Any:
         return self.values[index].clone(), CACHE.setdefault(index, len(CACHE))
 
 
 class HoldsFile(Plain):
-    """Opens a file when it is first read, and keeps it open."""
+    """A dataset that opens a file at the first read and keeps it open."""
 
     def __init__(self, n: int) -> None:
         super().__init__(n)
@@ -185,7 +185,7 @@ class HoldsFile(Plain):
 
 
 class HoldsIterator(Plain):
-    """Takes what it adds from an iterator."""
+    """A dataset that adds values from an iterator."""
 
     def __init__(self, n: int) -> None:
         super().__init__(n)
@@ -196,7 +196,7 @@ class HoldsIterator(Plain):
 
 
 class HoldsLock(Plain):
-    """Cannot be pickled."""
+    """A dataset that cannot be pickled."""
 
     def __init__(self, n: int) -> None:
         super().__init__(n)
@@ -208,16 +208,16 @@ class HoldsLock(Plain):
 
 
 class ImportsLazily(Plain):
-    """Imports a module when it is first read."""
+    """A dataset that imports a module at the first read."""
 
     def read(self, index: int) -> Any:
-        import this_is_lazy  # made by the runner
+        import this_is_lazy  # the runner writes this module
 
         return self.values[index].clone(), this_is_lazy.VALUE
 
 
 class ManyAtOnce(Plain):
-    """Has PyTorch's protocol for many samples."""
+    """A dataset with ``__getitems__``."""
 
     def __getitems__(self, indices: Any) -> list[Any]:
         log(f"many {list(map(int, indices))}")
@@ -225,7 +225,7 @@ class ManyAtOnce(Plain):
 
 
 class Dynamic(Plain):
-    """Answers for attributes that it does not have."""
+    """A dataset that returns values for attributes that it does not have."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -235,7 +235,7 @@ class Dynamic(Plain):
 
 
 class Shapes(Plain):
-    """Samples of other kinds."""
+    """A dataset with samples of other kinds."""
 
     def __init__(self, n: int, kind: str) -> None:
         super().__init__(n)
@@ -259,7 +259,7 @@ class Shapes(Plain):
 
 
 class Stream(IterableDataset[Any]):
-    """Samples without indices, shared among workers or not."""
+    """An iterable dataset, whose workers may share the samples."""
 
     def __init__(self, n: int, shares: bool) -> None:
         self.n, self.shares = n, shares
@@ -272,7 +272,7 @@ class Stream(IterableDataset[Any]):
 
 
 class TensorsAgain(TensorDataset):
-    """A subclass of PyTorch's that changes nothing but counts."""
+    """A subclass of ``TensorDataset`` that only counts its reads."""
 
     def __len__(self) -> int:
         log("len")
@@ -280,7 +280,7 @@ class TensorsAgain(TensorDataset):
 
 
 class TensorsOtherwise(TensorDataset):
-    """A subclass of PyTorch's that reads its samples itself."""
+    """A subclass of ``TensorDataset`` that reads its samples itself."""
 
     def __getitem__(self, index: Any) -> Any:
         log(f"get {index}")
@@ -288,14 +288,14 @@ class TensorsOtherwise(TensorDataset):
 
 
 class TensorsShorter(TensorDataset):
-    """Says that it has fewer samples than it has rows."""
+    """A ``TensorDataset`` whose length is smaller than its number of rows."""
 
     def __len__(self) -> int:
         return super().__len__() // 2
 
 
 class TensorsComputed(TensorDataset):
-    """Computes its tensors whenever they are asked for."""
+    """A ``TensorDataset`` that computes its tensors at every access."""
 
     @property
     def tensors(self) -> Any:
@@ -308,7 +308,7 @@ class TensorsComputed(TensorDataset):
 
 
 class TensorsAsked(TensorDataset):
-    """Answers for attributes that it does not have."""
+    """A ``TensorDataset`` that returns values for attributes that it does not have."""
 
     def __getattr__(self, name: str) -> Any:
         log(f"attribute {name}")
@@ -316,7 +316,7 @@ class TensorsAsked(TensorDataset):
 
 
 class TensorsLooked(TensorDataset):
-    """Notices which attributes it is asked for."""
+    """A ``TensorDataset`` that records which attributes are accessed."""
 
     def __getattribute__(self, name: str) -> Any:
         if name == "tensors":
@@ -325,14 +325,14 @@ class TensorsLooked(TensorDataset):
 
 
 class TensorsBackwards(TensorDataset):
-    """Each has a way of its own to read many samples."""
+    """A ``TensorDataset`` whose objects have their own function to read many samples."""
 
     def __init__(self, *tensors: torch.Tensor) -> None:
         super().__init__(*tensors)
         self.__getitems__ = self.many
 
     def many(self, indices: Any) -> list[Any]:
-        """The samples, the last one first."""
+        """Return the samples, the last one first."""
         log(f"many {list(map(int, indices))}")
         return [self[index] for index in reversed(indices)]
 
@@ -345,13 +345,13 @@ TENSORS: tuple[type[TensorDataset], ...] = (
 
 
 def tensors(n: int, kind: str = "TensorDataset") -> Any:
-    """A dataset over tensors."""
+    """Return a dataset of tensors."""
     made = next(one for one in TENSORS if one.__name__ == kind)
     return made(torch.arange(n * 4, dtype=torch.float32).reshape(n, 2, 2), torch.arange(n))
 
 
 class Index:
-    """An index of a class of the user's."""
+    """An index of a user's class."""
 
     def __init__(self, place: int) -> None:
         self.place = place
@@ -365,7 +365,7 @@ class Index:
 
 
 class OwnIndices:
-    """Indices of a class of the user's, which may draw them."""
+    """Indices of a user's class, which may use random numbers."""
 
     def __init__(self, places: list[int], draws: bool) -> None:
         self.places, self.draws = places, draws
@@ -376,12 +376,12 @@ class OwnIndices:
 
     def __getitem__(self, place: Any) -> int:
         log(f"indices {int(place)}")
-        found = self.places[place]  # which says where they end
+        found = self.places[place]  # raises an error at the end
         return random.choice(self.places) if self.draws else found
 
 
 class ListedIndices(list[int]):
-    """Indices in a list that notices what it is asked for."""
+    """A list of indices that records accesses."""
 
     def __getitem__(self, place: Any) -> Any:
         log(f"indices {int(place)}")
@@ -389,7 +389,7 @@ class ListedIndices(list[int]):
 
 
 class Labelled:
-    """Numbers that are found by their labels, which are not their places, as in a column of a table."""
+    """Numbers that are found by labels and not by positions, as in a column of a table."""
 
     def __init__(self, places: list[int]) -> None:
         self.places = dict(zip(reversed(range(len(places))), places, strict=True))
@@ -405,7 +405,7 @@ class Labelled:
 
 
 class ComputedSubset(Subset[Any]):
-    """Computes its indices whenever they are asked for."""
+    """A ``Subset`` that computes its indices at every access."""
 
     @property
     def indices(self) -> Any:
@@ -417,7 +417,7 @@ class ComputedSubset(Subset[Any]):
         self.places = places
 
 
-#: What the indices of a subset may be, or a sampler gives, made from places.
+#: Kind of indices → function that creates the indices of a subset or sampler from positions.
 INDICES: dict[str, Any] = {
     "list": list,
     "tuple": tuple,
@@ -450,20 +450,20 @@ INDICES: dict[str, Any] = {
     "listed": ListedIndices,
     "computed": list,
 }
-#: Those in which a dataset looks something up by its own index.
+#: Kinds with which a dataset looks up values by its own index.
 LOOKED_UP = sorted({*INDICES} - {"computed"})
-#: Those that a subset's samples are gathered by.
+#: Kinds by which the samples of a subset are gathered.
 GATHERED = ("list", "tuple", "array", "tensor", "numbers", "negative", "mixed", "small array", "compact")
 
 
 def subset(dataset: Any, indices: str) -> Any:
-    """Every other sample, from the back."""
+    """Return a subset with every second sample, from the end."""
     kind = ComputedSubset if indices == "computed" else Subset
     return kind(dataset, INDICES[indices](list(range(len(dataset)))[::-2]))
 
 
 class JoinedShorter(ConcatDataset[Any]):
-    """Says that it has fewer samples, from which negative indices count."""
+    """A ``ConcatDataset`` with a smaller length, from which negative indices count."""
 
     def __len__(self) -> int:
         log("len")
@@ -471,7 +471,7 @@ class JoinedShorter(ConcatDataset[Any]):
 
 
 def joined(first: Any, second: Any, shorter: bool) -> Any:
-    """Two datasets, one after the other."""
+    """Return two datasets, one after the other."""
     return (JoinedShorter if shorter else ConcatDataset)([first, second])
 
 
@@ -484,7 +484,7 @@ REPLACED = {
 
 
 def replace_method(name: str) -> None:
-    """Put another function in the place of a method of PyTorch's: half as many samples, or many in another order."""
+    """Replace a method of PyTorch: with half as many samples, or with many samples in another order."""
     kind, method = REPLACED[name]
     original = getattr(kind, method, None)
 
@@ -501,7 +501,7 @@ def replace_method(name: str) -> None:
 
 
 class Own(Sampler[int]):
-    """A sampler that counts how it is used and may draw, or fail, as it goes."""
+    """A sampler that counts its uses, and may use random numbers or fail."""
 
     def __init__(self, n: int, draws: bool, fails_at: int | None) -> None:
         self.n, self.draws, self.fails_at = n, draws, fails_at
@@ -538,32 +538,32 @@ class OwnBatches(Sampler[Any]):
 
 
 def as_list(samples: Any) -> Any:
-    """Samples as they are."""
+    """Return the samples without collating them."""
     return list(samples) if isinstance(samples, list) else samples
 
 
 def drawing_collate(samples: Any) -> Any:
-    """Collates with a draw."""
+    """Collate, and use a random number."""
     log("collate")
     return len(samples), float(torch.rand(1)), random.random()
 
 
 def failing_collate(samples: Any) -> Any:
-    """Fails for batches of one."""
+    """Collate, but fail for batches of one sample."""
     if len(samples) == 1:
         raise ArithmeticError("one is not enough")
     return torch.utils.data.default_collate(samples)
 
 
 class OwnBatch:
-    """A batch of a class of the user's."""
+    """A batch of a user's class."""
 
     def __init__(self, samples: Any) -> None:
         self.samples = samples
 
 
 def own_batch(samples: Any) -> OwnBatch:
-    """Collates into an object."""
+    """Collate samples into an object of a user's class."""
     return OwnBatch(samples)
 
 
@@ -571,14 +571,14 @@ COLLATE = {"list": as_list, "draws": drawing_collate, "fails": failing_collate, 
 
 
 def seeds_worker(worker_id: int) -> None:
-    """Seeds as the documentation says."""
+    """Seed a worker as PyTorch's documentation recommends."""
     seed = torch.initial_seed() % 2**32
     np.random.seed(seed)
     random.seed(seed)
 
 
 def marks_worker(worker_id: int) -> None:
-    """Leaves a mark in the dataset of the worker."""
+    """Set an attribute of the dataset in the worker."""
     info = get_worker_info()
     assert info is not None
     name = type(info.dataset).__name__
@@ -586,13 +586,13 @@ def marks_worker(worker_id: int) -> None:
 
 
 def failing_worker(worker_id: int) -> None:
-    """Fails in the second worker."""
+    """Fail in the second worker."""
     if worker_id == 1:
         raise PermissionError("no device left")
 
 
 def pinned_worker(worker_id: int) -> None:
-    """Binds the worker to one CPU."""
+    """Bind the worker to one CPU."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 

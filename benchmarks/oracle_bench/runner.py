@@ -1,4 +1,4 @@
-"""Each program in processes of its own, one for each loader, several programs at a time."""
+"""Run each program in separate processes, one for each loader, and several programs at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SECONDS = 120
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one program: for each of our loaders, what differed from PyTorch's."""
+    """The result of one program: loader of `chirpid_patch` → differences from PyTorch's loader."""
 
     case: Case
     found: dict[str, dict[str, Any]]
@@ -35,12 +35,12 @@ class Outcome:
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differed."""
+        """Return whether there are no differences."""
         return not any(self.differing.values())
 
 
 def run_case(case: Case) -> Outcome:
-    """Run one program with each loader and compare."""
+    """Run one program with each loader, and compare."""
     found = {side: _in_child(case, side) for side in SIDES}
     expected = found["torch"]
     differing = {}
@@ -54,18 +54,18 @@ def run_case(case: Case) -> Outcome:
 
 
 def run_cases(cases: list[Case], jobs: int) -> Iterator[Outcome]:
-    """Run many, ``jobs`` at a time."""
+    """Run many programs, ``jobs`` at a time."""
     with ThreadPoolExecutor(jobs) as executor:
         yield from executor.map(_run_settled, cases)
 
 
-#: How far a worker has read ahead when its loop is left is a race, of PyTorch's loader with itself, too.
+#: How far a worker reads ahead when the loop ends early depends on timing, also in PyTorch's loader.
 _RACE = "calls in worker"
 _RACE_RUNS = 4
 
 
 def _run_settled(case: Case) -> Outcome:
-    """``run_case``, again for what is a race: counts that no run of PyTorch's loader showed are a difference."""
+    """Run a program again if counts depend on timing; only counts that PyTorch's loader never has are a difference."""
     outcome = run_case(case)
     seen = [outcome.found]
     while any(_RACE in names for names in outcome.differing.values()):
@@ -81,7 +81,7 @@ def _run_settled(case: Case) -> Outcome:
 
 
 def _in_child(case: Case, side: str) -> dict[str, Any]:
-    """``observe`` in a fork of this process; its crash or silence is a finding, too."""
+    """Run ``observe`` in a fork of this process; a crash or a hang is a result, too."""
     folder = Path(tempfile.mkdtemp(prefix="loader-oracle-"))
     receive, send = os.pipe()
     child = os.fork()
@@ -101,7 +101,7 @@ def _in_child(case: Case, side: str) -> dict[str, Any]:
 
 
 def _be_child(case: Case, side: str, folder: Path, send: int) -> None:
-    """Never returns."""
+    """Run ``observe``, send the result, and end this process."""
     code = 1
     try:
         os.setpgid(0, 0)
@@ -121,7 +121,7 @@ def _be_child(case: Case, side: str, folder: Path, send: int) -> None:
 
 
 def _read(receive: int, seconds: float) -> bytes:
-    """All that comes until the other end closes; nothing where that takes too long."""
+    """Return all data until the other end closes; empty if that takes too long."""
     chunks, deadline = [], time.monotonic() + seconds
     while True:
         ready, _, _ = select.select([receive], [], [], max(deadline - time.monotonic(), 0))
@@ -140,7 +140,7 @@ def _end(child: int) -> None:
 
 
 def explain(outcome: Outcome) -> str:
-    """The program and what differed, for people."""
+    """Return the program and its differences as text."""
     lines = [repr(outcome.case)]
     for side, names in outcome.differing.items():
         for name in names:

@@ -1,4 +1,4 @@
-"""Samples of every kind, and the classes that list, standardise or transform them: as users write them, and ours."""
+"""Samples of every kind, and dataset classes that list, standardise or transform them: of users and of this package."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .parts import Pair, Plain, log
 
 
 class Tagged(Tensor):
-    """A tensor of a class of the user's."""
+    """A tensor of a user's class."""
 
 
 def _filled(*shape: int, dtype: torch.dtype = torch.float32) -> Callable[[int], Tensor]:
@@ -35,7 +35,7 @@ def _video(index: int) -> Tensor:
     return _filled(2, 3, 2, 2)(index).contiguous(memory_format=torch.channels_last)
 
 
-#: Parts of samples, each made from an index.
+#: Kind of a part of a sample → function that creates the part from an index.
 PARTS: dict[str, Callable[[int], Any]] = {
     "float32": _filled(3),
     "float64": _filled(3, dtype=torch.float64),
@@ -76,7 +76,7 @@ PARTS: dict[str, Callable[[int], Any]] = {
     "pair": lambda index: (index, torch.tensor(index)),
     "dictionary": lambda index: {"a": torch.tensor(index), "b": str(index)},
 }
-#: Parts that PyTorch's loader sends to other processes one by one, without its collation, or fails to at any moment.
+#: Parts that PyTorch's loader cannot send reliably to other processes without collating them.
 _UNSENT = ("conjugate", "grad", "parameter", "sparse", "tagged", "none")
 
 ARRANGED: dict[str, Callable[[Any, Any], Any]] = {
@@ -91,7 +91,7 @@ ARRANGED: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def draw_samples(lot: random.Random, n: int) -> tuple[Any, ...]:
-    """The name of a list of ``n`` samples (see ``listed``): most are of one kind, some of several."""
+    """Return the name of a random list of ``n`` samples (see ``listed``), mostly of one kind."""
 
     def kinds() -> tuple[str, ...]:
         return tuple(lot.choices(sorted(PARTS), k=lot.choice([1, 1, 2, 2, 3])))
@@ -103,15 +103,15 @@ def draw_samples(lot: random.Random, n: int) -> tuple[Any, ...]:
 
 
 def is_sent_apart(named: tuple[Any, ...]) -> bool:
-    """Whether PyTorch's workers can send samples of a named dataset without collating them."""
+    """Return whether PyTorch's workers can send samples of a dataset without collating them."""
     return not any(f"'{part}'" in str(named) for part in (*_UNSENT, "Reusing"))
 
 
-# -- as users write them
+# -- classes as users write them
 
 
 class Listed(Dataset[Any]):
-    """The samples of a list."""
+    """A dataset of the samples in a list."""
 
     def __init__(self, data: Any) -> None:
         self.data = data
@@ -124,7 +124,7 @@ class Listed(Dataset[Any]):
 
 
 class Scaled(Dataset[Any]):
-    """Standardised samples of another dataset."""
+    """A dataset that standardises the samples of another dataset."""
 
     def __init__(self, dataset: Any, indices: Any, mean: Any, std: Any) -> None:
         self.dataset, self.indices = dataset, indices
@@ -139,7 +139,7 @@ class Scaled(Dataset[Any]):
 
 
 class Changed(Dataset[Any]):
-    """Samples of another dataset, changed by the user's function."""
+    """A dataset that applies the user's function to the samples of another dataset."""
 
     def __init__(self, dataset: Any, transforms: list[Any]) -> None:
         self.dataset = dataset
@@ -157,7 +157,7 @@ class Changed(Dataset[Any]):
 
 @lists_samples("data")
 class DeclaredListed(Listed):
-    """The same, declared."""
+    """A declared dataset of the samples in a list."""
 
     def __getitem__(self, index: Any) -> Any:
         return self.data[index]
@@ -165,7 +165,7 @@ class DeclaredListed(Listed):
 
 @standardizes_samples(dataset="dataset", indices="indices", mean="mean", std="std", eps=1e-8)
 class DeclaredScaled(Scaled):
-    """The same, declared."""
+    """A declared dataset that standardises the samples of another dataset."""
 
     def __getitem__(self, index: Any) -> Any:
         x, y = self.dataset[self.indices[index]]
@@ -174,7 +174,7 @@ class DeclaredScaled(Scaled):
 
 @augments_samples(dataset="dataset", transforms={"transform": None})
 class DeclaredChanged(Dataset[Any]):
-    """The same with one transform, declared."""
+    """A declared dataset that applies one transform."""
 
     def __init__(self, dataset: Any, transforms: list[Any]) -> None:
         self.dataset = dataset
@@ -189,7 +189,7 @@ class DeclaredChanged(Dataset[Any]):
 
 
 class Reusing(Plain):
-    """Hands out the same memory for every sample."""
+    """A dataset that returns the same memory for every sample."""
 
     def __init__(self, n: int) -> None:
         super().__init__(n)
@@ -200,7 +200,7 @@ class Reusing(Plain):
 
 
 class Drawn:
-    """A transform of the user's that draws."""
+    """A transform of the user that uses random numbers."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -212,7 +212,7 @@ class Drawn:
 
 
 class Failing:
-    """A transform of the user's that fails for some samples."""
+    """A transform of the user that fails for some samples."""
 
     def __call__(self, x: Any) -> Any:
         log("transform")
@@ -222,7 +222,7 @@ class Failing:
 
 
 class Counted:
-    """A transform of the user's that numbers its calls, and gives another dtype or shape at some."""
+    """A transform of the user that counts its calls, and sometimes returns another dtype or shape."""
 
     def __init__(self, varies: bool) -> None:
         self.calls, self.varies = 0, varies
@@ -236,7 +236,7 @@ class Counted:
 
 
 class InPlace:
-    """A transform of the user's that writes to what it is given."""
+    """A transform of the user that writes to its argument."""
 
     def __call__(self, x: Any) -> Any:
         log("transform")
@@ -267,11 +267,11 @@ ROWS = (
 )  # fmt: skip
 
 
-# -- made
+# -- functions that create datasets
 
 
 def listed(how: str, n: int, arranged: tuple[str, ...], xs: tuple[str, ...], ys: tuple[str, ...], seed: int) -> Any:
-    """A list of samples in a dataset: ``how`` is one of ``_LISTED``. Where there are several kinds they are mixed."""
+    """Return a dataset of a list of samples; ``how`` is one of ``_LISTED``. Several kinds are mixed."""
     lot = random.Random(seed)
     samples = [
         ARRANGED[lot.choice(arranged)](PARTS[lot.choice(xs)](place), PARTS[lot.choice(ys)](place)) for place in range(n)
@@ -280,7 +280,7 @@ def listed(how: str, n: int, arranged: tuple[str, ...], xs: tuple[str, ...], ys:
 
 
 def rows(n: int, kind: str) -> TensorDataset:
-    """A ``TensorDataset`` whose rows are of a kind of ``ROWS``."""
+    """Return a ``TensorDataset`` whose rows are of one kind of ``ROWS``."""
     parts = [PARTS[kind](place) for place in range(n)]
     x = torch.stack(parts) if parts else torch.zeros(0, 3)
     if kind in ("transposed", "video") and parts:
@@ -294,13 +294,13 @@ def rows(n: int, kind: str) -> TensorDataset:
 
 
 def scaled(how: str, dataset: Any, indices: Any, statistic: str) -> Any:
-    """A dataset standardised: ``how`` as for ``listed``."""
+    """Return a dataset that is standardised; ``how`` is one of ``_LISTED``."""
     made = {"by hand": Scaled, "declared": DeclaredScaled, "shipped": WorkerSafeStandardizedDataset}[how]
     return made(dataset, indices, *STATISTICS[statistic])
 
 
 def changed(how: str, dataset: Any, transform: str) -> Any:
-    """A dataset with a transform of the user's: ``how`` as for ``listed``."""
+    """Return a dataset with a transform of the user; ``how`` is one of ``_LISTED``."""
     transforms = [TRANSFORMS[transform]()]
     if how == "shipped":
         return WorkerSafeAugmentedDataset(dataset, transforms=transforms)
@@ -311,7 +311,7 @@ _WRAPPERS = (Scaled, Changed, DeclaredChanged, WorkerSafeStandardizedDataset, Wo
 
 
 def held_by(dataset: Any) -> Iterator[Any]:
-    """What a dataset of this module holds, whoever wrote its class; nothing for any other dataset."""
+    """Yield the objects in a dataset of this module, of any class; nothing for other datasets."""
     if isinstance(dataset, Listed | WorkerSafeSequenceDataset):
         yield dataset.data
     elif isinstance(dataset, _WRAPPERS):

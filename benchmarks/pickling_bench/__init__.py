@@ -1,1 +1,1 @@
-"""Dataset programs that hold objects of many kinds in many places, and whether workers can be sent them."""
+"""Generated programs whose datasets hold objects of many kinds, and whether workers can unpickle these objects."""

@@ -1,4 +1,4 @@
-"""What the rules about pickling report of generated programs, beside what the oracle says."""
+"""Compare what the rules about pickling report on generated programs with the results of pickling."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from pickling_bench.truth import RAISED
 
 __all__ = ["CODES", "Answer", "answers"]
 
-#: The rules about what workers cannot be sent.
+#: Codes of the rules about objects that cannot be pickled for workers.
 CODES = frozenset({"CHP006", "CHP007", "CHP012", "CHP018"})
 _ORACLE = Path(__file__).parent / "truth.py"
-#: Programs that one process of the oracle answers for.
+#: Number of programs that one process pickles.
 _AT_ONCE = 400
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the oracle and the rules say of a program.
+    """The results of pickling and of the rules for a program.
 
     Attributes:
-        error: what pickling what workers are sent raises; "" if nothing.
-        reported: what the rules report without a rewrite.
-        rewritten: what the rules rewrite.
+        error: error of pickling the objects that workers need; "" if there is none.
+        reported: findings of the rules without a rewrite.
+        rewritten: findings of the rules with a rewrite.
     """
 
     program: Program
@@ -43,20 +43,20 @@ class Answer:
 
     @property
     def is_missed(self) -> bool:
-        """Whether workers cannot be sent the dataset and no rule says so."""
+        """Return whether pickling fails and no rule has a finding."""
         return bool(self.error) and not self.reported and not self.rewritten
 
     @property
     def is_false(self) -> bool:
-        """Whether a rule reports something though workers can be sent all."""
+        """Return whether a rule has a finding although pickling succeeds."""
         return not self.error and bool(self.reported)
 
 
 def answers(programs: Sequence[Program], jobs: int = 1) -> Iterator[Answer]:
-    """The answers for all programs, in their order.
+    """Yield the answers for all programs, in their order.
 
     Raises:
-        AssertionError: a program fails by itself.
+        AssertionError: a program itself fails.
     """
     parts = [programs[start : start + _AT_ONCE] for start in range(0, len(programs), _AT_ONCE)]
     with ThreadPoolExecutor(jobs) as pool:
@@ -67,7 +67,7 @@ def answers(programs: Sequence[Program], jobs: int = 1) -> Iterator[Answer]:
 
 
 def _errors(programs: Sequence[Program]) -> list[str]:
-    """What the oracle says of each program, from a process of its own."""
+    """Return the pickling error of each program, from a separate process."""
     asked = json.dumps([one.texts for one in programs])
     done = subprocess.run([sys.executable, _ORACLE], input=asked, capture_output=True, text=True, check=True)
     errors: list[str] = json.loads(done.stdout)

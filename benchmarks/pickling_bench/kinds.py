@@ -1,6 +1,6 @@
-"""Kinds of objects that a dataset may hold: how a program makes one.
+"""Kinds of objects that a dataset may hold, and the code that creates them.
 
-Whether one can be pickled is nowhere written: the oracle tries it. Words with ``~`` become names, each program its own.
+No table lists which objects can be pickled: the benchmark tries it. Each program replaces words with ``~`` by names.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ __all__ = ["KINDS", "Kind"]
 
 @dataclass(frozen=True)
 class Kind:
-    """How to make an object.
+    """The code that creates an object.
 
     Attributes:
-        name: what it is, for people.
-        expression: what makes it.
-        imports: lines that the expression needs.
-        top: definitions that it needs at the top level of its module.
-        local: statements that it needs in front of it, in the same function.
-        is_called: whether it can be called with one argument, as a transform or a collate function.
-        stands_in: whether a library is stood in for.
-        family: the kinds that it belongs to.
+        name: name of the kind for tables.
+        expression: expression that creates the object.
+        imports: import statements that the expression needs.
+        top: definitions at the top level of the module that the expression needs.
+        local: statements that the expression needs before it, in the same function.
+        is_called: whether the object can be called with one argument, as a transform or a ``collate_fn``.
+        stands_in: whether a stub replaces a library.
+        family: kinds to which the object belongs.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Programs that build a loader over a dataset that holds an object of some kind in some place."""
+"""Generate programs that build a loader on a dataset that holds an object of some kind at some position."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _WORDS = [
     "margin",
     "corner",
 ]
-#: Names that the statements beside a place use.
+#: Names that statements around the position use.
 _TAKEN = ["order", "lines", "total", "names", "scale", "kind", "next", "rates"]
 _CLASSES = [
     "Store",
@@ -67,13 +67,13 @@ _CLASSES = [
 
 @dataclass(frozen=True)
 class Program:
-    """A program: ``main()`` of ``main.py`` gives its loader.
+    """A program; ``main()`` of ``main.py`` returns its loader.
 
     Attributes:
-        kind: the kind of object.
-        place: where it is.
-        seed: what its names and structure are drawn from.
-        texts: the files.
+        kind: kind of the object.
+        place: position of the object in the dataset or loader.
+        seed: seed of its names and structure.
+        texts: path → text of its files.
     """
 
     kind: str
@@ -83,17 +83,17 @@ class Program:
 
 
 class _Names:
-    """Names that a program has used up."""
+    """The names that a program already uses."""
 
     def __init__(self, draw: random.Random) -> None:
         self._draw, self._taken = draw, {"self", "main", "size", *_TAKEN}
 
     def variable(self) -> str:
-        """A name for a variable or function."""
+        """Return a new name for a variable or function."""
         return self._new(lambda: self._draw.choice(_WORDS) + self._draw.choice(["", "_" + self._draw.choice(_WORDS)]))
 
     def title(self) -> str:
-        """A name for a class."""
+        """Return a new name for a class."""
         return self._new(lambda: self._draw.choice(_WORDS).title() + self._draw.choice(_CLASSES))
 
     def _new(self, draw: Callable[[], str]) -> str:
@@ -138,10 +138,10 @@ class _Parts:
     files: dict[str, str] = field(default_factory=dict)
 
 
-#: What a place does with the statements in front of an expression, and the expression.
+#: Function that puts an object at a position, from the statements before its expression and the expression.
 _Place = Callable[[_Parts, list[str], str, random.Random], None]
 PLACES: dict[str, _Place] = {}
-#: Places for what can be called.
+#: Positions of callable objects.
 _FOR_FUNCTIONS: set[str] = set()
 
 
@@ -156,7 +156,7 @@ def _place(name: str, for_functions: bool = False) -> Callable[[_Place], _Place]
 
 
 def _kept(name: str, text: str) -> None:
-    """A place in the constructor: the object stands for ``$`` in a statement."""
+    """Add a position in the constructor: in a statement, the object replaces ``$``."""
 
     def put(parts: _Parts, local: list[str], made: str, draw: random.Random) -> None:
         parts.init += [*local, text.replace("$", made)]
@@ -350,7 +350,7 @@ def _(parts: _Parts, local: list[str], made: str, draw: random.Random) -> None:
     parts.loader.append("**~c")
 
 
-# Where nothing reaches the workers.
+# Positions that workers do not need.
 
 
 @_place("class attribute")
@@ -425,12 +425,12 @@ def _indented(lines: list[str], by: int = 4) -> str:
 
 
 def every_pair() -> list[tuple[Kind, str]]:
-    """Every kind of object in every place that it can be in."""
+    """Return every kind of object with every position that it can have."""
     return [(kind, place) for kind, place in product(KINDS, PLACES) if kind.is_called or place not in _FOR_FUNCTIONS]
 
 
 def make_program(kind: Kind, place: str, seed: int) -> Program:
-    """The program with an object of a kind in a place; its names and structure follow from ``seed``."""
+    """Return the program with an object of a kind at a position; ``seed`` determines names and structure."""
     draw = random.Random(f"{kind.name} {place} {seed}")
     parts = _Parts()
     PLACES[place](parts, [kind.local] if kind.local else [], kind.expression, draw)
@@ -459,7 +459,7 @@ def _tidy(text: str) -> str:
 
 
 def _main(parts: _Parts, kind: Kind, draw: random.Random) -> str:
-    """The text of ``main.py``."""
+    """Return the text of ``main.py``."""
     imports = [
         "import torch",
         "from torch.utils.data import DataLoader, Dataset, IterableDataset",
@@ -498,7 +498,7 @@ def _main(parts: _Parts, kind: Kind, draw: random.Random) -> str:
     return "\n\n\n".join(["\n".join(dict.fromkeys(imports)), *pieces, guard])
 
 
-#: Statements of a constructor beside the place: what looks alike and holds nothing.
+#: Statements of a constructor that look similar and hold no object.
 _DECOYS = (
     "self.order = sorted(range(size), key=lambda ~w: -~w)",
     "with open(__file__) as ~w2:\n    self.lines = ~w2.read().count('x')",

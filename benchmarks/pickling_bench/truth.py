@@ -1,7 +1,7 @@
-"""The oracle: whether workers that are spawned can be sent what a program's loader sends them.
+"""Find out whether the objects that a program's loader sends to spawned workers can be pickled.
 
-Run in a separate process: it reads programs from standard input as JSON (lists of files) and writes what pickling
-each one's dataset, collate function and worker function raises ("" if nothing).
+Runs in a separate process: reads programs from standard input as JSON (lists of files), and writes the error of
+pickling the dataset, ``collate_fn`` and ``worker_init_fn`` of each program ("" if there is no error).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
-#: How an answer begins where the program fails by itself.
+#: Prefix of the answer if the program itself fails.
 RAISED = "RAISED"
 STUBS = Path(__file__).parent / "stubs"
 
 
 def error_of(texts: dict[str, str]) -> str:
-    """What pickling what a program sends its workers raises, as text; "" if nothing.
+    """Return the error of pickling what a program sends to its workers, as text; "" if there is none.
 
     Raises:
-        Exception: whatever the program raises by itself.
+        Exception: any error that the program itself raises.
     """
     with tempfile.TemporaryDirectory() as folder:
         before = Path.cwd()
@@ -62,7 +62,7 @@ def _pickled(loader: Any) -> str:
 
 
 class _Spawning:
-    """What locks and queues ask for that are handed to a process while it is started."""
+    """Replacement for a starting process, which locks and queues need when they are pickled."""
 
     @staticmethod
     def DupFd(handle: int) -> int:
@@ -73,12 +73,12 @@ class _Spawning:
 
 
 def main() -> None:
-    """Answer for the programs on standard input."""
+    """Write the errors of the programs on standard input."""
     warnings.simplefilter("ignore")
     sys.path.insert(0, str(STUBS))
     sys.dont_write_bytecode = True
     answers = []
-    with contextlib.redirect_stdout(sys.stderr):  # what programs print
+    with contextlib.redirect_stdout(sys.stderr):  # output of the programs
         for texts in json.load(sys.stdin):
             try:
                 answers.append(error_of(texts))

@@ -1,1 +1,1 @@
-"""Programs made up at random, migrated, and run before and after."""
+"""Migrate random programs, and run them before and after."""

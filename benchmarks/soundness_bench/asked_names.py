@@ -1,4 +1,4 @@
-"""Programs that replace ``DataLoader`` while they run, or ask for it by a string: tests, settings, hints, doctests."""
+"""Programs that replace ``DataLoader`` while they run, or name it in a string: tests, settings, hints, doctests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def failures(function):
 '''
 
 _OWN = ("sys.modules['made_up']", "sys.modules[__name__]", "importlib.import_module('made_up')")
-#: Context managers around code that builds loaders. ``module`` is a variable with the module, OWN an expression of it.
+#: Context managers around code that builds loaders. ``module`` is a variable with the module, OWN an expression for it.
 _REPLACING = (
     *["contextlib.nullcontext()"] * 12,
     "mock.patch('made_up.DataLoader', Fake)",
@@ -64,7 +64,7 @@ _REPLACING = (
     "started(module)",
     "helping.replaced(module)",
 )
-#: Functions that some of these call.
+#: Functions that some of the context managers call.
 _HELPERS = {
     "replaced": 'def replaced(module):\n    return patch.object(module, "DataLoader", Fake)\n',
     "started": (
@@ -72,7 +72,7 @@ _HELPERS = {
         '    setattr(module, "DataLoader", Fake)\n    yield\n    setattr(module, "DataLoader", before)\n'
     ),
 }
-#: Expressions that find the class, or what it is called, by a string.
+#: Expressions that find the class, or its name, by a string.
 _ASKING = (
     "0",
     "0",
@@ -94,7 +94,7 @@ _ASKING = (
 
 
 def make_asking(rng: random.Random) -> tuple[str, Mapping[str, str]]:
-    """A program, and other files by their names."""
+    """Return the text of a program, and name → text of its other files."""
     hidden = rng.choice(("", "", "", "OptimalDataLoaderFactory=None", "chirpid_patch=None", "DataLoader=DataLoader"))
     made = rng.choice(
         (

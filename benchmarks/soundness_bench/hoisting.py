@@ -1,7 +1,7 @@
-"""Programs about values that are bound early: what holds them, for how long, and who may notice.
+"""Programs about values that are bound early: which objects hold them, for how long, and what other code can see.
 
-The vocabulary is that of faults that were found: objects kept beyond an iteration, names that may have no value, state
-of classes, copies, names that other code sets, calling conventions, and lambdas inside lambdas.
+The programs repeat faults that were found: objects that outlive an iteration, names that may have no value, state of
+classes, copies, names that other code sets, calling conventions, and lambdas inside lambdas.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 import textwrap
 from collections.abc import Callable, Mapping
 
-#: Makes a program: its text, and other files by their names.
+#: Function that generates a program: its text, and name → text of its other files.
 Make = Callable[[random.Random], tuple[str, Mapping[str, str]]]
 
 _HEAD = '''
@@ -124,7 +124,7 @@ def _mostly(rng: random.Random, usual: tuple[str, ...], other: tuple[str, ...], 
 
 
 def _holder(rng: random.Random, value: str, data: str = "data") -> tuple[str, str]:
-    """A definition, and an expression of a loader whose batches depend on ``value`` when they are made."""
+    """Return a definition, and an expression of a loader whose batches depend on ``value``."""
     loader = f"DataLoader({data}, batch_size=2, collate_fn={{}})"
     body = f"[x * {value} for x in b]"
     return rng.choice(
@@ -217,13 +217,13 @@ _PLACES = (
 
 
 def _lifetime(rng: random.Random) -> tuple[str, Mapping[str, str]]:
-    """A loader made in a loop, and what becomes of it."""
+    """Return a program with a loader that is created in a loop."""
     value = rng.choice(("k", "k", "s", "s", "fixed", "late"))
     definition, made = _holder(rng, value)
     place = rng.choice(_PLACES).replace("{}", "loader = " + made)
     if rng.random() < 0.1:
         place = f"loader = {made} if k != 2 else loader"
-    # What is read in each iteration only.
+    # Code that runs in each iteration only.
     uses = [_mostly(rng, _AT_ONCE, _KEEPING, 0.35) for _ in range(rng.choice((1, 1, 2)))]
     inside = place.split("\n")[-1].strip() if "    loader" in place and rng.random() < 0.5 else ""
     if inside and "continue" not in place:  # in the same block as the loader
@@ -311,7 +311,7 @@ _BINDING = (
 
 
 def _defined(rng: random.Random) -> tuple[str, Mapping[str, str]]:
-    """A name that may have no value where a function is made."""
+    """Return a program with a name that may have no value when a function is created."""
     binding = rng.choice(_BINDING)
     forms = (
         "def collate(b):\n    try: return [x * n for x in b]\n    except NameError: return b\n"
@@ -328,7 +328,7 @@ def _defined(rng: random.Random) -> tuple[str, Mapping[str, str]]:
 
 
 def _class_state(rng: random.Random) -> tuple[str, Mapping[str, str]]:
-    """Datasets made of local classes over bases that may keep something on each class."""
+    """Return a program with datasets of local classes whose bases may keep state on each class."""
     method = _mostly(
         rng,
         ("def bump(self):\n    return len(self)", "def bump(self):\n    return type(self).__name__",
@@ -398,7 +398,7 @@ def make(n):
 
 
 def _copied(rng: random.Random) -> tuple[str, Mapping[str, str]]:
-    """A holder of a function that is copied, and values that change afterwards."""
+    """Return a program with a copied object that holds a function, and values that change later."""
     definition, made = _holder(rng, "state[0]")
     copies = rng.choice(
         (
@@ -431,7 +431,7 @@ def _copied(rng: random.Random) -> tuple[str, Mapping[str, str]]:
 
 
 def _named(rng: random.Random) -> tuple[str, Mapping[str, str]]:
-    """Functions that move to a module in which other code binds, replaces or reads names."""
+    """Return a program with functions that move to a module in which other code binds or reads names."""
     title = rng.choice(("collate", "collate", "_collate", "clean", "helper"))
     star = rng.choice(("", "", "above", "below"))
     public = "__all__ = ['collate', '_collate', 'Local', '_Local', '_collate_fn']\n\n\n" if rng.random() < 0.3 else ""
@@ -486,7 +486,7 @@ def _named(rng: random.Random) -> tuple[str, Mapping[str, str]]:
 
 
 def _called(rng: random.Random) -> tuple[str, Mapping[str, str]]:
-    """Functions with defaults that are called in every way there is."""
+    """Return a program with functions with defaults that are called in every way."""
     default = rng.choice((", by=low", ", by=low", ", *, by=low", ", by=2", ", by=[low]", "", ", *by", ", /, by=low"))
     value = {", *by": "x * len(by)", "": "x * low"}.get(default, "x * by")
     function = f"lambda x{default}: {value}"
@@ -534,7 +534,7 @@ def build(data, low):
 
 
 def _replaced(rng: random.Random) -> tuple[str, Mapping[str, str]]:
-    """Lambdas that do what something else does, and code that can tell them apart."""
+    """Return a program with lambdas that could be replaced by other functions, and code that can see a difference."""
     function = rng.choice(("float(x)", "str(x)", "times_ten(x)", "Wrapped(x)", "abs(x)", "torch.tensor(x)", "len([x])", "self.double(x)",
                            "self.factor * x", "np.float32(x)", "Wrapped.make(x)", "(lambda y: y + self.factor)(x)"))  # fmt: skip
     asked = rng.choice(("resolved(transform)", "transform", "transform", "transform() if isinstance(transform, type) else transform",
@@ -602,7 +602,7 @@ class Own(Holder{meta}):
 
 
 def _nested(rng: random.Random) -> tuple[str, Mapping[str, str]]:
-    """Functions inside functions that all move, some to one place."""
+    """Return a program with functions inside functions that all move."""
 
     def wrapped(depth: int, names: list[str], own: str) -> str:
         if not depth:
@@ -642,7 +642,7 @@ class Maker:
 
 
 def _told(rng: random.Random) -> tuple[str, Mapping[str, str]]:
-    """What a function is asked for after it has moved."""
+    """Return a program that reads attributes of a function after it has moved."""
     definition, made = _holder(rng, rng.choice(("k", "2")))
     asked = rng.choice(("collate_fn.__doc__", "collate_fn.__annotations__", "collate_fn.__name__", "collate_fn.__module__", "collate_fn([1])",
                         "collate_fn.__kwdefaults__", "dataset.__doc__", "dataset.__class__.__name__", "dataset.__len__()", "batch_size",
@@ -667,7 +667,7 @@ def _told(rng: random.Random) -> tuple[str, Mapping[str, str]]:
     return text, {}
 
 
-#: By their names.
+#: Name of a family → function that generates its programs.
 FAMILIES: tuple[tuple[str, Make], ...] = (
     ("lifetime", _lifetime),
     ("lifetime", _lifetime),
@@ -684,7 +684,7 @@ FAMILIES: tuple[tuple[str, Make], ...] = (
 
 
 def make_hoisting(rng: random.Random) -> tuple[str, str, Mapping[str, str]]:
-    """The family of a program, its text, and other files by their names."""
+    """Return the family of a program, its text, and name → text of its other files."""
     family, make = rng.choice(FAMILIES)
     text, files = make(rng)
     if text.startswith("from helpers"):

@@ -1,7 +1,7 @@
-"""The conditions under which rules leave code alone, each switched off in turn.
+"""The conditions under which rules do not rewrite code, each switched off in turn.
 
-A condition is what stands in an ``if`` that ends in ``return``, ``raise``, ``continue`` or ``break``, one for each part
-of an ``or``; what decides whether a ``problem`` is looked for; and each part of an ``and`` that a function returns.
+A condition is the test of an ``if`` that ends in ``return``, ``raise``, ``continue`` or ``break``, one for each part of
+an ``or``; the test of whether a ``problem`` is looked for; and each part of an ``and`` that a function returns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chirp_migrate.rules import Rule
 
 _ROOT = Path(chirp_migrate.__file__).parent
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-#: These say what the code is, not whether it may be rewritten.
+#: Functions that classify code, and do not decide whether it may be rewritten.
 _NOT_JUDGING = frozenset(
     [
         "api",
@@ -44,11 +44,12 @@ _NOT_JUDGING = frozenset(
 
 @dataclass(frozen=True)
 class Mutant:
-    """One condition that never holds (or, as part of an ``and``, always does).
+    """One condition that is switched off: it is never true or, as part of an ``and``, always true.
 
     Attributes:
-        module: where it stands; function: the qualified name of the function there; line; text: the condition.
-        code: that of the function, with the condition switched off.
+        module, function, line: module, qualified name of the function, and line of the condition.
+        text: the condition.
+        code: code of the function with the condition switched off.
     """
 
     module: str
@@ -59,7 +60,7 @@ class Mutant:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """The condition is switched off in this process."""
+        """Return a context in which the condition is switched off in this process."""
         function = _function(importlib.import_module(self.module), self.function)
         before = function.__code__
         function.__code__ = self.code
@@ -72,12 +73,12 @@ class Mutant:
 
     @property
     def place(self) -> tuple[str, int]:
-        """The file of the function and the line it starts in."""
+        """Return the file and first line of the function."""
         return self.code.co_filename, self.code.co_firstlineno
 
 
 def forget() -> None:
-    """Forget what functions of the engine remember of texts: it may be otherwise with a condition switched off."""
+    """Clear the caches of the engine, because a condition that is switched off may change their values."""
     for name, module in [*sys.modules.items()]:
         if name.startswith("chirp_migrate.") and name != "chirp_migrate.rules":
             for one in vars(module).values():
@@ -86,7 +87,7 @@ def forget() -> None:
 
 
 def judging_modules(rule: Rule) -> set[str]:
-    """The modules of the engine that ``rule`` decides with, its own among them."""
+    """Return the modules of the engine with conditions of ``rule``, including its own module."""
     found: set[str] = set()
     pending = [type(rule).__module__]
     while pending:
@@ -102,7 +103,7 @@ def judging_modules(rule: Rule) -> set[str]:
 
 
 def mutants_of(name: str) -> Iterator[Mutant]:
-    """All mutants of the module ``name``, from top to bottom."""
+    """Yield all mutants of the module ``name``, from top to bottom."""
     text = _file(name).read_text(encoding="utf-8")
     lines = ast.parse(text)
     for place, (function, condition) in enumerate(_conditions(lines)):

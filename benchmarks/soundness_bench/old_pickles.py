@@ -1,4 +1,4 @@
-"""Programs that load what an earlier version of them has pickled, and programs that send it to workers."""
+"""Programs that load pickles of an earlier version of themselves, and programs that pickle objects for workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import re
 
 _MADE = re.compile(r"^    made = ((\w+)\(.*\))$", re.MULTILINE)
-#: What an object was like when it was pickled: values that classes did not keep then, or that have been set.
+#: Changes of an object before it is pickled: attributes that an earlier version lacks, or that are set.
 _EARLIER = (
     "pass",
     "pass",
@@ -18,7 +18,7 @@ _EARLIER = (
     "made = emptied(made, {})",
     "made = copy.deepcopy(made)",
 )
-#: What held it then, and how it is found in that.
+#: Object that contains the pickled object, and expression that reads the pickled object from it.
 _HELD = (
     ("made", ""),
     ("made", ""),
@@ -39,9 +39,9 @@ _SUBCLASS = (
 
 
 def unpickled(rng: random.Random, text: str) -> str:
-    """The program ``text`` with the object that its ``main`` makes first in a pickle of an earlier run.
+    """Return ``text`` with the first object of its ``main`` loaded from a pickle of an earlier run.
 
-    ``saved()`` makes that pickle; whoever runs the program puts it into ``SAVED``.
+    ``saved()`` makes the pickle; the code that runs the program puts it into ``SAVED``.
     """
     found = _MADE.search(text)
     assert found is not None
@@ -74,7 +74,7 @@ def saved():
 
 
 def with_workers(rng: random.Random, text: str) -> str:
-    """The program ``text`` with worker processes in the loaders that its ``main`` makes, and their errors by kind."""
+    """Return ``text`` with worker processes in the loaders of its ``main``, and with their errors by kind."""
     workers = rng.choice(("1", "1", "2", "1, persistent_workers=True", "1, prefetch_factor=1"))
     begins, main, ends = text.partition("\n\ndef main():\n")
     return f"{begins}{_TRIED}{main}{_loading(ends, workers)}"
@@ -84,7 +84,7 @@ def _loading(text: str, workers: str) -> str:
     return re.sub(r"(DataLoader\((?:[^()]|\([^()]*\))*?)\)", rf"\1, num_workers={workers})", text)
 
 
-#: What a loader raises that cannot send its workers what they need is the same by every way of starting them.
+#: Errors of pickling count as equal for all start methods.
 _TRIED = """
 
 def tried(call):

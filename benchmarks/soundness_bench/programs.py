@@ -1,8 +1,9 @@
-"""Small programs with datasets, wrappers, augmenters, closures and lists, made up from a number.
+"""Generate small programs with datasets, wrappers, augmenters, closures and lists from a number.
 
-Each is what a rule looks for, with moves that may make rewriting it a mistake: effects on the way, names bound again,
-attributes assigned later, subclasses, bases that draw or count, samples of other kinds. ``main()`` returns all that
-it saw. It does not ask a dataset made by ``type()`` for the name of its class, which CHP005 says is another.
+Each program has code that a rule looks for, with details that may make the rewrite wrong: side effects, names that are
+bound again, attributes that are assigned later, subclasses, bases that use random numbers or count, samples of other
+kinds. ``main()`` returns all values that it sees. It does not read the class name of a dataset that ``type()`` creates,
+because CHP005 changes that name.
 """
 
 from __future__ import annotations
@@ -95,12 +96,12 @@ class Program:
     """A program.
 
     Attributes:
-        number: makes it.
-        family: what it is about.
-        text: its module.
-        files: what it reads, by their names: modules, by names without an ending, and others.
+        number: number from which the program is generated.
+        family: subject of the program.
+        text: text of its module.
+        files: name → text of its other files: modules (names without a suffix) and data.
         saves: whether its function ``saved`` makes a pickle for the variable ``SAVED`` of a later run.
-        allowed: documented differences that it may show, by their names in docs/differences.md.
+        allowed: names of documented differences (in docs/differences.md) that the program may show.
     """
 
     number: int
@@ -112,7 +113,7 @@ class Program:
 
 
 def make_program(number: int) -> Program:
-    """The program with this number: of the odd ones, each is about values that are bound early."""
+    """Return the program with this number; odd numbers are programs about values that are bound early."""
     rng = random.Random(number)
     if number % 2:
         family, text, files = make_hoisting(rng)
@@ -135,12 +136,12 @@ def _indented(lines: list[str], depth: int) -> str:
 
 
 def _some(rng: random.Random, chance: float, *choices: str) -> list[str]:
-    """One of ``choices``, seldom."""
+    """Return one of ``choices``, with probability ``chance``, or nothing."""
     return [rng.choice(choices)] if rng.random() < chance else []
 
 
 def _mostly(rng: random.Random, usual: str, *others: str) -> str:
-    """``usual``, or seldom one of the others."""
+    """Return ``usual`` or, rarely, one of the others."""
     return rng.choice(others) if rng.random() < 0.12 else usual
 
 
@@ -148,7 +149,7 @@ def _mostly(rng: random.Random, usual: str, *others: str) -> str:
 
 
 def _effects(rng: random.Random) -> list[str]:
-    """Statements on the way that somebody could notice."""
+    """Return statements with side effects that other code could see."""
     return _some(
         rng,
         0.25,
@@ -337,7 +338,7 @@ class Edits(Dataset):
 
 
 def _chaining(rng: random.Random) -> str:
-    """Datasets that apply transforms which classes of the program chain."""
+    """Return a program with datasets that apply transforms, which classes of the program chain."""
     loop = _mostly(rng, "for transform in self.transforms:\n    x = transform(x)\nreturn x",
                    "for transform in self.transforms:\n    if transform is not None:\n        x = transform(x)\nreturn x",
                    "for transform in reversed(self.transforms):\n    x = transform(x)\nreturn x",
@@ -416,7 +417,7 @@ class Shaken(Dataset):
 
 
 def _stacking(rng: random.Random) -> str:
-    """Samples stacked one by one, of datasets that end early, draw, count or fail."""
+    """Return a program that stacks samples of datasets that end early, use random numbers, count or fail."""
     item = rng.choice(("return torch.full((3,), float(i)), i", "return torch.rand(3) + i, i", "return np.full(3, i), i",
                        "return torch.full((i + 1,), 1.0), i", "return torch.full((3,), float(i), requires_grad=True), i"))  # fmt: skip
     ending = rng.choice(
@@ -466,7 +467,7 @@ def main():
 
 
 def _main(rng: random.Random, made: str, changes: list[str]) -> str:
-    """``main`` with loaders around changes of the dataset."""
+    """Return the text of ``main``, with loaders before and after changes of the dataset."""
     options = rng.choice(
         ("batch_size=2", "batch_size=4, shuffle=True", "batch_size=3, drop_last=True", "batch_size=None")
     )
@@ -479,7 +480,7 @@ def _main(rng: random.Random, made: str, changes: list[str]) -> str:
         )
     lines += ["seen.append(tried(lambda: (made.base if hasattr(made, 'base') else made.dataset).read))"]
     body = "\n".join(lines)
-    if "global switch\n" in body:  # a declaration comes first, its assignment where it was drawn
+    if "global switch\n" in body:  # the declaration must be the first statement
         body = "global switch\n" + body.replace("global switch\n", "", 1)
     return "\n\ndef main():\n" + textwrap.indent(body + "\nreturn seen", "    ") + "\n"
 
@@ -523,7 +524,7 @@ def _wrapping(rng: random.Random) -> str:
         wrapper = "def apply(x, y):\n" + _indented(apply, 2) + "\n"
         made = f"type('Wrapper', (Dataset,), {{'__len__': lambda self: len(dataset), '__getitem__': lambda self, idx: {by_type}}})()"
     change = "def change(value):\n        nonlocal mean\n        mean = value\n" if nonlocal_ else "change = print\n"
-    # A sample of three is refused by the shipped dataset, too, with the error of unpacking it.
+    # The dataset of the runtime raises the same error for a sample with three parts.
     bases = _BASES if made == "Wrapper()" else tuple(one for one in _BASES if one.count("arange(9)") < 2)
     text = f"""
 def wrap(dataset, augment, mean, std, ids, training=True):
@@ -622,7 +623,7 @@ def main():
 
 
 def _drawing(rng: random.Random) -> str:
-    """An augmenter with parameters for which it is no matter what is drawn."""
+    """Return a program with an augmenter whose parameters make the order of random calls irrelevant."""
     start = rng.choice(
         ("if random.random() > self.p:\n            return x", "if random.random() >= self.p:\n            return x")
     )
@@ -683,7 +684,7 @@ def main():
 
 
 def _holding(rng: random.Random) -> str:
-    """Functions inside functions that a loader or a dataset keeps."""
+    """Return a program with functions inside functions that a loader or a dataset keeps."""
     for_loader = rng.random() < 0.6
     given, of_one = ("batch", "[x for x, y in batch]") if for_loader else ("x", "[x]")
     body = rng.choice(
@@ -717,7 +718,7 @@ def _holding(rng: random.Random) -> str:
     )
     definition = [*([decorator] if decorator else []), f"def held({parameters}):", *("    " + one for one in body)]
     place = rng.random()
-    if place < 0.2:  # one in each turn
+    if place < 0.2:  # one loader in each iteration
         turn = rng.choice((f"loaders.append({kept})", f"seen.append(tried(lambda: list({kept})))"))
         lines = ["for factor in (2, 3):", *("    " + one for one in definition), f"    {turn}"]
     elif place < 0.3:
@@ -729,14 +730,14 @@ def _holding(rng: random.Random) -> str:
             f"loaders.append({kept})",
         ]
     elif place < 0.4:
-        lines = [f"loaders += [{kept}]", *definition]  # too late
+        lines = [f"loaders += [{kept}]", *definition]  # the definition comes too late
         lines = [*definition, *lines[:1], *definition] if rng.random() < 0.5 else lines
     else:
         lines = [*definition, f"loaders.append({kept})"]
     inside = [one for line in (*before, *lines, *after) for one in line.split("\n")]
     unlike = ("nonlocal", "for factor", "factor, rest", "factor=", "del factor")
     if rng.random() < 0.25 and not any(word in line for line in inside for word in unlike):
-        inside = [line.replace("factor", "self.factor") for line in inside]  # what it captures of the object
+        inside = [line.replace("factor", "self.factor") for line in inside]  # captured from the object
     return f"""
 import functools, operator
 
@@ -776,7 +777,7 @@ def main():
 
 
 def _guarding(rng: random.Random) -> str:
-    """Masks with guards, alone and in a dataset, with parameters for which it is no matter what is drawn in batches."""
+    """Return a program with masks that have guards; its parameters make the random numbers irrelevant."""
     first = _mostly(rng, "if random.random() > self.p:", "if random.random() >= self.p:",
                     "if not self.training or random.random() > self.p:")  # fmt: skip
     lifted = rng.random() < 0.85
@@ -819,7 +820,7 @@ def _guarding(rng: random.Random) -> str:
             "0, 0, p=1.0",
             "5, 3, 300, 300, -1.0, 1.0",
             "6, 4, 300, 300, 0.5, 1.0",
-            # Larger than the axes: masks nothing where the guard says so, and else as it is drawn.
+            # Masks are larger than the axes, which the guard skips.
             "40, 15, p=1.0" if "{n} > {p}" in guard and " or " not in guard else "p=0.0",
             "6, 2, 0, 0, 0.0, 1.0",
         )
@@ -869,7 +870,7 @@ def main():
 
 
 def _imaging(rng: random.Random) -> str:
-    """Augmentation by way of an 8-bit image, with parameters for which it is no matter what is drawn in batches."""
+    """Return a program that augments 8-bit images; its parameters make the random numbers irrelevant."""
     usual = "self.{k}_mask_param > 0 and {n} > self.{k}_mask_param"
     guard = _mostly(rng, usual, "{n} > 0")
     image = _mostly(rng, "Image.fromarray(pixels)", "Image.fromarray(pixels, mode='L')", "pixels")
@@ -903,7 +904,7 @@ def _imaging(rng: random.Random) -> str:
                           f"torch.rand({shape}).index_fill_(0, torch.tensor([2]), float('inf'))",
                           f"torch.rand({shape}).index_fill_(0, torch.tensor([2]), float('nan'))",
                           f"torch.rand({shape}).index_fill_(0, torch.tensor([2]), 0.5)"))  # fmt: skip
-    small = "40, 15, p=1.0" if guard == usual else "p=0.0"  # larger than the axes, which the guard leaves alone
+    small = "40, 15, p=1.0" if guard == usual else "p=0.0"  # larger than the axes, which the guard skips
     given = rng.choice(("p=0.0", small, "0, 0, p=1.0", "5, 3, 300, 300, 7, 1.0"))
     later = _some(rng, 0.5, "made.training = False", "made.augmenter = None", "masks.p = 0.0", "masks.mask_value = 300",
                   "masks.mask_value = 2.5", "masks.mask_value = -1", "made.augmenter = double", "made.training = 1",
@@ -990,7 +991,7 @@ _FAMILIES: tuple[tuple[str, Callable[[random.Random], str]], ...] = (
     ("guarded masks", _guarding),
     ("masked images", _imaging),
 )
-#: Programs whose ``main`` makes a dataset first.
+#: Families of programs whose ``main`` first creates a dataset.
 _DATASETS = (_standardizing, _augmenting, _listing, _chaining)
-#: Families in which batches draw from elsewhere after the migration.
+#: Families in which batches use another random generator after the migration.
 _DRAWING = frozenset({"augmenter", "guarded masks", "masked images"})

@@ -1,4 +1,4 @@
-"""One program before and after its migration, each in a separate process with the same seeds."""
+"""Run one program before and after its migration, each in a separate process with the same seeds."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ from chirp_migrate.syntax.project import Project
 from soundness_bench.programs import Program, make_program
 
 _NAME = "made_up"
-#: Starting workers anew takes seconds each time.
+#: Seconds after which a program is killed: starting workers may take seconds.
 _SECONDS = 150
-#: Documented differences, with the note of a program that stops there before its migration.
+#: Documented difference → note of a program that stops there before its migration.
 _STOPS = {"sent-to-workers": "cannot be pickled", "dead-workers": "a worker died"}
-#: What is seen of a program: what it returns or raises, what it prints, and the random states afterwards.
+#: Observations of a program: its result or error, its output, and the random states afterwards.
 _Seen = tuple[Any, str, str]
 _DIED: _Seen = ("died", "", "")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a program.
+    """The result of a program.
 
     Attributes:
         after: its text after the migration.
         rewritten: how often each rule rewrote something of it; refused: how often each only reported.
-        difference: what differs, in words; "" if nothing does.
-        shown: documented differences that it shows, by their names.
+        difference: description of the difference; "" if there is none.
+        shown: names of the documented differences that the program shows.
     """
 
     program: Program
@@ -66,7 +66,7 @@ class Outcome:
 def run_programs(
     numbers: Iterable[int], jobs: int, codes: Collection[str] = (), start: str = "fork"
 ) -> Iterator[Outcome]:
-    """The outcomes of the programs with these numbers, in this order (see :func:`outcome_of`)."""
+    """Yield the results of the programs with these numbers, in this order (see :func:`outcome_of`)."""
     with ProcessPoolExecutor(
         jobs, mp_context=get_context("fork"), initializer=partial(torch.set_num_threads, 1)
     ) as pool:
@@ -74,7 +74,7 @@ def run_programs(
 
 
 def start_method(number: int, start: str) -> str:
-    """How the program with this number starts workers: with "both" every fifth by spawn, the others by fork."""
+    """Return how program ``number`` starts workers: with "both", every fifth by spawn, the others by fork."""
     return start if start != "both" else "spawn" if number % 5 == 0 else "fork"
 
 
@@ -82,9 +82,9 @@ def outcome_of(number: int, codes: Collection[str] = (), start: str = "fork") ->
     """Migrate and run the program with this number.
 
     Args:
-        number: that of the program.
-        codes: the rules that migrate it; none: all.
-        start: how the program starts worker processes, unless it says otherwise: see :func:`start_method`.
+        number: number of the program.
+        codes: codes of the rules that migrate it; empty for all rules.
+        start: start method of its worker processes, unless the program sets it; see :func:`start_method`.
     """
     program, start = make_program(number), start_method(number, start)
     path = f"{_NAME}.py"
@@ -107,13 +107,13 @@ def outcome_of(number: int, codes: Collection[str] = (), start: str = "fork") ->
 
 
 def documented() -> frozenset[str]:
-    """The names of the differences that docs/differences.md has."""
+    """Return the names of the differences that docs/differences.md lists."""
     page = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
     return frozenset(re.findall(r"^\| `([\w-]+)` \|", page.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def _difference(program: Program, before: _Seen, after: _Seen) -> tuple[str, frozenset[str]]:
-    """What differs, in words, but for what is allowed; and the names of the allowed differences that it shows."""
+    """Return a description of undocumented differences, and the names of documented differences that occur."""
     stopped = (name for name, note in _STOPS.items() if _differs_only_at(note, before[0], after[0]))
     stop = next(stopped, "") if before[0] != after[0] else ""
     shown = set()
@@ -136,7 +136,7 @@ def _differs_only_at(note: str, before: Any, after: Any) -> bool:
 
 
 def _in_child(program: Program, text: str, start: str, action: Callable[[ModuleType], Any]) -> Any:
-    """What ``action`` makes of the module of a program, in a separate process with seeds; ``None`` if that dies."""
+    """Call ``action`` with the module of a program in a separate process; return None if the process dies."""
     receiving, sending = os.pipe()
     with tempfile.TemporaryDirectory() as folder:
         for name, content in {**program.files, _NAME: text}.items():
@@ -153,17 +153,17 @@ def _in_child(program: Program, text: str, start: str, action: Callable[[ModuleT
         os.close(sending)
         with os.fdopen(receiving, "rb") as pipe:
             data = pipe.read()
-        os.waitpid(child, 0)  # killed by its alarm if it went on and on
+        os.waitpid(child, 0)  # its alarm kills it if it does not end
     return pickle.loads(data) if data else None
 
 
 def _loaded(folder: str, start: str, action: Callable[[ModuleType], Any]) -> Any:
-    """What ``action`` makes of the module of a program in ``folder``; of one that cannot be imported, its error."""
+    """Call ``action`` with the module of a program in ``folder``; if the import fails, return the error."""
     set_start_method(start, force=True)
     main = sys.modules["__main__"]
     main.__spec__ = None
-    vars(main).pop("__file__", None)  # workers need the program alone, and not this benchmark
-    for stream in (1, 2):  # where workers print that are not forked, and what is left of others
+    vars(main).pop("__file__", None)  # workers need the program, and not this benchmark
+    for stream in (1, 2):  # output of workers that are not forked
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     sys.path.insert(0, folder)
     sys.dont_write_bytecode = True
@@ -180,7 +180,7 @@ def _loaded(folder: str, start: str, action: Callable[[ModuleType], Any]) -> Any
 
 
 def _saved(module: ModuleType) -> bytes:
-    """The pickle that an earlier run of a program leaves, of an error none."""
+    """Return the pickle of an earlier run of a program; empty if it fails."""
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             pickled: bytes = vars(module)["saved"]()
@@ -190,7 +190,7 @@ def _saved(module: ModuleType) -> bytes:
 
 
 def _run(saved: bytes, module: ModuleType) -> _Seen:
-    """What ``main`` of a program returns or raises, what it prints, and the random states afterwards."""
+    """Return the result or error of ``main``, its output, and the random states afterwards."""
     vars(module)["SAVED"] = saved
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -204,7 +204,7 @@ def _run(saved: bytes, module: ModuleType) -> _Seen:
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as something that compares equal only if it is the same to the bit, and pickles."""
+    """Convert ``value`` to an object that can be pickled and is equal only to the same value, to the bit."""
     if isinstance(value, torch.Tensor):
         return "tensor", str(value.dtype), tuple(value.shape), value.detach().contiguous().numpy().tobytes()
     if isinstance(value, np.ndarray | np.generic):

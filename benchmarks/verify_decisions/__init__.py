@@ -1,1 +1,1 @@
-"""How often `verify` decides rightly, on pairs of processes recorded on this machine."""
+"""Measure how often the decisions of `verify` are correct, on pairs of processes recorded on this machine."""

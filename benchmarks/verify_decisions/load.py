@@ -1,4 +1,4 @@
-"""Other load on the machine, so that the pool is not recorded in a silence that users do not have."""
+"""Put other load on the machine, so that recordings have the disturbances that users have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 
 __all__ = ["OtherLoad"]
 
-# It ends with the process that started it, however that ends.
+# The process ends when its parent ends, for any reason.
 _BUSY = """
 import os, random, sys, time
 lot, rest_s = random.Random(sys.argv[1]), float(sys.argv[2])

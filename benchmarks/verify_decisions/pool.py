@@ -1,4 +1,4 @@
-"""Records rounds of real processes by the machinery of `verify`, and keeps them as JSON."""
+"""Record rounds of real processes with the code of `verify`, and store them as JSON."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ class Pool:
     """Recorded rounds and the load that was made beside them.
 
     Attributes:
-        load: whether the benchmark itself kept other processes running.
-        rounds: with the seconds of every condition's entry point.
+        load: whether the benchmark itself kept another process busy during the recording.
+        rounds: recorded rounds, with the seconds of every condition's entry point.
     """
 
     load: bool
     rounds: tuple[TimedRound, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the recording as plain values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Pool:
-        """Rebuild from :meth:`to_json` output."""
+        """Build a recording from the result of :meth:`to_json`."""
         rounds = [msgspec.convert(each, TimedRound) for each in values["rounds"]]
         return cls(values["load"], tuple(rounds))
 
     @classmethod
     def read(cls, path: Path) -> Pool:
-        """Read a recording."""
+        """Read a recording from a file."""
         return cls.from_json(json.loads(path.read_text(encoding="utf-8"))["pool"])
 
 
 def record(rounds: int, threads: int, load: bool, folder: Path, progress: Callable[[str], None]) -> Iterator[Pool]:
-    """Time ``rounds`` pairs of fresh processes, each with the entry points of all conditions; gives what there is.
+    """Time ``rounds`` pairs of new processes with the entry points of all conditions; yield the recording so far.
 
     Args:
-        folder: for trees.
-        progress: called with one line a round.
+        folder: folder for the trees.
+        progress: called with one line for each round.
     """
     trees = write_trees(folder / "trees")
     settings = VerifyOptions(

@@ -1,4 +1,4 @@
-"""Tables of how often each verdict came out."""
+"""Write tables of how often each verdict occurs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["as_markdown", "in_short", "replace_between_marks", "targets"]
 _KINDS = (Verdict.FASTER, Verdict.SLOWER)
 _MARKS = ("<!-- error rates: begin -->", "<!-- error rates: end -->")
 
-#: Noise → rounds that the budget has time for → scenario → what came of it.
+#: Noise → largest number of rounds → scenario → results.
 Tallies = Mapping[str, Mapping[int, Mapping[str, Tally]]]
 
 
 def targets(tallies: Tallies) -> list[tuple[str, Rate, bool]]:
-    """What is wanted, what was found with the longest budget and the last (recorded) noise, and whether it holds."""
+    """Return each goal, its result with the longest budget and the recorded noise, and whether it holds."""
     *_, by_rounds = tallies.values()
     found = by_rounds[max(by_rounds)]
     same = found["A/A"].rate(Verdict.FASTER)
@@ -36,7 +36,7 @@ def targets(tallies: Tallies) -> list[tuple[str, Rate, bool]]:
 
 
 def as_markdown(tallies: Tallies, settings: Mapping[str, Any]) -> str:
-    """All tables, with the conditions under which they came about."""
+    """Return all tables, with the conditions of the measurement."""
     budgets = " / ".join(map(str, next(iter(tallies.values()))))
     lines = [
         f"Simulated times, {settings['trials']} verifications of 16 entry points for each line, decided by the code of "
@@ -59,10 +59,10 @@ def as_markdown(tallies: Tallies, settings: Mapping[str, Any]) -> str:
 
 
 def in_short(tallies: Tallies, at_margin: Mapping[float, Tally], settings: Mapping[str, Any]) -> str:
-    """One table with the shortest and the longest budget, what is wanted, and how often "not slower" is wrong.
+    """Return one table with the shortest and the longest budget, the goals, and how often "not slower" is wrong.
 
     Args:
-        at_margin: noise of one time that changes slowly → what came of one entry point that is just slower.
+        at_margin: slowly changing noise of one time → results of one entry point that is just slower.
     """
     budgets = list(next(iter(tallies.values())))
     shown = [(noise, by[rounds], rounds) for noise, by in tallies.items() for rounds in (budgets[0], budgets[-1])]
@@ -112,7 +112,7 @@ def _head(noise: str) -> str:
 
 
 def replace_between_marks(document: Path, text: str) -> None:
-    """Put ``text`` between the marks in ``document``.
+    """Replace the text between the marks in ``document``.
 
     Raises:
         ValueError: the document has no such marks.

@@ -1,4 +1,4 @@
-"""Two small backends that train the same in every way but for how long: the injected changes."""
+"""Two small backends that train the same way, but for different times: the injected changes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Condition:
     """One injected change of the total training time.
 
     Attributes:
-        name: as in the tables.
-        function: name of the entry point that has it.
-        ratio: true time ratio after / before.
+        name: name in the tables.
+        function: name of the entry point with this change.
+        ratio: true ratio of times after / before.
     """
 
     name: str
@@ -99,11 +99,10 @@ def {function}(dataset, train_indices, val_indices, model_class, num_classes, nu
 
 
 def write_trees(folder: Path) -> dict[str, Path]:
-    """Write both sides; an entry point for each condition, and in the tree after it trains more or fewer epochs.
+    """Write both versions. Each condition has an entry point, whose number of epochs differs after.
 
-    Fewer or more epochs change every part of the time alike, loading, training and validation, and so the total by
-    just the share that is wanted. (A verification would refuse to compare them, which is why the benchmark times
-    rounds without asking what was trained.)
+    Fewer or more epochs change every part of the time equally, so the total changes by exactly the wanted share.
+    (``verify`` itself would report different trainings. So the benchmark times rounds without comparing the trainings.)
     """
     # The first training of a process at full size meets its batch shapes for the first time (8 ms, measured): little
     # for a verification, but a twentieth of the shortest training here. An entry point that is not judged meets them.

@@ -1,4 +1,4 @@
-"""Many verifications of 16 entry points, decided by the code that `verify` decides with. The seconds are simulated."""
+"""Simulate the times of many verifications of 16 entry points, and decide them with the code of `verify`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ ENTRY_POINTS = 16
 THRESHOLD = 0.2
 MOST = 20
 _ZERO_COST = 0.3  # time with zero-cost loading / time before
-_DRIFT = 0.02  # of the noise of one time, what changes slowly
+_DRIFT = 0.02  # share of the noise of one time that changes slowly
 _DISTURBED = 0.1
 
-#: Logarithms of one verification's noise: (rounds, side, entry point), and the share of the CPUs others used.
+#: Logarithms of a verification's noise, of shape (rounds, versions, entry points), and CPU shares of other processes.
 Noise = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """True time ratios after / before of the entry points, which all take as long before."""
+    """True ratios of times after / before of all entry points, which take equally long before."""
 
     name: str
     ratios: tuple[float, ...]
@@ -52,10 +52,10 @@ AT_MARGIN = Scenario("one just over 5 % slower, 15 twice as fast", (1 + MARGIN +
 
 @dataclass(frozen=True)
 class Rate:
-    """How often something happened, with Wilson's 95 % interval.
+    """How often an event occurred, with Wilson's 95 % interval.
 
     Attributes:
-        count, of: it happened ``count`` times in ``of`` trials.
+        count, of: the event occurred in ``count`` of ``of`` trials.
     """
 
     count: int
@@ -63,23 +63,23 @@ class Rate:
 
     @property
     def share(self) -> float:
-        """0 to 1."""
+        """Return the share of trials, 0 to 1."""
         return self.count / self.of
 
     def interval(self) -> tuple[float, float]:
-        """Both ends, 0 to 1."""
+        """Return both ends of the interval, 0 to 1."""
         ends = binomtest(self.count, self.of).proportion_ci(method="wilson")
         return float(ends.low), float(ends.high)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What came of the trials of one scenario.
+    """The results of the trials of one scenario.
 
     Attributes:
-        verdicts: how often each verdict came out.
-        rounds: mean number of rounds made.
-        unnamed: how often it was called faster without naming an entry point that is slower than the margin allows.
+        verdicts: verdict → number of trials.
+        rounds: mean number of rounds.
+        unnamed: number of trials with the verdict faster in which a slower entry point was not named.
     """
 
     verdicts: dict[str, int]
@@ -88,23 +88,24 @@ class Tally:
 
     @property
     def unnamed_rate(self) -> Rate:
-        """How often an entry point that is slower passed unnamed."""
+        """Return how often a slower entry point was not named."""
         return Rate(self.unnamed, sum(self.verdicts.values()))
 
     def rate(self, *verdicts: Verdict) -> Rate:
-        """How often one of these came out."""
+        """Return how often one of these verdicts occurred."""
         return Rate(sum(self.verdicts.get(each.text, 0) for each in verdicts), sum(self.verdicts.values()))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the results as plain values."""
         return asdict(self)
 
 
 def made_up(noise: float, drift: float = _DRIFT) -> Noise:
-    """Normal noise of one time (standard deviation of its logarithm).
+    """Return normal noise; ``noise`` is the standard deviation of the logarithm of one time.
 
-    The machine's speed walks by 3 % from round to round on both sides, ``drift`` of the noise of a side changes slowly
-    (correlation 0.5 from round to round), and in one round of ten others use the CPUs and the noise is doubled.
+    The speed of the machine changes by 3 % from round to round, equally in both versions. A share ``drift`` of the
+    noise of a version changes slowly (correlation 0.5 from round to round). In one of ten rounds, other processes use
+    the CPUs and the noise is doubled.
     """
 
     def draw(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -122,10 +123,10 @@ def made_up(noise: float, drift: float = _DRIFT) -> Noise:
 
 
 def recorded(pool: Sequence[TimedRound]) -> Noise:
-    """Noise of recorded rounds: a run of consecutive ones from a random place, the first following the last.
+    """Return the noise of recorded rounds: consecutive rounds from a random position; the first follows the last.
 
-    Each recorded entry point is centred: its mean ratio becomes 1. Entry points beyond the recorded ones take their
-    noise from rounds half a recording away.
+    The mean ratio of each recorded entry point is divided out. Entry points beyond the recorded ones use the noise of
+    rounds half a recording away.
     """
     labels = sorted(pool[0].seconds["before"])
     logs = np.log([[[each.seconds[side][label] for label in labels] for side in ("before", "after")] for each in pool])
@@ -142,7 +143,7 @@ def recorded(pool: Sequence[TimedRound]) -> Noise:
 
 
 def run_trials(scenario: Scenario, noise: Noise, rounds: int, trials: int, seed: int) -> Tally:
-    """Verify so many times with so many rounds of all entry points, at most."""
+    """Run ``trials`` verifications with at most ``rounds`` rounds of all entry points, and count the results."""
     rng = np.random.default_rng(seed)
     labels = [f"entry_{number}" for number in range(ENTRY_POINTS)]
     slower = {label for label, ratio in zip(labels, scenario.ratios, strict=True) if ratio > 1 + MARGIN + 1e-7}

@@ -33,7 +33,7 @@ from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.tune import plot as plots
 from chirp_migrate.tune.config import TuneConfig, read_config
 from chirp_migrate.tune.report import show
-from chirp_migrate.tune.request import Grid, TuneTask
+from chirp_migrate.tune.request import SettingsToMeasure, TuneTask
 from chirp_migrate.tune.session import tune_tree
 
 _MOST_WORKERS = 64
@@ -82,7 +82,7 @@ _kept = partial(option, group="Saved results")
 )  # fmt: skip
 @collect_options(
     "grid",
-    Grid,
+    SettingsToMeasure,
     _tried(
         "--num-workers", "workers", default="0,2,4,8", show_default=True, metavar="N,N,…",
         type=WholeNumbers(0, _MOST_WORKERS), help="Worker counts to try; 0 is always tried.",
@@ -135,7 +135,7 @@ def tune(
     dataset: str | None,
     unaugmented: str | None,
     config_file: Path | None,
-    grid: Grid,
+    grid: SettingsToMeasure,
     timeout: float | None,
     plot: Path | None,
     save: bool,

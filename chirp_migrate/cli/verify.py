@@ -53,7 +53,7 @@ from chirp_migrate.training.workload.choosing import call_of, select_entry_point
 from chirp_migrate.training.workload.entry_points import Source, call_options, find_entry_points
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve
-from chirp_migrate.verify.sides.baseline import before_side
+from chirp_migrate.verify.sides.baseline import find_original_version
 from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["options_of", "verify"]
@@ -247,7 +247,7 @@ def _run_verification(
 ) -> int:
     began = time.monotonic()
     with output.progress("reading the project and its journal") as progress:
-        before = before_side(root, baseline)
+        before = find_original_version(root, baseline)
         verified = verified_files(root)
         if options.source is Source.FOUND:
             find_entry_points(root, options.model)  # report errors in the project before copying anything
@@ -312,11 +312,11 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
 
 def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
     if baseline is not None:
-        before_side(root, baseline)  # report an invalid --baseline, although --list runs nothing
+        find_original_version(root, baseline)  # report an invalid --baseline, although --list runs nothing
     if options.source is Source.FOUND:
         discovery = select_entry_points(find_entry_points(root, options.model), options.select)
     else:
-        before = before_side(root, baseline)
+        before = find_original_version(root, baseline)
         with (
             output.progress("importing PyTorch") as progress,
             temporary_folder("chirp-migrate-verify-") as folder,

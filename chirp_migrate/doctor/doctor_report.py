@@ -1,4 +1,4 @@
-"""The document with the result of ``doctor``: ``--json`` writes it, the terminal and SARIF show it."""
+"""The JSON document of ``doctor``. ``doctor --json`` writes it, and ``doctor`` prints its content."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from chirp_migrate.console.json_document import as_bytes, read_as, read_json
-from chirp_migrate.doctor.recording import Place
+from chirp_migrate.doctor.recording import CodeLine
 
 __all__ = ["DoctorReport", "Problem", "WatchedEntryPoint", "decode", "encode"]
 
@@ -15,15 +15,15 @@ SCHEMA: Final = 1
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One problem that a training run showed.
+    """One loading problem that a run of the training proves.
 
     Attributes:
-        check: name of the check, such as ``duplicated-samples``.
-        message: what is wrong, in one sentence.
-        evidence: the observation, in one sentence with its numbers.
-        fix: what to change, in one sentence.
-        path, line: where to change it, relative to PATH; "" and 0 if the place is unknown.
-        entry_points: entry points with the problem.
+        check: name of the check that found the problem, such as ``duplicated-samples``.
+        message: the problem in one sentence.
+        evidence: the observation that proves the problem, in one sentence with numbers.
+        fix: the change that solves the problem, in one sentence.
+        path, line: file (relative to PATH) and line of the fix; "" and 0 if the line is not known.
+        entry_points: labels of the entry points with the problem.
     """
 
     check: str
@@ -35,20 +35,20 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     entry_points: tuple[str, ...] = ()
 
     @classmethod
-    def at(cls, place: Place, check: str, message: str, evidence: str, fix: str) -> Problem:
-        """Return a problem at a line of the user's code."""
+    def at(cls, place: CodeLine, check: str, message: str, evidence: str, fix: str) -> Problem:
+        """Return a problem whose fix is at ``place``, a line of the user's code."""
         return cls(check=check, message=message, evidence=evidence, fix=fix, path=place.file, line=place.line)
 
 
 class WatchedEntryPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry point that ran.
+    """One entry point that ``doctor`` ran.
 
     Attributes:
-        label: the entry point.
-        seconds: wall time.
-        loaders, passes, batches: numbers of recorded loaders, passes and batches.
-        error: what the entry point raised, or how its process ended; empty if it trained.
-        printed: the end of the traceback or output; empty if it trained.
+        label: label of the entry point.
+        seconds: wall time of the training in seconds.
+        loaders, passes, batches: numbers of recorded loaders, loader passes and batches.
+        error: error that the entry point raised, or how its process ended; empty if it trained.
+        printed: last lines of the traceback or output; empty if it trained.
     """
 
     label: str
@@ -61,7 +61,16 @@ class WatchedEntryPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All problems and entry points of a run of doctor; ``created`` is the time, ISO 8601 in UTC."""
+    """The document of ``doctor``.
+
+    Attributes:
+        tool: name and version of this program.
+        problems: the problems that the checks found.
+        entry_points: the entry points that ran.
+        notes: sentences on entry points that did not run or had too little time.
+        exit_code: exit code of the command.
+        created: time at the end of the run, ISO 8601 in UTC.
+    """
 
     schema: Literal[1] = SCHEMA
     tool: str
@@ -78,10 +87,10 @@ def encode(report: DoctorReport) -> bytes:
 
 
 def decode(data: bytes) -> DoctorReport:
-    """Decode a document of :func:`encode`, which users may have edited.
+    """Read a document that :func:`encode` wrote and that users may have edited.
 
     Raises:
-        ValueError: the data is not such a document; the message has the reason.
+        ValueError: the data is no such document. The message has the reason.
     """
     found = read_json(data)
     if not {"problems", "entry_points"} <= found.keys():

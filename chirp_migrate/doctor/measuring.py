@@ -1,4 +1,4 @@
-"""Measures the best number of workers for a loader that the training waits for, as ``tune`` does."""
+"""Measure which number of workers is best for a loader that the training waits for, with the code of ``tune``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 from chirp_migrate.console.progress import Progress
 from chirp_migrate.doctor.recording import LoaderPass, WorkerTuning
 from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
-from chirp_migrate.tune.request import Grid
+from chirp_migrate.tune.request import SettingsToMeasure
 from chirp_migrate.tune.subject import of_loader
-from chirp_migrate.tune.sweep import Sweep, expected_s, grid
+from chirp_migrate.tune.sweep import Sweep, expected_s, setting_combinations
 from chirp_migrate.tune.tune_report import Candidate, Outcome
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.worker_start import start_method, start_seconds
@@ -18,32 +18,34 @@ from chirpid_patch.machine.cpus import usable_cpus
 __all__ = ["measure_workers"]
 
 _ROUNDS = 3
-"""Number of rounds that must fit into the time: two show a difference, and the estimate may be wrong."""
+"""Number of rounds that must fit into the time. Two rounds are necessary, and the estimated time may be too short."""
 _SLICE_S = 0.2
 
 
 def measure_workers(
     loader: Any, seen: LoaderPass, batch_s: float, seconds: float, show: Progress
 ) -> WorkerTuning | None:
-    """Measure numbers of workers in turns.
+    """Measure how fast a loader is with different numbers of workers.
 
     Args:
-        loader: the training's loader, whose workers have ended.
-        seen: a training pass over it.
+        loader: a loader of the training whose workers have ended.
+        seen: a training pass over the loader.
         batch_s: seconds that one process takes to read a batch.
-        seconds: time for all numbers; numbers that do not fit are skipped.
+        seconds: time limit; large numbers of workers that would take longer are skipped.
         show: called with the progress.
 
     Returns:
-        The pick of ``tune``; None if the time is too short, or if it is uncertain whether the pick is faster.
+        The best number of workers; None if the time is too short, or if it is uncertain whether the number is better.
 
     Raises:
         NotUsable: the loader cannot be measured, because its dataset is a stream.
-        Exception: an error of the user's code while this process loads batches.
+        Exception: any error of the user's code while this process loads batches.
     """
     subject = of_loader(loader, "training")
     now = subject.report.now
-    candidates = grid(Grid().workers, (TORCH_PREFETCH,), (), subject.report.batch_size, now)
+    candidates = setting_combinations(
+        SettingsToMeasure().workers, (TORCH_PREFETCH,), (), subject.report.batch_size, now
+    )
     start_s = start_seconds(start_method(subject.options))
 
     def takes_s(tried: list[Candidate]) -> float:

@@ -1,4 +1,4 @@
-"""Loading problems that the traces of a verification prove: doctor's checks on recordings built from the traces."""
+"""Run the checks of ``doctor`` on the loader passes that ``verify`` recorded."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from itertools import accumulate, pairwise
 from chirp_migrate.doctor.checks import problems_of
 from chirp_migrate.doctor.recording import (
     IN_TRAINING_PROCESS,
+    BatchRecord,
+    CodeLine,
     FetcherRun,
     LoaderInfo,
     LoaderPass,
-    Place,
     Recording,
-    Task,
 )
 from chirp_migrate.verify.spec import PassTrace
 from chirp_migrate.verify.verify_report import LoadingProblem
@@ -22,11 +22,11 @@ __all__ = ["problems_in"]
 
 
 def problems_in(traces: Mapping[str, Sequence[PassTrace]], has_own_data: bool) -> list[LoadingProblem]:
-    """Return the problems of all entry points; a problem of several entry points appears once.
+    """Return the loading problems of all entry points. A problem that several entry points have appears once.
 
     Args:
-        traces: entry point → the traces of its loaders.
-        has_own_data: whether the number of samples is the user's own, and not a choice of verify.
+        traces: label of an entry point → its recorded loader passes.
+        has_own_data: whether the training uses the user's own samples; False if ``verify`` created them.
     """
     found: dict[tuple[str, str], dict[str, None]] = {}
     for one in problems_of(_recording(label, of, has_own_data) for label, of in traces.items()):
@@ -35,7 +35,7 @@ def problems_in(traces: Mapping[str, Sequence[PassTrace]], has_own_data: bool) -
 
 
 def _recording(label: str, traces: Sequence[PassTrace], has_own_data: bool) -> Recording:
-    """Return the recording of an entry point; the line of a loader's place is its number, as the line is unknown."""
+    """Convert the loader passes of an entry point to a recording. The number of a loader replaces its unknown line."""
     seen = Recording(label, has_own_data=has_own_data)
     numbers: dict[int, int] = {}
     datasets: dict[tuple[str, int], int] = {}
@@ -61,9 +61,9 @@ def _recording(label: str, traces: Sequence[PassTrace], has_own_data: bool) -> R
 def _loader(number: int, dataset: int, one: PassTrace) -> LoaderInfo:
     return LoaderInfo(
         number=number,
-        place=Place("", number),
+        place=CodeLine("", number),
         dataset="",
-        dataset_place=Place(),
+        dataset_place=CodeLine(),
         dataset_ids=[dataset],
         is_stream=False,
         samples=one.available,
@@ -77,11 +77,11 @@ def _loader(number: int, dataset: int, one: PassTrace) -> LoaderInfo:
     )
 
 
-def _tasks(one: PassTrace) -> list[Task]:
-    """Return the batches; the name of a sample is its index in the innermost dataset, if that is known."""
+def _tasks(one: PassTrace) -> list[BatchRecord]:
+    """Return the batches of a pass. The name of a sample is its index in the innermost dataset, if that is known."""
     names = [f"{one.base} {index}" for index in one.base_indices] if " " in one.base else []
     ends = pairwise(accumulate(one.sizes, initial=0))
     return [
-        Task(indices=one.indices[begin:end], whole=whole, names=names[begin:end])
+        BatchRecord(indices=one.indices[begin:end], whole=whole, names=names[begin:end])
         for (begin, end), whole in zip(ends, one.batches, strict=False)
     ]

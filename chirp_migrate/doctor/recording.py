@@ -1,4 +1,4 @@
-"""The data that the child process records while one entry point trains, for the checks."""
+"""Classes for the data that ``doctor`` records while an entry point trains. The checks read this data."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import msgspec
 
 __all__ = [
     "IN_TRAINING_PROCESS",
+    "BatchRecord",
+    "CodeLine",
     "FetcherRun",
+    "FunctionCalls",
     "LoaderInfo",
     "LoaderPass",
     "Moments",
     "NormalizationCall",
-    "Place",
     "Recording",
-    "Results",
-    "Task",
     "UnpicklablePart",
     "WorkerTuning",
 ]
 
 IN_TRAINING_PROCESS = -1
-"""Worker number of the training process, for loaders without workers."""
+"""Worker number that stands for the training process, which reads the samples of loaders without workers."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class CodeLine(msgspec.Struct, frozen=True):
     """A line of the user's code; ``file`` is relative to the project and empty if the line is unknown."""
 
     file: str = ""
@@ -36,52 +36,52 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class UnpicklablePart(msgspec.Struct, frozen=True):
-    """An object that a loader would have to send to spawned workers and that pickle refuses.
+    """An object of a loader that spawned workers need and that ``pickle`` refuses.
 
     Attributes:
-        path: attribute path from the loader: ``dataset.transform.steps[2]``.
-        kind: what the object is: ``lambda``, ``local function``, ``open file``, or the name of its class.
-        place: the definition of a function or class.
-        error: what pickle raised, in one line.
+        path: attribute path from the loader to the object, such as ``dataset.transform.steps[2]``.
+        kind: ``lambda``, ``local function``, ``open file``, or another kind or class name of the object.
+        place: line that defines the function or the class of the object.
+        error: error that ``pickle`` raised, in one line.
     """
 
     path: str
     kind: str
-    place: Place
+    place: CodeLine
     error: str
 
 
 class LoaderInfo(msgspec.Struct):
-    """A loader that the training iterated.
+    """A loader over which the training iterated.
 
     Attributes:
-        number: in the order of first use.
-        place: the line that built the loader.
-        dataset: class name of its dataset.
-        dataset_place: the definition of that class.
-        dataset_ids: numbers of the dataset and of the datasets inside it, outermost first. Equal objects have equal
-            numbers.
+        number: number of the loader, in the order of first use.
+        place: line that built the loader.
+        dataset: class name of the dataset.
+        dataset_place: line that defines the class of the dataset.
+        dataset_ids: numbers of the dataset and of the datasets that it wraps, outermost first; equal in two loaders for
+            the same dataset object.
         is_stream: whether the dataset is an ``IterableDataset``.
-        samples: length of the dataset; -1 if it has none.
+        samples: length of the dataset; -1 if it has no length.
         batch_size: samples of a full batch; None if a batch sampler decides.
-        num_workers, persistent_workers, drop_last, start_method: as the loader has them.
+        num_workers, persistent_workers, drop_last, start_method: settings of the loader.
         sampler: class name of the sampler.
-        is_random_order: whether the sampler is one of PyTorch's that order samples at random.
-        is_distributed: whether the sampler is a ``DistributedSampler`` that shuffles, for any number of processes.
-        unpicklable: objects that could not be sent to spawned workers; empty without workers.
-        sent_bytes: bytes that each start of a worker copies by pickle; 0 if workers are forked, or it is not known.
-            Tensors do not count: they are shared.
-        held_bytes: bytes of the tensors and arrays that the dataset holds.
-        objects: number of Python objects in each large container that the dataset holds.
-        functions: name → place of each function with which the dataset reads.
-        unguarded: line of the main script that leads to the first pass and runs again if a worker imports the script;
-            an empty place if there is none, or workers are forked or cannot be sent the loader's objects.
+        is_random_order: whether the sampler is a class of PyTorch that shuffles.
+        is_distributed: whether the sampler is a ``DistributedSampler`` that shuffles.
+        unpicklable: objects that cannot be pickled for spawned workers; empty without workers.
+        sent_bytes: bytes that are pickled for each worker that starts, without shared tensors; 0 if workers are forked,
+            or if the number is not known.
+        held_bytes: bytes of the tensors and arrays in the dataset.
+        objects: attribute path of a large container in the dataset → number of its Python objects.
+        functions: name of a function with which the dataset reads samples → line that defines it.
+        unguarded: line of the main script that starts workers and would run again in each worker; empty if there is no
+            such line, if workers are forked, or if objects of the loader cannot be pickled.
     """
 
     number: int
-    place: Place
+    place: CodeLine
     dataset: str
-    dataset_place: Place
+    dataset_place: CodeLine
     dataset_ids: list[int]
     is_stream: bool
     samples: int
@@ -97,20 +97,20 @@ class LoaderInfo(msgspec.Struct):
     sent_bytes: int = 0
     held_bytes: int = 0
     objects: dict[str, int] = {}
-    functions: dict[str, Place] = {}
-    unguarded: Place = Place()
+    functions: dict[str, CodeLine] = {}
+    unguarded: CodeLine = CodeLine()
 
     def __str__(self) -> str:
         return f"the loader at {self.place}" if self.place.file else f"a loader of {self.dataset}"
 
 
 class NormalizationCall(msgspec.Struct):
-    """Calls of one kind of ``BatchNorm`` in training mode during one loader pass.
+    """Number of calls of a ``BatchNorm`` class in training mode during one loader pass.
 
     Attributes:
-        kind: class name.
-        with_one_sample: calls whose input had one sample while the loader's batch had one sample.
-        calls: all calls in training mode.
+        kind: name of the class, such as ``BatchNorm2d``.
+        with_one_sample: number of calls with one sample, from a batch with one sample.
+        calls: number of all calls in training mode.
     """
 
     kind: str
@@ -119,33 +119,33 @@ class NormalizationCall(msgspec.Struct):
 
 
 class LoaderPass(msgspec.Struct):
-    """One iteration over a loader, as the training process saw it.
+    """The recording of one loader pass by the training process.
 
     Attributes:
-        number: in the order in which the passes began.
+        number: number of the pass, in the order in which passes began.
         loader: number of the loader.
-        sizes: samples of each batch.
-        has_gradients: for each batch, whether gradients were enabled when the training requested it.
-        forwards, forwards_without: calls of modules while a batch of this pass was the latest batch, with gradients and
-            without.
-        backwards: calls of ``backward`` while a batch of this pass was the latest batch.
-        is_complete: whether the loader was iterated to its end.
-        values: attributes of the dataset at the beginning of the pass, by path, see :func:`.plain_values`.
-        handles: file descriptors of the training process after each batch, of loaders with workers.
-        model: number of the first module that was called; -1 if none was.
-        parameters: dtype of the parameters of the first module that was called; empty if none was.
+        sizes: number of samples in each batch.
+        has_gradients: for each batch, whether gradients were enabled when the training requested the batch.
+        forwards, forwards_without: number of calls of modules after a batch of this pass, with gradients enabled and
+            disabled.
+        backwards: number of calls of ``backward`` after a batch of this pass.
+        is_complete: whether the training read all batches of the loader.
+        values: attribute path in the dataset → value at the beginning of the pass; see :func:`.plain_values`.
+        handles: number of open file descriptors of the training process after each batch; empty without workers.
+        model: number of the first module that was called; -1 if no module was called.
+        parameters: dtype of the parameters of the first module that was called; empty if no module was called.
         waits_s: seconds that the training waited for each batch.
-        seconds: from the beginning to the last batch.
-        doubles: bytes of each float64 tensor of the first batch, by its place in the batch.
-        normalization: calls of BatchNorm in training mode.
-        carries_state: whether a recurrent module began the second batch with a state that is not zero, and the first
-            batch without such a state.
-        device: type of the device of the first module that was called; empty if none was.
-        moved: bytes of each large tensor of the first batch that is in CPU memory, by its place in the batch.
-        is_pinned: whether that memory is pinned.
-        strided: places of those tensors that are neither contiguous nor in PyTorch's order of channels last.
-        positions: position of each open file that the dataset holds in the training process, after each batch; only of
-            loaders that fork several workers.
+        seconds: seconds from the beginning of the pass to its last batch.
+        doubles: position in the first batch → bytes of the float64 tensor there.
+        normalization: class name of a BatchNorm → number of its calls in training mode.
+        carries_state: whether a recurrent module carries its state from batch to batch: the state is zero for the first
+            batch and not zero for the second.
+        device: type of the device of the first module that was called; empty if no module was called.
+        moved: position in the first batch → bytes of the large tensor in CPU memory there.
+        is_pinned: whether the large tensors in CPU memory are pinned.
+        strided: positions of large tensors in CPU memory that are neither contiguous nor ``channels_last``.
+        positions: attribute path of an open file in the dataset → read position in the training process after each
+            batch; empty unless the loader forks several workers.
     """
 
     number: int
@@ -173,17 +173,17 @@ class LoaderPass(msgspec.Struct):
 
     @property
     def waited_share(self) -> float:
-        """Return the share of the pass that the training waited for batches, 0 to 1."""
+        """Return the share of the pass in which the training waited for batches, 0 to 1."""
         return sum(self.waits_s) / self.seconds if self.seconds else 0.0
 
     @property
     def trains(self) -> bool:
-        """Return whether the training computed gradients of the batches."""
+        """Return whether the training called ``backward`` for batches of this pass."""
         return self.backwards > 0
 
     @property
     def evaluates(self) -> bool:
-        """Return whether gradients were off for every batch or every call of a module, and none were computed."""
+        """Return whether the pass validates: gradients are disabled, and ``backward`` is not called."""
         is_off = not any(self.has_gradients) or (self.forwards_without > 0 and not self.forwards)
         return bool(self.has_gradients) and is_off and not self.backwards
 
@@ -192,9 +192,9 @@ class Moments(msgspec.Struct):
     """Sums over the values of a batch, for each column of a table or each channel of images.
 
     Attributes:
-        count: values in each column or channel.
-        sums, squares: of the values and of their squares.
-        lows, highs: least and greatest value of each column; only of tables.
+        count: number of values in each column or channel.
+        sums, squares: sum of the values, and sum of their squares, in each column or channel.
+        lows, highs: smallest and largest value of each column; empty for images.
     """
 
     count: int
@@ -212,14 +212,14 @@ class Moments(msgspec.Struct):
 
     @property
     def whole(self) -> Moments:
-        """Return the sums over all columns or channels together."""
+        """Return the sums over the values of all columns or channels together."""
         return Moments(self.count * len(self.sums), [sum(self.sums)], [sum(self.squares)])
 
     def figures(self, less: int = 0) -> list[tuple[float, float]]:
         """Return mean and standard deviation of each column or channel that varies.
 
         Args:
-            less: number to subtract from the count that divides the sum of squares.
+            less: delta degrees of freedom of the standard deviation, such as ``ddof`` of ``numpy.std``.
         """
         found = []
         for total, squares in zip(self.sums, self.squares, strict=True):
@@ -230,13 +230,13 @@ class Moments(msgspec.Struct):
         return found
 
 
-class Results(msgspec.Struct):
-    """Results of a function of a dataset while one batch was read.
+class FunctionCalls(msgspec.Struct):
+    """The calls of one function of a dataset while one batch was read.
 
     Attributes:
-        calls, seconds: number of calls, and their total time.
-        hashes: hashes of all results, or of some.
-        bytes: bytes of the last result that was hashed.
+        calls, seconds: number of calls, and their total time in seconds.
+        hashes: hashes of the return values, or of a part of them.
+        bytes: bytes of the last return value that was hashed.
     """
 
     calls: int = 0
@@ -246,29 +246,30 @@ class Results(msgspec.Struct):
 
     @property
     def mean_s(self) -> float:
-        """Return the mean seconds of a call."""
+        """Return the mean duration of a call in seconds."""
         return self.seconds / max(1, self.calls)
 
 
-class Task(msgspec.Struct):
-    """One batch, as recorded by the process that read it.
+class BatchRecord(msgspec.Struct):
+    """The recording of one batch by the process that read it.
 
     Attributes:
-        indices: indices from the sampler; empty if they are not whole numbers.
-        samples: hash of each sample: its rows in all tensors of the batch; empty if the batch has no rows.
-        whole: hash of all tensors of the batch; empty if it has none.
-        names: a name for each sample without a hash; equal names are equal samples.
+        indices: indices of the samples, from the sampler; empty if the sampler does not yield integers.
+        samples: hash of each sample, over its rows in all tensors; empty if the batch does not have a row per sample.
+        whole: hash of all tensors of the batch; empty if the batch has no tensors.
+        names: text that identifies each sample, if samples have no hash; equal texts mean equal samples.
         sample_bytes: bytes of one sample.
-        labels: class of each sample, from a one-dimensional tensor of whole numbers; empty if there is none.
-        moments: sums over the first tensor of real numbers; None if the batch has none, or if it has many columns.
-        generators: state of each random generator after the batch was read; recorded for the first batches only.
-        sizes: length of each dictionary, list, set and cache that the dataset holds, after the batch was read; empty
-            after batches for which it was not measured.
-        native_threads: threads of C libraries that used CPU time since the first batch, without Python's own threads.
-        seconds: time to read and collate the batch; 0 if not measured.
-        some: hash of a few of the samples, by index, in later training epochs.
-        memory: bytes of memory that only this process has, after the batch; 0 if not measured after this batch.
-        results: results of the functions of the dataset, by name; empty before Python 3.12.
+        labels: class of each sample, from a one-dimensional integer tensor; empty if the batch has no such tensor.
+        moments: sums over the first floating-point tensor; None if the batch has no such tensor, or if the tensor has
+            many columns.
+        generators: name of a random generator → its state after the batch was read; empty after the first two batches.
+        sizes: attribute path of a container or cache in the dataset → its length after the batch was read; empty if
+            lengths were not measured after this batch.
+        native_threads: number of threads of C libraries that used CPU time since the first batch.
+        seconds: seconds to read and collate the batch; 0 if they were not measured.
+        some: index of a sample → its hash, for a part of the samples in later training epochs.
+        memory: bytes of memory that the process does not share, after the batch; 0 if they were not measured.
+        results: name of a function of the dataset → its calls while the batch was read; empty before Python 3.12.
     """
 
     indices: list[int] = []
@@ -284,21 +285,21 @@ class Task(msgspec.Struct):
     seconds: float = 0.0
     some: dict[int, str] = {}
     memory: int = 0
-    results: dict[str, Results] = {}
+    results: dict[str, FunctionCalls] = {}
 
 
 class FetcherRun(msgspec.Struct):
-    """One loader pass, as recorded by one process that reads samples.
+    """The recording of one loader pass by one process that reads samples.
 
     Attributes:
         worker: number of the worker process, or :data:`IN_TRAINING_PROCESS`.
-        started_in: number of the loader pass in which the process was started.
-        epoch: number of the passes that the process served before this one.
-        generators: state of each random generator before the first batch.
-        sizes: length of each dictionary, list, set and cache that the dataset holds, before the first batch.
-        values: attributes of the dataset's copy in this process, by path.
-        is_over: whether a stream ended.
-        tasks: batches, in the order in which they were read.
+        started_in: number of the loader pass that started the process.
+        epoch: number of earlier passes for which the process read samples.
+        generators: name of a random generator → its state before the first batch.
+        sizes: attribute path of a container or cache in the dataset → its length before the first batch.
+        values: attribute path in the process's copy of the dataset → value.
+        is_over: whether the iterable dataset has no more samples.
+        tasks: recordings of the batches, in the order in which the process read them.
     """
 
     worker: int
@@ -308,27 +309,27 @@ class FetcherRun(msgspec.Struct):
     sizes: dict[str, int] = {}
     values: dict[str, str] = {}
     is_over: bool = False
-    tasks: list[Task] = []
+    tasks: list[BatchRecord] = []
 
     @property
     def last_container_sizes(self) -> dict[str, int]:
-        """Return ``sizes`` of the last measurement."""
+        """Return the lengths of the dataset's containers when they were last measured."""
         return next((task.sizes for task in reversed(self.tasks) if task.sizes), self.sizes)
 
     @property
     def native_threads(self) -> int:
-        """Return the number of threads of C libraries that used CPU time."""
+        """Return the number of threads of C libraries that used CPU time during the pass."""
         return max((task.native_threads for task in self.tasks), default=0)
 
 
 class WorkerTuning(msgspec.Struct, frozen=True):
-    """The result of measuring numbers of workers for a loader, without the training.
+    """The measured loading times of a loader with different numbers of workers, without training.
 
     Attributes:
         loader: number of the loader.
-        num_workers: the smallest number that is as fast as the fastest one, to 5 %.
-        now_s, best_s: seconds to load an epoch, as the loader does now and with that number.
-        tried: the numbers that were measured.
+        num_workers: best number of workers: the smallest that is at most 5 % slower than the fastest.
+        now_s, best_s: seconds to load an epoch with the loader's present settings, and with the best number.
+        tried: the numbers of workers that were measured.
     """
 
     loader: int
@@ -342,17 +343,19 @@ class Recording(msgspec.Struct):
     """The recording of one entry point.
 
     Attributes:
-        label: the entry point.
-        cpus: CPUs that the training may use.
-        most_handles: limit of file descriptors of a process; 0 if unknown.
-        loaders, passes, runs: see the classes.
-        worker_starts: numbers of the passes that started workers, if at least one worker began to work.
-        has_own_data: whether the number of samples is the user's own, and not a choice of doctor.
-        tuned: numbers of workers that were measured for the slowest loader; None if not measured or not clear.
-        seconds: wall time.
-        is_cut: whether its time ended before its third epoch began, and before the training ended.
-        error: what the entry point raised, in one line; empty if it trained.
-        printed: the end of the traceback, or of the output of a process that was lost.
+        label: label of the entry point.
+        cpus: number of CPUs that the training may use.
+        most_handles: largest number of file descriptors that a process may open; 0 if it is not known.
+        loaders: the loaders of the training.
+        passes: the loader passes, as recorded by the training process.
+        runs: the loader passes, as recorded by each process that read samples.
+        worker_starts: numbers of the loader passes in which at least one new worker began to work.
+        has_own_data: whether the training uses the user's own samples; False if ``doctor`` created them.
+        tuned: measured numbers of workers for the slowest loader; None if they were not measured or not conclusive.
+        seconds: wall time of the training in seconds.
+        is_cut: whether the time was too short for two epochs.
+        error: error that the entry point raised, in one line; empty if it trained.
+        printed: last lines of the traceback, or last lines that a crashed process printed.
     """
 
     label: str
@@ -370,11 +373,11 @@ class Recording(msgspec.Struct):
     printed: str = ""
 
     def of_loader(self, loader: LoaderInfo) -> list[LoaderPass]:
-        """Return the passes over a loader, in order."""
+        """Return the passes over ``loader``, in the order in which they began."""
         return [one for one in self.passes if one.loader == loader.number]
 
     def runs_of(self, one: LoaderPass) -> list[FetcherRun]:
-        """Return the recordings of the processes that read in a pass, by worker number."""
+        """Return the recordings of all processes that read samples in a pass, sorted by worker number."""
         earlier = [each.number for each in self.passes if each.loader == one.loader and each.number <= one.number]
         starts = {run.started_in for run in self.runs}
         started = max((number for number in earlier if number in starts), default=None)
@@ -385,7 +388,7 @@ class Recording(msgspec.Struct):
         return sorted(found, key=lambda run: run.worker)
 
     def samples_of(self, one: LoaderPass) -> dict[int, str]:
-        """Return the hash of each hashed sample of a pass, by index."""
+        """Return index of a sample → its hash, for all samples of a pass that have a hash."""
         found: dict[int, str] = {}
         for task in self.tasks_of(one):
             if task.indices and len(task.indices) == len(task.samples):
@@ -394,27 +397,30 @@ class Recording(msgspec.Struct):
         return found
 
     def compare(self, first: LoaderPass, second: LoaderPass) -> tuple[int, int]:
-        """Return how many samples of two passes can be compared by index, and how many of these are equal."""
+        """Return the number of samples that both passes have, and the number of these samples that are equal."""
         before, after = self.samples_of(first), self.samples_of(second)
         both = before.keys() & after.keys()
         return len(both), sum(before[index] == after[index] for index in both)
 
-    def tasks_of(self, one: LoaderPass) -> list[Task]:
-        """Return the batches of a pass, by worker number."""
+    def tasks_of(self, one: LoaderPass) -> list[BatchRecord]:
+        """Return the recorded batches of a pass, sorted by worker number."""
         return [task for run in self.runs_of(one) for task in run.tasks]
 
     def series(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Return the passes over each dataset, in order; loaders built again for each epoch count as one."""
-        found: dict[tuple[Place, int], list[tuple[LoaderInfo, LoaderPass]]] = {}
+        """Group the loader passes by dataset and by the line that built the loader.
+
+        Loaders that the same line builds, for example a new loader for each epoch, count as one loader.
+        """
+        found: dict[tuple[CodeLine, int], list[tuple[LoaderInfo, LoaderPass]]] = {}
         for one in self.passes:
             loader = self.loaders[one.loader]
             found.setdefault((loader.place, loader.dataset_ids[0]), []).append((loader, one))
         return list(found.values())
 
     def training_series(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Return the training passes of one model over each dataset, in order, without streams.
+        """Group the training passes by dataset and loader; keep only passes with the first model, and no streams.
 
-        Passes of another model belong to another run, which may begin with the same seed on purpose.
+        Another model may belong to another run, which may begin with the same seed on purpose.
         """
         found = []
         for series in self.series():
@@ -424,5 +430,5 @@ class Recording(msgspec.Struct):
         return found
 
     def trained_datasets(self) -> set[int]:
-        """Return the numbers of the datasets for whose batches gradients were computed."""
+        """Return the numbers of the datasets that were used for training."""
         return {self.loaders[one.loader].dataset_ids[0] for one in self.passes if one.trains}

@@ -1,4 +1,4 @@
-"""The result of ``doctor`` in the terminal: problem, evidence and fix on separate lines."""
+"""Print the result of ``doctor``: problem, evidence and fix on separate lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["show", "show_problem", "summary"]
 
 
 def show(report: DoctorReport, screen: Screen) -> None:
-    """Print the report; with -q only the problems, with -v also the recorded runs and loaders."""
+    """Print the report; with -q only the problems, with -v also the numbers of recorded loaders and batches."""
     several = len(report.entry_points) > 1
     for problem in report.problems:
         show_problem(problem, screen, several)
@@ -26,7 +26,7 @@ def show(report: DoctorReport, screen: Screen) -> None:
 
 
 def show_problem(problem: Problem, screen: Screen, several: bool) -> None:
-    """Print a problem; with -v and several entry points also the entry points with the problem."""
+    """Print a problem; with ``-v``, if several entry points ran, also the entry points that have the problem."""
     place = f"{problem.path}:{problem.line}: " if problem.path else ""
     screen.line()
     screen.text(f"{place}{problem.message} [{problem.check}]", style="bold", hang=2)

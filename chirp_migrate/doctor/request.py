@@ -1,4 +1,4 @@
-"""The request of the parent process to the child process."""
+"""The task that the parent process of ``doctor`` sends to the child process."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from chirp_migrate.training.workload.entry_points import Discovery, WorkloadSize
 __all__ = ["MEASURED", "NAMES", "Request"]
 
 MEASURED = "measured workers of "
-"""Beginning of the name of the last message, before a label. The message has a :class:`.recording.WorkerTuning`."""
+"""Prefix of the name of the message with a :class:`.recording.WorkerTuning`; the label of an entry point follows."""
 
 NAMES = "names of the calls"
-"""Name of the first message of a child that trains the calls of a hook; the message has their names."""
+"""Name of the message with the names of the training calls of a hook, which the child sends first."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request to one child process.
+    """The task of one child process.
 
     Attributes:
-        tree: copy of the project, in which the child works and from which it imports.
-        discovery: the entry points.
-        records: folder for the records of worker processes.
-        select: expression over the names of a hook's calls; None for all.
-        ends_at: end of the time budget (``time.time()``).
-        sizes: sizes of the training of entry points found automatically.
+        tree: copy of the project: working directory and first import path of the child.
+        discovery: the entry points to train.
+        records: folder in which worker processes write their recordings.
+        ends_at: end of the time budget, on the clock of ``time.time``.
+        select: expression that selects calls of a hook by name; None for all calls.
+        sizes: numbers of samples and epochs, for entry points that ``doctor`` finds automatically.
     """
 
     tree: str

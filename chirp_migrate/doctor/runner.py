@@ -1,4 +1,4 @@
-"""The child process: trains one entry point after the other, records each, and sends the recordings."""
+"""Train and record the entry points in a child process of ``doctor``, and send the recordings."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _HEADER = "Traceback (most recent call last):\n"
 
 @dataclass
 class AllRecordingsSent:
-    """The message that all entry points ran; each recording was sent before."""
+    """The last message of the child: all entry points ran, and all recordings were sent."""
 
 
 def run(request: Request, parent: Parent) -> AllRecordingsSent:
     """Train each entry point, and send its recording.
 
-    With the remaining time, measure numbers of workers for the loader that a training waited for most.
+    If time remains, measure different numbers of workers for the loader that the training waited for longest.
 
     Raises:
-        NotUsable: there is nothing to run, or the original project was imported instead of the copy.
-        UserCodeError: the user's code raised an error during the search for entry points.
+        NotUsable: no entry point is selected, or the original project was imported instead of the copy.
+        UserCodeError: the user's code raised an error before any entry point began.
     """
     entries = request.discovery.entry_points
     if entries[0].source is Source.HOOK and not entries[0].name:
@@ -59,7 +59,7 @@ def run(request: Request, parent: Parent) -> AllRecordingsSent:
             replace(request.discovery, entry_points=tuple(replace(entries[0], name=n) for n in names)), request.select
         )
         parent.send(PartialResult(NAMES, [entry.name for entry in entries]))
-    # Found entry points train on samples of ours: few are enough to see what loaders do.
+    # Entry points that doctor finds train on synthetic samples, and a few of them show what loaders do.
     is_found = entries[0].source is Source.FOUND
     sizes = request.sizes.for_watched_run() if is_found else request.sizes
     with user_code("the model"):
@@ -92,7 +92,7 @@ def run(request: Request, parent: Parent) -> AllRecordingsSent:
 
 
 class _Slow(NamedTuple):
-    """A loader that a training waited for, a pass with the wait, and the seconds to read a batch."""
+    """A loader that a training waited for, the loader pass with the wait, and the seconds to read a batch."""
 
     label: str
     loader: Any
@@ -101,7 +101,7 @@ class _Slow(NamedTuple):
 
 
 def _slowest(slowest: _Slow | None, recording: Recording, loaders: list[Any]) -> _Slow | None:
-    """Return the loader with the longest wait: the loader so far, or one of an entry point."""
+    """Return the loader with the longest wait: ``slowest``, or a loader of this recording."""
     for info, one in slow_reading(recording):
         tasks = recording.tasks_of(one)
         if tasks and (slowest is None or one.waited_share > slowest.seen.waited_share):
@@ -111,12 +111,12 @@ def _slowest(slowest: _Slow | None, recording: Recording, loaders: list[Any]) ->
 
 
 def _measure(slow: _Slow, seconds: float, parent: Parent) -> None:
-    """Measure numbers of workers, and send the result, if there is one."""
+    """Measure different numbers of workers, and send the result if it is conclusive."""
     parent.show(ProgressStep(f"measuring numbers of workers for {slow.label}", most_s=seconds))
     seed_everything(_SEED)
     try:
         tuned = measure_workers(slow.loader, slow.seen, slow.batch_s, seconds, lambda _what: None)
-    except Exception as error:  # the user's code may read its data only once
+    except Exception as error:  # the user's code may be unable to read its data again
         parent.show(f"numbers of workers were not measured for {slow.label}: {first_line(error)}")
         return
     if tuned is not None:
@@ -124,7 +124,7 @@ def _measure(slow: _Slow, seconds: float, parent: Parent) -> None:
 
 
 def _from_code_of(tree: Path, error: BaseException) -> BaseException:
-    """Return the error with a traceback that begins in the user's code."""
+    """Return the error with a traceback that begins in the user's code, the files in ``tree``."""
     frames = error.__traceback__
     while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(tree):
         frames = frames.tb_next
@@ -147,7 +147,7 @@ def _train(
 
 
 def _exit(status: int) -> NoReturn:
-    """End this process, even if threads of an ended training still run."""
+    """End this process, even if threads of a training still run."""
     if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Problems as SARIF 2.1.0, for code scanning and editors."""
+"""Write the problems of ``doctor`` as SARIF 2.1.0, for code scanning and editors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BASE = "%SRCROOT%"
 
 
 def sarif_bytes(report: DoctorReport, root: Path) -> bytes:
-    """Return the document; paths are relative to the top of the repository around ``root``."""
+    """Return the SARIF document, with paths relative to the top of the git repository that contains ``root``."""
     prefix = root.relative_to(top_of(root))
     checks = list(dict.fromkeys(problem.check for problem in report.problems))
     run = {

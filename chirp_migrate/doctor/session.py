@@ -1,4 +1,4 @@
-"""One run of ``doctor``: a copy of the project, a child process that trains, and the checks of its recordings."""
+"""Run ``doctor``: copy the project, record its training in a child process, and check the recordings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
-from chirp_migrate.training.process.run_child import Child, Role
+from chirp_migrate.training.process.run_child import Child, ChildLabels
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
@@ -29,31 +29,31 @@ from chirp_migrate.verify.options import VerifyOptions, training_of
 
 __all__ = ["examine"]
 
-_ROLE = Role("The training process", "", "--time-budget")
+_ROLE = ChildLabels("The training process", "", "--time-budget")
 _GRACE_S = 20.0
-"""Seconds after the end of its time at which an entry point counts as hung."""
+"""An entry point counts as hung this many seconds after its time has ended."""
 _LAST_WORDS_S = 0.3
-"""Seconds to wait for the last output of a script."""
+"""Seconds to wait for the last lines that a script prints."""
 
 
 def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorReport:
     """Run each entry point for two short epochs in a copy of the project, and return the problems found.
 
     Args:
-        root: the project.
-        options: the training, and ``budget_s`` for the whole command.
+        root: folder of the project.
+        options: the training to run, and the time budget ``budget_s`` of the whole command.
         progress: called with each step.
 
     Raises:
-        UsageProblem: there is nothing to run, or the settings name a command, whose loaders doctor cannot see.
+        UsageProblem: no entry point is selected, or the settings name a command (``doctor`` cannot see its loaders).
         WorkloadFailed: the user's code failed before any entry point began, or every entry point failed and no
             problem was found.
     """
     ends_at = time.time() + options.budget_s
     if options.source is Source.COMMAND:
         raise UsageProblem(
-            "the settings for verify name a command, whose loaders doctor cannot see: pass the command after --, as in "
-            "`chirp-migrate doctor . -- python train.py`, or --workload."
+            "the settings of `verify` name a command, and `doctor` cannot see the loaders in a command: pass a Python "
+            "script after --, as in `chirp-migrate doctor . -- python train.py`, or --workload."
         )
     progress(ProgressStep("finding and copying the training"))
     discovery = training_of(root, root, options, "doctor")
@@ -76,7 +76,7 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
 
 
 class _Watching:
-    """Runs a child process; if an entry point ends that process, a new process continues with the next entry point."""
+    """Runs a child process; if an entry point crashes it, a new process continues with the next entry point."""
 
     def __init__(self, request: Request, progress: Progress) -> None:
         self._request, self._progress = request, progress
@@ -84,7 +84,7 @@ class _Watching:
         self._recordings: list[Recording] = []
 
     def run(self) -> tuple[list[Recording], list[str]]:
-        """Return the recordings, and the labels of entry points that had no time.
+        """Return the recordings, and the labels of entry points for which no time was left.
 
         Raises:
             WorkloadFailed: the process ended before any entry point began.
@@ -137,7 +137,7 @@ class _Watching:
                 slow.tuned = msgspec.convert(part.value, WorkerTuning)
                 continue
             recording = msgspec.convert(part.value, Recording, str_keys=True)
-            if recording.error.startswith("SystemExit"):  # the script printed the reason
+            if recording.error.startswith("SystemExit"):  # the script may have printed the reason
                 time.sleep(_LAST_WORDS_S)
                 recording.printed = child.printed
             self._recordings.append(recording)
@@ -160,7 +160,7 @@ def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:
         raise WorkloadFailed(f"{failed[0].label} failed: {failed[0].error}.", failed[0].printed)
     cut = [one.label for one in recordings if one.is_cut]
     if cut:
-        notes.append(f"watched for less than two epochs: {shorten_list(cut, 4)} (use a longer --time-budget)")
+        notes.append(f"too little time for two epochs: {shorten_list(cut, 4)} (use a longer --time-budget)")
     if not any(one.passes for one in recordings):
         notes.append("the training took no batch from a PyTorch loader, so nothing was checked")
     watched = [

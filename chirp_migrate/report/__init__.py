@@ -1,1 +1,1 @@
-"""Reports of a migration: data (:mod:`.story`), rendered as a page or as lines."""
+"""Report on a migration: collect its data (:mod:`.story`), and render them as a web page or for a terminal."""

@@ -1,7 +1,7 @@
-"""The lines of one file before and after, for readers; each changed line belongs to a hunk.
+"""Assign each changed line of a file to the hunk that changed it, to show the lines before and after.
 
-The edits of the hunks determine the lines that they wrote. Other differences of the result (needed imports, removed
-dead code) are found by comparison, and belong to no hunk. A notebook is represented by its code cells.
+The edits of a hunk determine the lines that it changes. Imports that were added, and dead code that was removed, belong
+to no hunk: a comparison of the texts finds these lines. A notebook consists of its code cells.
 """
 
 from __future__ import annotations
@@ -29,24 +29,27 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLLOWS", "FileLines", "placed_after"]
 
-#: Number for changes outside of all hunks.
+#: Hunk number of changed lines that belong to no hunk.
 FOLLOWS = 0
-#: Lines shown around a change.
+#: Number of unchanged lines to show above and below a change.
 _CONTEXT = 3
 _CODE = (".py", ".ipynb")
 
 _REST = frozenset({FOLLOWS})
 _NOBODY: frozenset[int] = frozenset()
 
-#: Place of a line for readers: the cell (None in a plain file) and the line, both from 1.
+#: Position of a line: number of its notebook cell (None in a Python file), and number of the line; both from 1.
 _Place = tuple[int | None, int]
 
 
 @dataclass(frozen=True)
 class _DiffLine:
-    """A line of the text before, of the text after, or of both, and its hunks (none for an unchanged line).
+    """A line of a unified diff.
 
-    Line numbers start at 1.
+    Attributes:
+        sign: ``-`` for a removed line, ``+`` for an added line, a blank for an unchanged line.
+        before, after: number of the line before and after the change, from 1; None if the line does not exist there.
+        owners: numbers of the hunks that changed the line; empty for an unchanged line.
     """
 
     sign: str
@@ -57,7 +60,13 @@ class _DiffLine:
 
 @dataclass(frozen=True)
 class _ChangedRange:
-    """Lines ``first`` up to, not including, ``end`` (from 0) of the text before, with the hunks' replacement."""
+    """A range of lines that hunks replace.
+
+    Attributes:
+        first, end: first line of the range, and first line after it, counted from 0 in the original text.
+        written: the lines that replace the range.
+        owners: numbers of the hunks.
+    """
 
     first: int
     end: int
@@ -66,18 +75,21 @@ class _ChangedRange:
 
 
 class FileLines:
-    """All lines of a file of a plan, before and after."""
+    """All lines of a file in a plan, before and after the changes."""
 
     def __init__(self, file: FilePlan) -> None:
         self._old, self._new = _FileText(file.path, file.before or b""), _FileText(file.path, file.after)
-        self._name_at = enclosing(self._old.text) if file.path.endswith(_CODE) else lambda line: ""
+        self._name_at = definition_around(self._old.text) if file.path.endswith(_CODE) else lambda line: ""
         every = _lines(self._old.text, self._new.text, _runs(self._old.text, file.hunks))
         self._lines = [line for line in every if self._place(line) is not None]
 
     def sections(self, number: int) -> Iterator[Section]:
-        """Yield the changes of the hunk with this number, with context; ``FOLLOWS`` for the rest.
+        """Yield the changed lines of a hunk, with unchanged lines around them.
 
-        Lines that another hunk changes are no context. In a notebook, a section ends with its cell.
+        A section does not contain lines that another hunk changes. In a notebook, a section ends with its cell.
+
+        Args:
+            number: number of the hunk; ``FOLLOWS`` for changed lines that belong to no hunk.
         """
         spans: list[tuple[int, int]] = []
         for at in (at for at, line in enumerate(self._lines) if number in line.owners):
@@ -94,14 +106,14 @@ class FileLines:
                     yield Section(tuple(map(self._row, lines)), cell, self._enclosing_definition(lines[: first + 1]))
 
     def source_line(self, finding: Finding) -> str:
-        """Return the line of a finding in the text before; empty if there is none."""
+        """Return the original line of code at a finding; an empty string if the line does not exist."""
         place = (finding.cell, finding.line)
         return self._old.lines[self._old.places.index(place)] if place in self._old.places else ""
 
     def placed_after(self, finding: Finding) -> Finding:
-        """Return the finding at its line in the text after; for a rewritten line, at the most similar line.
+        """Return the finding with its line number after the changes.
 
-        Only lines of the finding's hunk count as similar.
+        If the line was rewritten, the result has the most similar line that the same hunk added.
         """
         at = next((n for n, line in enumerate(self._lines) if self._is_at(finding, line)), None)
         if at is None:
@@ -116,7 +128,12 @@ class FileLines:
         return line.before is not None and self._old.place(line.before) == (finding.cell, finding.line)
 
     def _most_similar(self, at: int, hunk: int | None) -> int | None:
-        """Return the number of the added line of a hunk that is most similar to the removed line at ``at``."""
+        """Return the number of the line, among the lines that a hunk added, that is most similar to the removed line.
+
+        Args:
+            at: position of the removed line.
+            hunk: number of the hunk; None for the hunks that removed the line.
+        """
         removed = self._old.lines[(self._lines[at].before or 1) - 1].strip()
         owners = self._lines[at].owners if hunk is None else {hunk}
         added = [n for n, line in enumerate(self._lines) if line.before is None and line.owners & owners]
@@ -129,12 +146,12 @@ class FileLines:
         return self._lines[max(added, key=likeness)].after if added else None
 
     def _next_after(self, at: int) -> int | None:
-        """Return the number of the first line of the text after that is at or below ``at``; else of its last line."""
+        """Return the number of the first remaining line at or below ``at``; if none remains, of the last line above."""
         following = (line.after for line in (*self._lines[at:], *reversed(self._lines[:at])))
         return next((number for number in following if number is not None), None)
 
     def _last_context_position(self, at: int, step: int) -> int:
-        """Return the last position in one direction that is still context of ``at``."""
+        """Return the position of the last unchanged line to show above (``step`` -1) or below (1) the line ``at``."""
         for _ in range(_CONTEXT):
             beside = at + step
             if not 0 <= beside < len(self._lines) or self._lines[beside].owners:
@@ -149,7 +166,7 @@ class FileLines:
         return Row(line.sign, old and old[1], new and new[1], text.lines[number - 1], text.words(number))
 
     def _place(self, line: _DiffLine) -> _Place | None:
-        """Return the place of a line for readers; None for a line that is only internal."""
+        """Return cell and line number of a diff line; None for a line between notebook cells."""
         return self._old.place(line.before) or self._new.place(line.after)
 
     def _cell(self, line: _DiffLine) -> int | None:
@@ -157,13 +174,13 @@ class FileLines:
         return place and place[0]
 
     def _enclosing_definition(self, lines: Sequence[_DiffLine]) -> str:
-        """Return the definition around the last line; for an added line, around the line above."""
+        """Return the name of the function or class around the last of ``lines`` that is not an added line."""
         numbers = [line.before for line in lines if line.before is not None]
         return self._name_at(numbers[-1]) if numbers else ""
 
 
 def placed_after(files: Iterable[FilePlan], findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings with their lines in the text after, if their files were rewritten."""
+    """Return the findings with their line numbers after the changes of ``files``."""
     rewritten = {file.path: file for file in files if file.before is not None}
     known: dict[str, FileLines] = {}
     found: list[Finding] = []
@@ -181,9 +198,9 @@ class _FileText:
     """One version of a file.
 
     Attributes:
-        text: the whole text; for a notebook, the module of its code cells.
-        places: the place of each line.
-        lines: the lines as in the file, with magics instead of their masks.
+        text: the whole text; for a notebook, the code cells joined to one module, in which magics are masked.
+        places: cell and line number of each line; None for lines between notebook cells.
+        lines: the lines as the file has them, with the original magics.
     """
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -202,25 +219,25 @@ class _FileText:
         self.lines = [masked.get(place, line) for place, line in zip(self.places, lines, strict=True)]
 
     def place(self, line: int | None) -> _Place | None:
-        """Return the place of a line for readers; None for a line outside of all cells."""
+        """Return cell and line number of a line of ``text``; None for a line between notebook cells."""
         return None if line is None else self.places[line - 1]
 
     def words(self, line: int) -> tuple[Word, ...]:
-        """Return the words of a line; a line that is no Python, or has a magic, is one word without a kind."""
+        """Return the tokens of a line with their kinds. A line with a magic, or not of Python, is a single token."""
         words, text = self._words[line - 1] if line <= len(self._words) else (), self.lines[line - 1]
         return words if "".join(word for _, word in words) == text else (("", text),)
 
     @cached_property
     def _words(self) -> list[tuple[Word, ...]]:
-        from chirp_migrate.report.words import words_by_line  # not for callers that only count lines
+        from chirp_migrate.report.words import words_by_line  # slow import, only needed here
 
         return words_by_line(self.text) if self._is_python else []
 
 
-def enclosing(text: str) -> Callable[[int], str]:
-    """Return a function from a 1-based line of ``text`` to the name of the definition around it.
+def definition_around(text: str) -> Callable[[int], str]:
+    """Return a function that maps a line number (from 1) to the name of the function or class around the line.
 
-    The result is empty if there is none.
+    For a line outside of functions and classes, the name is an empty string.
     """
     found: list[tuple[int, int, str]] = []
 
@@ -236,12 +253,12 @@ def enclosing(text: str) -> Callable[[int], str]:
         visit(parse_cell(text), "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return lambda line: ""
-    # Definitions are nested: the last one to begin is the innermost.
+    # The innermost definition around a line is the definition that begins last.
     return lambda line: max(((start, name) for start, end, name in found if start <= line <= end), default=(0, ""))[1]
 
 
 def _runs(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
-    """Return the ranges of lines that hunks replace, in order; an edit that two hunks share belongs to both."""
+    """Return the ranges of lines that the hunks replace, in order. An edit that two hunks share belongs to both."""
     owners: dict[Edit, frozenset[int]] = {}
     for hunk in hunks:
         for edit in hunk.edits:
@@ -264,9 +281,9 @@ def _runs(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
 
 
 def _lines(before: str, after: str, runs: Sequence[_ChangedRange]) -> Iterator[_DiffLine]:
-    """Yield every line of both texts; unchanged lines once."""
+    """Yield the lines of both texts as a diff; an unchanged line occurs once."""
     old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
-    middle: list[str] = []  # the lines before with all runs replaced and nothing else
+    middle: list[str] = []  # the original lines with the changes of the hunks only
     line = 0
     for run in runs:
         middle += [*old[line : run.first], *run.written]
@@ -293,7 +310,12 @@ def _lines(before: str, after: str, runs: Sequence[_ChangedRange]) -> Iterator[_
 
 
 def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | None], dict[int, list[int]]]:
-    """Return the number in ``new`` of each line of ``middle``, and the lines of ``new`` that follow each of them."""
+    """Find each line of ``middle`` in ``new``.
+
+    Returns:
+        For each line of ``middle``, its line number in ``new``, or None; and position in ``middle`` → numbers of the
+        lines that ``new`` inserts after this position.
+    """
     match: list[int | None] = [None] * len(middle)
     inserted: dict[int, list[int]] = {}
     for tag, i1, i2, j1, j2 in fewest_changes(middle, new):
@@ -305,7 +327,7 @@ def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | 
 
 
 def _changed_lines(run: _ChangedRange, old: Sequence[str], written: Sequence[tuple[int, str]]) -> Iterator[_DiffLine]:
-    """Yield the lines of a range; lines that a hunk wrote without a change count as unchanged."""
+    """Yield the lines of a range as a diff. A line that a hunk replaces by the same line counts as unchanged."""
     for tag, i1, i2, j1, j2 in fewest_changes(old[run.first : run.end], [text for _, text in written]):
         removed = range(run.first + i1 + 1, run.first + i2 + 1)
         added = [there for there, _ in written[j1:j2]]

@@ -1,4 +1,4 @@
-"""One file of a plan in a report: its hunks with their lines, places and reasons."""
+"""Collect the data that a report shows of one file: its hunks, with their lines and the reasons for them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _ODD_IN_LINKS = re.compile(r"[^A-Za-z0-9_./-]+")
 def story_of_file(
     file: FilePlan, findings: Iterable[Finding], *, run: int | None, choices: Choices, edited_since: bool
 ) -> tuple[FileStory, tuple[FindingStory, ...]]:
-    """Return one file of a report, and its findings that were not rewritten.
+    """Return the data of one file for a report, and the findings in the file that were not rewritten.
 
     Args:
-        file: the written or planned file.
-        findings: the findings of this file.
-        run: number of the run; None for a plan.
+        file: the file with its changes.
+        findings: the findings in this file.
+        run: number of the run of ``apply``; None for a plan.
         choices: the decisions of a review of a plan.
-        edited_since: whether the file has changed since the run.
+        edited_since: whether the user has edited the file since the run.
     """
     lines = FileLines(file)
     known = {hunk.number for hunk in file.hunks}
@@ -65,7 +65,7 @@ def story_of_file(
 
 
 def finding_story(finding: Finding, source: str = "") -> FindingStory:
-    """Return a finding with the reason of its rule."""
+    """Return a finding with the reason of its rule, and with the line of code ``source``."""
     return FindingStory(finding, _rule_reasons().get(finding.rule, ""), source)
 
 
@@ -75,14 +75,14 @@ def _rule_reasons() -> dict[str, str]:
 
 
 def _hunk_of_finding(finding: Finding, known: Collection[int]) -> int | None:
-    """Return the hunk of a finding; None for a finding without a rewrite."""
+    """Return the number of the hunk that rewrites a finding; None for a finding that is not rewritten."""
     if finding.hunk in known and finding.status in (Status.REWRITE, Status.REFUSED):
         return finding.hunk
     return FOLLOWS if finding.status is Status.REWRITE else None
 
 
 def _link_name(path: str, run: int | None, part: str = "") -> str:
-    """Return a stable name for links; a path with special characters gets a hash, so that names are unique."""
+    """Return a name for links that is equal in every report; if ``path`` has special characters, with a hash of it."""
     plain = _ODD_IN_LINKS.sub("-", path)
     if plain != path:
         plain += f"-{hashlib.sha256(path.encode('utf-8', errors='surrogateescape')).hexdigest()[:8]}"

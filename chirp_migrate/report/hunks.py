@@ -1,4 +1,4 @@
-"""A change for readers: numbered lines that are kept, removed or added, with some context."""
+"""Show a change as numbered lines that are unchanged, removed or added."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import groupby, takewhile, zip_longest
 
 __all__ = ["Pair", "Row", "Section", "differing_words", "groups", "side_by_side"]
 
-#: Least share of the shorter of two lines that must be equal to highlight the rest.
+#: The differing words of two lines are highlighted if at least this share of the shorter line is equal.
 _ALIKE = 0.3
 _WORD = re.compile(r"\w+|\W")
 
@@ -19,11 +19,11 @@ class Row:
     """A line of a change.
 
     Attributes:
-        sign: `` `` (the same before and after), ``-`` or ``+``.
-        before: its number before, from 1; None for an added line. In a notebook, lines are counted in the cell.
-        after: its number after; None for a removed line, and if it is not known.
+        sign: ``-`` for a removed line, ``+`` for an added line, a blank for an unchanged line.
+        before: number of the line before the change, from 1, in a notebook within its cell; None for an added line.
+        after: number of the line after the change; None for a removed line, or if it is not known.
         text: the text without its newline.
-        words: the text in parts with their kinds (see :mod:`.file_lines`); for colours.
+        words: the tokens of the text, each with the kind that determines its colour.
     """
 
     sign: str
@@ -39,8 +39,9 @@ class Section:
 
     Attributes:
         rows: the lines in the order of a unified diff.
-        cell: in a notebook, the number of the cell in which lines are counted, from 1 over all cells.
-        within: the function or class around the first line, such as ``TrainingEngine.run``; may be empty.
+        cell: number of the notebook cell, from 1; None in a Python file.
+        within: name of the function or class around the first changed line, such as ``TrainingEngine.run``; may be
+            empty.
     """
 
     rows: tuple[Row, ...]
@@ -48,14 +49,14 @@ class Section:
     within: str = ""
 
 
-#: A line before and a line after, shown next to each other; None if one of them is missing.
+#: Two lines that are shown next to each other: before and after the change; None for an empty side.
 Pair = tuple[Row | None, Row | None]
 
 
 def groups(rows: Iterable[Row]) -> Iterator[tuple[bool, list[Row]]]:
-    """Yield groups of neighbouring lines that are changed, or unchanged.
+    """Group neighbouring lines: yield whether the lines of a group are changed, and the lines.
 
-    Removed lines after added lines begin a new group.
+    A removed line after an added line begins a new group.
     """
     for changed, found in groupby(rows, key=lambda row: row.sign != " "):
         run: list[Row] = []
@@ -68,7 +69,7 @@ def groups(rows: Iterable[Row]) -> Iterator[tuple[bool, list[Row]]]:
 
 
 def side_by_side(rows: Iterable[Row]) -> Iterator[Pair]:
-    """Yield the rows in two columns: kept lines in both, and removed lines next to the lines that replace them."""
+    """Yield pairs of lines for two columns. A removed line is next to the added line that replaces it."""
     for changed, run in groups(rows):
         if changed:
             yield from zip_longest(*([row for row in run if row.sign == sign] for sign in "-+"))
@@ -77,9 +78,9 @@ def side_by_side(rows: Iterable[Row]) -> Iterator[Pair]:
 
 
 def differing_words(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the range of words in which two lines differ: start and end in each.
+    """Return the part in which two lines differ: start and end in ``old``, and start and end in ``new``.
 
-    None if they have little in common, or only their indentation.
+    The result is None if the lines have little in common, or only their indentation.
     """
     one, other = _WORD.findall(old), _WORD.findall(new)
     start = _common_prefix_length(one, other)
@@ -92,5 +93,5 @@ def differing_words(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int
 
 
 def _common_prefix_length(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the number of equal words at the beginning of both."""
+    """Return the number of equal words at the beginning of two lists of words."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -1,4 +1,4 @@
-"""Results of ``verify`` and ``doctor`` for reports: their JSON next to the last applied run."""
+"""Store the documents of ``verify`` and ``doctor`` in the journal of ``apply``, from which ``report`` reads them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ __all__ = ["changed_since", "keep_problems", "keep_verdict", "verified_files"]
 
 
 def verified_files(root: Path) -> dict[str, str | None]:
-    """Return the current SHA-256 of every file that an applied run in the project of ``root`` wrote, by path.
-
-    The value is None for a file that cannot be read.
+    """Return path → present SHA-256 of every file that ``apply`` wrote; None for a file that cannot be read.
 
     Raises:
         JournalDamaged: a journal cannot be read or trusted.
@@ -31,22 +29,22 @@ def verified_files(root: Path) -> dict[str, str | None]:
 
 
 def keep_verdict(root: Path, report: VerifyReport) -> str | None:
-    """Store a verification in the journal, and replace an earlier one.
+    """Store the document of ``verify`` in the journal, in place of an earlier document.
 
-    Without an applied run there is no journal, and nothing is stored.
+    A project without an applied run has no journal, and nothing is stored.
 
     Args:
         root: the verified project, with links resolved.
-        report: the report, with the result of :func:`verified_files` from before the training.
+        report: the document of ``verify``.
 
     Returns:
-        A sentence if it could not be written; this is not an error of the verification.
+        None, or a sentence with the reason why the document could not be stored.
     """
     return _keep(root, VERDICT, encode(report), "The verdict")
 
 
 def keep_problems(root: Path, report: DoctorReport) -> str | None:
-    """Store the result of ``doctor`` in the journal, as :func:`keep_verdict` stores a verdict."""
+    """Store the document of ``doctor`` in the journal, like :func:`keep_verdict`."""
     return _keep(root, DOCTOR, doctor_report.encode(report), "The result")
 
 
@@ -62,7 +60,7 @@ def _keep(root: Path, name: str, content: bytes, what: str) -> str | None:
 
 
 def changed_since(root: Path, files: Mapping[str, str | None]) -> tuple[str, ...]:
-    """Return the paths of ``files`` whose bytes have another SHA-256 now."""
+    """Return the paths of the files that have changed: their SHA-256 differs from the value in ``files``."""
     return tuple(path for path, digest in files.items() if _digest(root / path) != digest)
 
 

@@ -1,4 +1,4 @@
-"""The plots of the page as separate SVG files, for ``verify --plot``."""
+"""Write the plots of a report as SVG files, for ``verify --plot``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLUMNS = 60
 
 
 def prepare(folder: Path) -> None:
-    """Create the folder before the verification, so that its results are not lost.
+    """Create the folder for the plots. ``verify`` does this first, because an error at its end would lose its results.
 
     Raises:
         UsageProblem: the folder cannot be created.
@@ -28,7 +28,7 @@ def prepare(folder: Path) -> None:
 
 
 def draw_plots(folder: Path, report: VerifyReport) -> str:
-    """Draw the measurements into an existing folder, replacing files, and return one sentence about them.
+    """Write the plots of a verification to ``folder``, and return a sentence that lists the files.
 
     Raises:
         UsageProblem: a file cannot be written.

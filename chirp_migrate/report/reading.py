@@ -1,4 +1,4 @@
-"""Reading of the data of a report: the runs in the journal, a plan file, and the document of ``verify``."""
+"""Read the data of a report: the runs in the journal or a plan file, and the documents of ``verify`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -39,19 +39,18 @@ def read_story(
     verdict_file: Path | None = None,
     doctor_file: Path | None = None,
 ) -> Story:
-    """Read all data of a report on the backend at ``path``, without writing.
+    """Read all data of a report on a project.
 
     Args:
-        path: folder of the backend.
-        run: only this run of ``apply``; by default all applied runs.
-        plan_file: report this plan (see ``plan -o``) instead of the applied runs.
-        verdict_file: the document of ``verify --json``; by default the one that ``verify`` stored with the runs.
-        doctor_file: the document of ``doctor --json``; by default the stored one.
+        path: folder of the project.
+        run: number of the run of ``apply`` to report; None for all applied runs.
+        plan_file: file of ``plan -o`` to report instead of the applied runs.
+        verdict_file: file of ``verify --json``; None for the document that ``verify`` stored in the journal.
+        doctor_file: file of ``doctor --json``; None for the document that ``doctor`` stored in the journal.
 
     Raises:
-        UsageProblem: no run is applied and there is no plan, there is no such run, or a file is not of the kind of its
-            option.
-        Refused: the tree has changed since the plan was made, or a run was interrupted.
+        UsageProblem: no run is applied, the run does not exist, or a file is no document of the expected kind.
+        Refused: the project has changed since the plan was made, or a run was interrupted.
         JournalDamaged: a journal cannot be read or trusted.
     """
     doctor = None if doctor_file is None else _document_in(doctor_file, "doctor", doctor_report.decode)
@@ -61,19 +60,19 @@ def read_story(
 
 
 def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, doctor: DoctorReport | None) -> Story:
-    """Return the report on the applied runs at ``path``."""
+    """Return the data of a report on the applied runs of a project."""
     root = journal_root(path)
     runs = read_runs(root)
     if any(run.state is not State.APPLIED for run in runs):
         raise Refused(
-            f"a run was interrupted here: run `chirp-migrate rollback {quote(str(path))}` first, then there is "
-            "something whole to report."
+            f"a run of apply was interrupted in this project: undo it with `chirp-migrate rollback "
+            f"{quote(str(path))}`, then report again."
         )
     if not runs:
         apply, plan = f"chirp-migrate apply {quote(str(path))}", f"chirp-migrate plan {quote(str(path))} -o FILE"
         raise UsageProblem(
             f"nothing was applied in {path}, so there is nothing to report: run `{apply}` first, or report a plan with "
-            f"--plan FILE (`{plan}` makes one)."
+            f"--plan FILE (`{plan}` writes a plan)."
         )
     chosen = [run for run in runs if number is None or run.number == number]
     if not chosen:
@@ -89,17 +88,17 @@ def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, do
     if doctor is None:
         doctor, kept_with = _last_result(runs, DOCTOR, doctor_report.decode)
         if kept_with is not None and kept_with < runs[-1].number:
-            doubts.append(f"Run {kept_with + 1} was applied after the last doctor: run doctor again.")
+            doubts.append(f"Run {kept_with + 1} was applied after the last run of doctor: run doctor again.")
     return Story(root.name, tuple(stories), verdict, tuple(doubts), doctor)
 
 
 def _story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Story:
-    """Return the report on a plan for the backend at ``path``."""
+    """Return the data of a report on a plan for a project."""
     root = root_of(path)
     found = load_plan(plan_file, root)
     verdict = None if verdict_file is None else _document_in(verdict_file, "verify", decode)
     run = _story_of_found_plan(found)
-    return Story(root.name, (run,), verdict, ("This is a plan: nothing of it is applied.",))
+    return Story(root.name, (run,), verdict, ("This is a plan, which is not applied.",))
 
 
 def _story_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
@@ -115,7 +114,7 @@ def _story_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
         written = {file.path for file in plan.files}
         left = tuple(SkippedFile(path, _NOT_WRITTEN) for path in planned if path not in written)
         return _run_story(plan, left, run=run, edited=edited)
-    except ValueError as error:  # overlapping edits are detected when they are applied
+    except ValueError as error:  # for example, edits overlap
         raise JournalDamaged(
             f"the plan stored with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
             "that run without its reasons."
@@ -124,7 +123,7 @@ def _story_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
 
 def _story_of_found_plan(found: PlanFile) -> RunStory:
     plan, choices = found.plan, found.choices
-    # With every hunk, including refused hunks; edited hunks as edited.
+    # Show refused hunks, too; show edited hunks as the user edited them.
     shown = select(plan, {one: replace(choice, accepted=True) for one, choice in choices.items()})
     refused = {one for one, choice in choices.items() if not choice.accepted}
     findings = tuple(
@@ -142,14 +141,14 @@ def _run_story(
     edited: Collection[str] = (),
     choices: Choices | None = None,
 ) -> RunStory:
-    """Return a run, or without one a plan, from its parts.
+    """Return the data of a report on one run of ``apply``, or on a plan.
 
     Args:
-        plan: the plan.
-        left: files that could not be written.
-        run: the run that wrote the other files.
-        edited: files that were changed since.
-        choices: the decisions of a review of the plan.
+        plan: the changes of the run, or the plan.
+        left: files that the run could not write, with the reason.
+        run: the run; None for a plan.
+        edited: paths of the files that the user has edited since the run.
+        choices: the decisions of a review of the plan; None without a review.
     """
     number = None if run is None else run.number
     unwritten = {one.path for one in left}
@@ -180,7 +179,10 @@ def _run_story(
 
 
 def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLookup:
-    """Return the bytes of a run's files by their paths in the plan; the journal has paths with links resolved."""
+    """Return a function that returns the bytes of a file before and after a run, by its path in the plan.
+
+    The journal has paths with links resolved, so it may name the file by another path.
+    """
     paths = {file.path for file in run.files}
     linked = {(file.sha256_before, file.sha256_after): file.path for file in run.files if file.path not in planned}
 
@@ -195,14 +197,14 @@ def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLooku
 
 
 def _file_of(run: JournalRun, path: str) -> FilePlan:
-    """Return a file as recorded in the journal, which lacks the reason for writing it."""
+    """Return a file of a run from the journal. The result has no hunks and no findings."""
     file = next(one for one in run.files if one.path == path)
     before = None if file.before is None else run.content(file.before.sha256)
     return FilePlan(path, before, run.content(file.sha256_after), "rewrite")
 
 
 def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
-    """Return the files of a run that have neither the bytes of this run nor those of a later run."""
+    """Return the files that the user has edited since a run, without files that a later run wrote."""
     later = {file.path for one in runs if one.number > run.number for file in one.files}
     mine = {file.path: file.sha256_after for file in run.files if file.path not in later}
     return frozenset(changed_since(run.root, mine))
@@ -211,7 +213,7 @@ def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]
 def _last_result(
     runs: Sequence[JournalRun], name: str, read: Callable[[bytes], _Document]
 ) -> tuple[_Document | None, int | None]:
-    """Return the last result of ``verify`` or ``doctor``, and the number of the last run at that time."""
+    """Return the last stored document of ``verify`` or ``doctor``, and the number of the run that it is stored with."""
     command = Path(name).stem
     for run in reversed(runs):
         data = run.document(name)
@@ -244,25 +246,32 @@ def _document_in(file: Path, command: str, read: Callable[[bytes], _Document]) -
 def _find_mismatches(
     stories: Sequence[RunStory], verdict: VerifyReport | None, kept_with: int | None, runs: Sequence[JournalRun]
 ) -> Iterator[str]:
-    """Return why parts of a report do not belong together; the verdict was stored with the run ``kept_with``."""
+    """Yield sentences on parts of a report that do not fit together, such as a verdict on an earlier run.
+
+    Args:
+        stories: the runs to report.
+        verdict: the document of ``verify``; None without a verification.
+        kept_with: number of the run with which the document is stored; None if it comes from a file.
+        runs: all applied runs.
+    """
     for run in stories:
         if run.ledger is None:
             yield (
-                f"The plan of run {run.number} is missing in its journal: the changes of this run are shown without "
-                "rules and reasons."
+                f"The journal lacks the plan of run {run.number}, so the changes of this run are shown without rules "
+                "and reasons."
             )
         edited = [file.path for file in run.files if file.edited_since]
         if edited:
-            yield f"Edited since the migration, and shown without these edits: {', '.join(edited)}."
+            yield f"These files were edited after the migration, and are shown without the edits: {', '.join(edited)}."
     if len(stories) < len(runs):
         others = ", ".join(str(run.number) for run in runs if run.number not in {one.number for one in stories})
         shown = stories[0].number
-        yield f"Only run {shown} is shown; {others} are applied as well, and a verdict covers all of them."
+        yield f"Only run {shown} is shown, but the verdict is on all applied runs. Other applied runs: {others}."
     if verdict is None:
         return
     changed = changed_since(runs[0].root, verdict.files)
     if changed:
-        yield f"Changed since they were verified, so verify again: {', '.join(changed)}."
+        yield f"These files have changed since the verification, so verify again: {', '.join(changed)}."
     newer = [run.number for run in runs if kept_with is not None and run.number > kept_with]
     if newer:
         yield f"Run {newer[0]} was applied after the last verification: verify again."

@@ -1,7 +1,7 @@
-"""The contents of a report, as data without presentation; the page and the terminal render the same data.
+"""Classes for the data of a report. The web page and the terminal output render the same data.
 
-The data comes from the journal, in which ``apply`` and ``verify`` store their results, or from a saved plan. The user's
-code is never imported or run. Texts are not escaped; the code that renders them escapes them.
+The data comes from the journal, in which ``apply`` and ``verify`` store their results, or from a saved plan. The code
+that renders texts must escape them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class FindingStory:
     """A finding with the details that a reader needs.
 
     Attributes:
-        finding: rule, name, place, message, safety and status.
-        reason: why the rule exists, one paragraph; empty for a rule that this version does not know.
-        source: the line of the finding, without its newline; empty if it is not certain.
+        finding: the finding.
+        reason: why the rule exists, one paragraph; empty for a rule that this version does not have.
+        source: line of code at the finding, without its newline; empty if it is not known.
     """
 
     finding: Finding
@@ -37,19 +37,18 @@ class FindingStory:
 
 @dataclass(frozen=True)
 class HunkStory:
-    """One change: a hunk, or edits that follow from hunks.
+    """One change of a file: a hunk, or changes that follow from hunks.
 
     Attributes:
-        id: its name in links, which is the same in every report on the same change. It contains only letters, digits
-            and ``_./:-``.
-        number: its number in the plan, from 1 in each file; 0 if it has no number.
-        kind: ``rewrite`` (by rules), ``follows`` (imports that rewrites need, and removed dead code), ``file`` (a file
-            that is added or changed as a whole) or ``unknown`` (the journal does not contain the rules).
-        findings: the findings that it rewrites, in order of place; only for ``rewrite``.
-        imports: lines such as ``from chirpid_patch import SpecAugment`` that it needs.
-        decision: in a plan, ``accepted`` or ``refused``; None if it is not decided.
-        edited: whether the user wrote other lines in a review; ``sections`` show these.
-        sections: runs of lines with context, in the order of the file.
+        id: name of the change in links, equal in every report, from letters, digits and ``_./:-``.
+        number: number of the hunk in its file, from 1; 0 for a change that is no hunk.
+        kind: ``rewrite`` (a hunk of rules), ``follows`` (imports that hunks need, and dead code), ``file`` (an added
+            file) or ``unknown`` (the journal does not contain the rules).
+        findings: the findings that the hunk rewrites, in the order of their lines.
+        imports: import statements that the hunk needs, such as ``from chirpid_patch import SpecAugment``.
+        decision: decision of a review, ``accepted`` or ``refused``; None without a decision.
+        edited: whether the user changed the new lines in a review.
+        sections: the changed lines with unchanged lines around them, in the order of the file.
     """
 
     id: str
@@ -64,17 +63,17 @@ class HunkStory:
 
 @dataclass(frozen=True)
 class FileStory:
-    """A file that a run wrote, or a plan would write.
+    """A file that a run wrote or that a plan would write.
 
     Attributes:
-        path: posix path relative to the backend.
+        path: POSIX path relative to the project.
         action: ``rewrite`` or ``create``.
-        note: the reason: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
+        note: reason for the change: ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
         added: number of added lines, as git counts them; for a notebook, lines of its JSON.
         removed: number of removed lines.
-        hunks: the changes in the order of the file; those that follow from others are last.
-        edited_since: whether the file has changed since the run.
-        id: its name in links, as for its hunks.
+        hunks: the changes in the order of the file; changes that are no hunks are last.
+        edited_since: whether the user has edited the file since the run.
+        id: name of the file in links.
     """
 
     path: str
@@ -93,14 +92,14 @@ class RunStory:
 
     Attributes:
         number: number of the run; None for a plan.
-        created: time of its beginning, ISO 8601 in UTC; empty for a plan.
-        tool: the program that created it, such as ``chirp-migrate 0.1.0``.
-        files: the files: rewritten files first, each kind sorted by path.
-        reported: the findings that were not rewritten: status ``opt-in``, ``refused``, ``report`` or ``suppressed``.
-        skipped: files that could not be handled or written, with the reason.
-        left_out: excluded files and folders.
-        ledger: the counts of loaders and findings; None if the journal lacks the plan of the run.
-        notes: further sentences for the user.
+        created: time at the start of the run, ISO 8601 in UTC; empty for a plan.
+        tool: name and version of the program that made the run or plan, such as ``chirp-migrate 0.1.0``.
+        files: rewritten files, then added files, each sorted by path.
+        reported: findings that were not rewritten: status ``opt-in``, ``refused``, ``report`` or ``suppressed``.
+        skipped: files that could not be read or written, with the reason.
+        left_out: excluded files and folders, with the reason.
+        ledger: counts of loaders and findings; None if the journal lacks the plan of the run.
+        notes: more sentences for the user.
     """
 
     number: int | None
@@ -115,20 +114,20 @@ class RunStory:
 
     @property
     def findings(self) -> tuple[FindingStory, ...]:
-        """Return all findings: first those that are rewritten, then all others."""
+        """Return all findings: rewritten findings first, then the others."""
         return (*(finding for file in self.files for hunk in file.hunks for finding in hunk.findings), *self.reported)
 
 
 @dataclass(frozen=True)
 class Story:
-    """The report on one backend.
+    """The data of a report on one project.
 
     Attributes:
-        name: name of the backend's folder.
-        runs: the applied runs, oldest first; or one plan.
-        verdict: the document of the last ``verify``; None if there is none.
-        notices: sentences on restrictions of the report, such as later edits.
-        doctor: the document of the last ``doctor``; None if there is none.
+        name: name of the project's folder.
+        runs: the applied runs, oldest first, or one plan.
+        verdict: the last document of ``verify``; None if ``verify`` did not run.
+        notices: sentences on limits of the report, for example that files were edited later.
+        doctor: the last document of ``doctor``; None if ``doctor`` did not run.
     """
 
     name: str
@@ -139,7 +138,7 @@ class Story:
 
     @property
     def files(self) -> tuple[FileStory, ...]:
-        """Return the files of all runs."""
+        """Return the changed files of all runs."""
         return tuple(file for run in self.runs for file in run.files)
 
     @property
@@ -149,21 +148,21 @@ class Story:
 
     @property
     def is_plan(self) -> bool:
-        """Return whether the report is on a plan that is not applied."""
+        """Return whether the report is about a plan, which is not applied."""
         return any(run.number is None for run in self.runs)
 
 
 def reported_by_file(
     reported: Iterable[FindingStory],
 ) -> Iterator[tuple[str, list[tuple[str, list[list[FindingStory]]]]]]:
-    """Yield the findings that were not rewritten: title → file → findings, equal messages together."""
+    """Group findings that were not rewritten: yield title → (path → groups of findings with equal messages)."""
     for title, stories in sections(reported, lambda story: story.finding):
         files = groupby(stories, key=lambda story: story.finding.path)
         yield title, [(path, _group_equal(of_file)) for path, of_file in files]
 
 
 def _group_equal(stories: Iterable[FindingStory]) -> list[list[FindingStory]]:
-    """Return the findings grouped by equal messages, in the order of the first finding of each group."""
+    """Group findings by rule and message, in the order of the first finding of each group."""
     kinds: dict[tuple[str, str], list[FindingStory]] = {}
     for story in stories:
         kinds.setdefault((story.finding.rule, story.finding.message_with_gain), []).append(story)

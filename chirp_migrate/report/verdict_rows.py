@@ -1,4 +1,4 @@
-"""Rows of a verification for reports, from its document: times, metrics, and waits for batches."""
+"""Read the times, metrics and waits for batches from the document of ``verify``, for reports."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _SHORTER = (
 
 @dataclass(frozen=True)
 class EntryTimes:
-    """One entry point of the training, or all together.
+    """The times of one entry point, or of all entry points together.
 
     Attributes:
-        label: its name; ``all`` for all together.
-        seconds: ``before``, ``after`` and ``cached`` (the same training fed from one cached batch) → seconds of every
-            round that counts; versions that were not timed are missing.
-        ratio: time after / before.
-        zero_cost_ratio: time with zero-cost loading / time before; None if it was not measured.
-        verdict: its own verdict; for all together, that of the verification; empty if there is none.
+        label: label of the entry point; ``all`` for all together.
+        seconds: version (``before``, ``after``, or ``cached`` for zero-cost loading) → seconds in each round. Versions
+            that were not timed are missing.
+        ratio: time after / time before the migration.
+        zero_cost_ratio: time with zero-cost loading / time before the migration; None if it was not measured.
+        verdict: verdict on the entry point; for all together, verdict of the verification; may be empty.
     """
 
     label: str
@@ -56,12 +56,12 @@ class EntryTimes:
     verdict: str
 
     def median(self, side: str, missing: str) -> str:
-        """Return the seconds of a version in the median round, with two decimals; ``missing`` if it was not timed."""
+        """Return the median seconds of a version as text with two decimals; ``missing`` if it was not timed."""
         return f"{statistics.median(self.seconds[side]):.2f}" if self.seconds.get(side) else missing
 
 
 def short_label(label: str) -> str:
-    """Return a label without the prefix that long labels have in common."""
+    """Return a shorter form of a label, without words that many labels have in common."""
     module, dot, name = label.partition(".")
     if not dot:
         return label
@@ -72,21 +72,21 @@ def short_label(label: str) -> str:
 
 
 def tone_of_verdict(verdict: str) -> Literal["good", "open", "bad"]:
-    """Return whether a verdict is good, open or bad for a user who expects ``faster``."""
+    """Return whether a verdict is good, open or bad news for the user, which determines its colour."""
     return _TONES.get(verdict, "bad")
 
 
 def all_together(report: VerifyReport) -> EntryTimes | None:
-    """Return all entry points together; None if nothing was timed."""
+    """Return the times of all entry points together; None if nothing was timed."""
     if report.ratio is None:
         return None
-    # A version without a measurement in a round took no time in it.
+    # Zero seconds mean that the version was not timed in this round.
     taken = {side: [s for s in of if s] for side, of in report.total_seconds.items() if any(of)}
     return EntryTimes("all", taken, report.ratio, report.zero_cost_ratio, report.verdict)
 
 
 def entry_times(report: VerifyReport) -> list[EntryTimes]:
-    """Return each entry point that was timed, in the order in which they ran."""
+    """Return the times of each timed entry point, in the order in which the entry points ran."""
     rows = []
     for label, ratio in report.ratios.items():
         seconds = {side: of[label] for side, of in report.seconds.items() if of.get(label) and side in _SIDES}
@@ -96,19 +96,22 @@ def entry_times(report: VerifyReport) -> list[EntryTimes]:
 
 
 def figures(report: VerifyReport) -> list[tuple[Measure, float | None, float | None]]:
-    """Yield each metric with a value in at least one version, with its values before and after (None without one)."""
+    """Return each metric that was measured, with its values before and after the migration (None: not measured)."""
     before, after = (report.measures.figures.get(side, {}) for side in ("before", "after"))
     rows = [(one, before.get(one.name), after.get(one.name)) for one in report.measures.definitions]
     return [row for row in rows if row[1:] != (None, None)]
 
 
 def noticeable_change(report: VerifyReport, label: str) -> float | None:
-    """Return the change of a probability of augmentation that is noticed 9 times in 10; None if it is not known."""
+    """Return the smallest change of an augmentation's probability that the tests would find in 9 of 10 verifications.
+
+    None means that the smallest change is not known.
+    """
     return max((one.share for one in report.noticed.get(label, {}).values()), default=None)
 
 
 def waits_ms(report: VerifyReport) -> dict[str, list[float]]:
-    """Return, by version, the sorted waits for training batches in ms, without the first of each pass (start-up)."""
+    """Return version → sorted waits for training batches in milliseconds, without the first batch of each pass."""
     found = {}
     for side, raw in report.measures.raw.items():
         walks = (walk for entry in raw.entries.values() for walk in entry.walks if walk.role == "train")

@@ -1,4 +1,4 @@
-"""Sentences that commands, the terminal and the page share."""
+"""Texts that the terminal output and the web page share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 
-#: Why a file is written.
+#: Reason for which a file is written → its text.
 NOTES = {
     "rewrite": "rewritten",
     "ignore": "comments that suppress findings",
@@ -35,7 +35,7 @@ NOTES = {
     "dependency": "dependency",
     "vendor": "vendored",
 }
-#: Names of changes that are not numbered hunks.
+#: Kind of a change that is no hunk → its heading.
 HUNK_KINDS = {
     "follows": "Imports, and code that the changes above leave unused",
     "file": "The file as a whole",
@@ -46,7 +46,7 @@ SAFETIES = {
     Safety.BEHAVIOUR: "what training learns differs; a suggestion, which --unsafe applies",
     Safety.ADVICE: "reported, never rewritten",
 }
-#: Outcomes of a loader.
+#: Status of a finding on a loader → its text.
 _FATES = {
     Status.REWRITE: "migrated",
     Status.FINE: "already migrated",
@@ -69,19 +69,25 @@ _TITLES = {
 
 
 def outcomes(counts: Mapping[Status, int]) -> list[tuple[Status, str, int]]:
-    """Return the outcomes of a rule's findings: status, word and number of each."""
+    """Return status, word and number of findings for each outcome; ``counts`` has the number of findings by status."""
     words = {**_FATES, Status.REWRITE: "rewritten", Status.FINE: "fine", Status.REPORT: "reported"}
     return [(status, word, counts[status]) for status, word in words.items() if counts.get(status)]
 
 
 def loader_outcomes(ledger: Ledger, *, planned: bool) -> list[tuple[Status, str, int]]:
-    """Return the outcomes of the loaders: status, word and number of each."""
+    """Return status, word and number of loaders for each outcome; ``planned``: the plan is not applied."""
     words = {**_FATES, Status.REWRITE: "to migrate"} if planned else _FATES
     return [(status, word, ledger.sites[status]) for status, word in words.items() if ledger.sites.get(status)]
 
 
 def ledger_sentences(ledger: Ledger, *, planned: bool = False, listed: str = "") -> Iterator[str]:
-    """Yield sentences on the loaders; ``listed`` names the place of the list of those that are not rewritten."""
+    """Yield sentences with the number of loaders by outcome and reason.
+
+    Args:
+        ledger: the counts.
+        planned: whether the plan is not applied.
+        listed: text that refers to the list of loaders that are not rewritten.
+    """
     if ledger.counting:
         parts = loader_outcomes(ledger, planned=planned)
         fates = [f"{'all' if len(parts) == 1 and ledger.found > 1 else number} {word}" for _, word, number in parts]
@@ -96,7 +102,7 @@ def ledger_sentences(ledger: Ledger, *, planned: bool = False, listed: str = "")
 
 
 def sections(found: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[tuple[str, list[_T]]]:
-    """Return the findings that were not rewritten, under titles, the most important first."""
+    """Group the findings that were not rewritten under titles, most important title first."""
     rules = {rule.code: rule for rule in all_rules()}
 
     def title(finding: Finding) -> str:
@@ -115,7 +121,7 @@ def sections(found: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[t
 
 
 def unchanged_loaders(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
-    """Yield the loaders that are unchanged because nothing would be gained: the file and one sentence."""
+    """Yield path and sentence for each file with loaders that are unchanged because nothing would be gained."""
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     by_file: dict[str, list[Finding]] = {}
     for one in findings:

@@ -1,4 +1,4 @@
-"""The words of Python source with their kinds, which have different colours."""
+"""Split Python source into tokens, and determine their kinds, which have different colours on the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chirp_migrate.source.text import NEWLINE
 
 __all__ = ["Word", "words_by_line"]
 
-#: A kind of the page's style sheet, and the text; ``""`` is text without a kind.
+#: Class of the token in the style sheet (``""`` for plain text), and text of the token.
 Word = tuple[str, str]
 
 _KINDS: tuple[tuple[_TokenType, str], ...] = (
@@ -26,7 +26,7 @@ _KINDS: tuple[tuple[_TokenType, str], ...] = (
 
 
 def words_by_line(text: str) -> list[tuple[Word, ...]]:
-    """Return the words of every line, which together are the line without its newline."""
+    """Return the tokens of every line. Together, the tokens of a line are its text without the newline."""
     lines: list[list[Word]] = [[]]
     for _, token, value in PythonLexer().get_tokens_unprocessed(NEWLINE.sub("\n", text)):
         kind = next((name for of, name in _KINDS if token in of), "")

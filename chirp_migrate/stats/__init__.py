@@ -1,1 +1,4 @@
-"""Ratios with intervals, interim analyses, tests for equal distributions. The package imports no other."""
+"""Statistics: ratios with intervals, interim analyses, and tests for equal distributions.
+
+This package imports no other package of this project.
+"""

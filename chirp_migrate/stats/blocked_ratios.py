@@ -1,14 +1,16 @@
-"""Ratios of two times from pairs in blocks: of each entry point, and of all entry points together.
+"""Compute ratios of times after / before from rounds: for each entry point, and for all entry points together.
 
-A block is a round: a pair of processes, in which entry points are timed once in both versions, at nearly the same time.
-Effects of a process are the same for all pairs of a round, so only rounds are independent. The interval of the total
-uses the spread of rounds alone (a cluster-robust variance, each residual scaled for the mean it was subtracted from;
-for rounds with all entry points this is Student's interval of the rounds' totals). An entry point that was timed once
-gets the spread of the others. A few rounds are a poor estimate of the spread of one entry point, so the spread of all
-entry points is added as if it came from a number of further rounds (a moderated variance, Smyth 2004).
+A round is a pair of processes that time entry points once in each version, at nearly the same time. A process affects
+all times of its round, so only rounds are independent. The interval of the total therefore uses the variance between
+rounds (a cluster-robust variance, in which each residual is scaled for the mean that was subtracted). If every round
+has all entry points, the interval is Student's interval of the rounds' totals. An entry point that was timed once gets
+the variance of the other entry points.
 
-A disturbed minute must not decide: logarithms are clipped to five standard deviations, estimated from medians, around
-the median of their entry point.
+With few rounds, the variance of one entry point is a poor estimate. The estimate is therefore combined with the
+variance of all other entry points, which counts like some additional rounds (a moderated variance, Smyth 2004).
+
+To limit the effect of disturbances, logarithms of ratios are clipped: they differ from the median of their entry point
+by at most five standard deviations, which are estimated from medians.
 """
 
 from __future__ import annotations
@@ -23,20 +25,25 @@ from chirp_migrate.stats.ratios import Ratio
 __all__ = ["Pair", "blocked_ratios"]
 
 Pair = tuple[float, float]
-"""Seconds before and after."""
+"""Seconds before and after the migration."""
 
 _CLIP = 5.0
 _BORROWED = 4.0
-"""Degrees of freedom of the spread of all entry points in the estimate for each entry point."""
+"""Degrees of freedom with which the other entry points' variance counts for an entry point."""
 _NORMAL = 1.4826
-"""Standard deviation of a normal distribution by its median absolute deviation."""
+"""Standard deviation of a normal distribution / its median absolute deviation."""
 _FINEST = 1e-3
-"""Least spread, as a share of the time: clocks and schedulers are not more precise."""
+"""Smallest standard deviation, as a share of the time, because clocks and schedulers are not more precise."""
 
 
 @dataclass(frozen=True)
 class _EntryLogarithms:
-    """Logarithms of one entry point's ratios, by round, and their mean."""
+    """Logarithms of one entry point's ratios.
+
+    Attributes:
+        logs: number of a round → logarithm of time after / time before.
+        before_s: median seconds before the migration.
+    """
 
     logs: dict[int, float]
     before_s: float
@@ -47,20 +54,20 @@ class _EntryLogarithms:
 
     @property
     def squares(self) -> float:
-        """Return the sum of squared deviations from the mean."""
+        """Return the sum of the squared deviations from the mean."""
         mean = self.mean
         return math.fsum((value - mean) ** 2 for value in self.logs.values())
 
 
 def blocked_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, dict[str, Ratio]]:
-    """Return ratios after / before, with the data for their intervals.
+    """Return the ratios after / before, with the data for their intervals.
 
     Args:
-        rounds: for each round, entry point → seconds before and after. Rounds may lack entry points.
+        rounds: for each round: label of an entry point → seconds before and after. Rounds may lack entry points.
 
     Returns:
-        The ratio of the sums over all entry points, and the ratio of each. A ratio is missing if nothing was timed
-        twice, because an interval needs a spread.
+        The ratio of the total times of all entry points, and the ratio of each entry point. Ratios are missing if no
+        entry point was timed in two rounds, because one round has no variance.
     """
     labels = list(dict.fromkeys(label for each in rounds for label in each))
     found = {label: {n: each[label] for n, each in enumerate(rounds) if label in each} for label in labels}
@@ -99,7 +106,13 @@ def _clip_logarithms(logs: Mapping[str, Mapping[int, float]]) -> dict[str, dict[
 
 
 def _moderate_ratio(entry: _EntryLogarithms, others: float, borrowed: float) -> Ratio:
-    """Return the ratio of one entry point; ``others`` is the variance of the other entry points."""
+    """Return the ratio of one entry point, with a moderated variance.
+
+    Args:
+        entry: the logarithms of the entry point.
+        others: variance of the other entry points.
+        borrowed: degrees of freedom with which ``others`` counts.
+    """
     count = len(entry.logs)
     freedom = borrowed + count - 1
     variance = max((borrowed * others + entry.squares) / freedom, _FINEST**2)
@@ -109,11 +122,11 @@ def _moderate_ratio(entry: _EntryLogarithms, others: float, borrowed: float) -> 
 def _ratio_of_sums(entries: Sequence[_EntryLogarithms], pooled: float, blocks: int) -> Ratio:
     after = [one.before_s * math.exp(one.mean) for one in entries]
     shares = [value / math.fsum(after) for value in after]
-    scores: dict[int, float] = {}  # of each round: by how much it moved the total
+    scores: dict[int, float] = {}  # number of a round → its effect on the logarithm of the total
     once = 0.0
     for share, one in zip(shares, entries, strict=True):
         count = len(one.logs)
-        if count == 1:  # it has no spread of its own
+        if count == 1:  # a single time has no variance
             once += share**2 * pooled
             continue
         for n, value in one.logs.items():

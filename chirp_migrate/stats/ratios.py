@@ -1,8 +1,8 @@
-"""Ratios with intervals from seconds, corrections for many tests, and two-sample tests.
+"""Compute ratios of times with intervals, correct p-values for many tests, and compare two samples.
 
-A ratio is judged on the logarithms of the rounds' paired ratios ``after / before``. With only a few rounds, a bootstrap
-interval is too narrow (resampling five values cannot show the tails). So the interval is Student's, which is exact for
-normal logarithms. No function of this module uses a result to decide when to stop.
+The interval of a ratio is Student's interval of the logarithms of ``after / before`` in all rounds, which is exact for
+normal logarithms. A bootstrap interval would be too narrow with only a few rounds, because resampling five values
+cannot show the tails.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ __all__ = ["POWER", "Ratio", "holm", "ks_p_value", "noticed_share", "noticed_shi
 
 CONFIDENCE = 0.95
 
-_FAR = 500.0  # for a logarithm, an interval without information
+_FAR = 500.0  # limit for logarithms, so that `exp` does not overflow
 
 POWER = 0.9
-"""Probability with which a test must find a difference that counts as noticeable."""
+"""A difference counts as noticeable if a test finds it with this probability."""
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """A ratio of times, such as after / before, with its interval; part of the document of ``verify``.
+    """A ratio of times, such as time after / time before, with its interval.
 
     Attributes:
-        value: geometric mean over the rounds; below 1 is faster.
+        value: geometric mean over the rounds; a value below 1 means faster.
         low, high: ends of the interval.
         rounds: number of pairs of times.
-        mean_log, error: mean of the logarithms and its standard error; None in early documents.
-        confidence: level of the interval, 0 to 1.
-        freedom: degrees of freedom of Student's distribution for the interval; None is rounds - 1.
+        mean_log, error: mean of the logarithms and its standard error; None in documents of early versions.
+        confidence: confidence level of the interval, 0 to 1.
+        freedom: degrees of freedom of Student's distribution for the interval; None means ``rounds - 1``.
     """
 
     value: float
@@ -54,12 +54,15 @@ class Ratio(msgspec.Struct, frozen=True):
 
     @property
     def saved(self) -> tuple[float, float, float]:
-        """Return the saved share of the time before, up to 1 (negative for a loss): value, low, high."""
+        """Return the share of the time before that is saved, with its interval: value, low, high.
+
+        The share is negative if the time after is longer.
+        """
         return 1 - self.value, 1 - self.high, 1 - self.low
 
     @property
     def speed_up(self) -> tuple[float, float, float]:
-        """Return the time before / time after: value, low, high."""
+        """Return time before / time after with its interval: value, low, high."""
         return 1 / self.value, 1 / self.high, 1 / self.low
 
     def wholly_above(self, bound: float) -> bool:
@@ -71,7 +74,11 @@ class Ratio(msgspec.Struct, frozen=True):
         return self.high <= bound
 
     def at(self, low_error: float, high_error: float) -> Ratio:
-        """Return the ratio with an interval whose ends are wrong with these probabilities (0 to 1)."""
+        """Return the ratio with another interval.
+
+        Args:
+            low_error, high_error: probability, 0 to 1, that the true ratio is below the lower end, and above the upper.
+        """
         assert self.mean_log is not None and self.error is not None, "it was computed here"
         freedom = self.rounds - 1 if self.freedom is None else self.freedom
         down, up = (student_quantile(1 - share, freedom) * self.error for share in (low_error, high_error))
@@ -80,13 +87,14 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
-    """Return the ratio of paired times (in seconds, one pair for each round).
+    """Return the ratio of times that were measured in pairs.
 
     Args:
-        confidence: level of the interval.
+        before, after: seconds of each round.
+        confidence: confidence level of the interval, 0 to 1.
 
     Raises:
-        ValueError: fewer than two pairs, unequal numbers, or a time that is not positive.
+        ValueError: there are fewer than two pairs, the numbers of times differ, or a time is not positive.
     """
     if len(before) != len(after) or len(before) < 2:
         raise ValueError("a ratio with an interval needs the same number of times in both versions, at least two")
@@ -103,14 +111,17 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
 
 @lru_cache(maxsize=4096)
 def student_quantile(probability: float, freedom: float) -> float:
-    """Return the quantile of Student's distribution for ``probability`` (0 to 1)."""
+    """Return the quantile of Student's distribution with ``freedom`` degrees of freedom."""
     from scipy.stats import t  # takes half a second, and most commands need no statistics
 
     return float(t.ppf(probability, freedom))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return adjusted p-values (Holm 1979): compared with alpha, they limit the chance of any false alarm to alpha."""
+    """Adjust p-values for the number of tests (Holm 1979).
+
+    If the adjusted p-values are compared with alpha, the probability of any false alarm is at most alpha.
+    """
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
@@ -120,10 +131,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
-    """Return the p-value of the Kolmogorov-Smirnov test for "both samples have the same distribution".
+    """Return the p-value of the Kolmogorov-Smirnov test of whether two samples have the same distribution.
 
-    The function uses the asymptotic distribution. Ties and similar pairs of samples, such as the same spectrograms in
-    both versions, make the p-value too large, never too small.
+    The function uses the asymptotic distribution of the test. Equal values and pairs of similar values can make the
+    p-value too large, but never too small.
 
     Raises:
         ValueError: a sample is empty.
@@ -134,13 +145,14 @@ def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def noticed_share(first: int, second: int, alpha: float) -> float:
-    """Return the smallest difference of distributions that :func:`ks_p_value` finds at ``alpha`` in 9 of 10 cases.
+    """Return the smallest difference of two distributions that :func:`ks_p_value` finds in 9 of 10 cases.
 
-    The difference is a change of the share of values (0 to 1) below any point. It is 1.0 if the samples are too small
-    to find any difference. The computation assumes an event with probability 0.5, whose share varies most.
+    The difference is the change of the share of values, 0 to 1, below some point; 1.0 if the samples are too small to
+    find any difference. The function assumes a share of 0.5, because this share varies most by chance.
 
     Args:
         first, second: sizes of the two samples.
+        alpha: the p-value below which the test finds a difference.
     """
     from scipy.stats import kstwo, norm
 
@@ -150,10 +162,10 @@ def noticed_share(first: int, second: int, alpha: float) -> float:
 
 
 def noticed_shift(values: ArrayLike, share: float) -> float | None:
-    """Return the smallest shift that moves ``share`` of the values past one point; None if too few values vary.
+    """Return the smallest shift that moves ``share`` of the values past some point; None if too few values vary.
 
-    The shift is the length of the shortest interval with this share of the values. Values equal to the most common
-    value, such as those of skipped samples, do not move.
+    The shift is the length of the shortest interval that contains this share of the values. The most common value, such
+    as the value of samples that are not augmented, does not move.
     """
     import numpy as np
 

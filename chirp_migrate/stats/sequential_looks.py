@@ -1,14 +1,15 @@
-"""The schedule of interim analyses, and the error probability of each conclusion.
+"""Plan interim analyses, and compute the error probability of each conclusion.
 
-Interim analyses are few. Each gets a share of the total error probability, by the power family of spending functions
-(Kim & DeMets 1987, exponent 1.2): the share is nearly proportional to the new rounds, because Student's quantiles of a
-few rounds rise steeply where the error is small. If the time budget ends the rounds early, the last analysis gets the
+Each interim analysis gets a share of the total error probability, by the power family of spending functions (Kim &
+DeMets 1987, exponent 1.2). The share is nearly proportional to the number of new rounds, because Student's quantiles of
+a few rounds rise steeply where the error is small. If the time budget ends the rounds early, the last analysis gets the
 rest.
 
-There are two ways to compute the error of a single conclusion from the share. The joint distribution of the analyses
-(Lan & DeMets 1983; computed as by Armitage, McPherson & Rowe 1969) costs the last analysis little power. It is exact
-for normal means, and applied to Student's quantiles as usual (Jennison & Turnbull 2000, 4.4). The sum of the errors is
-valid for any dependence between the analyses.
+There are two ways to compute the error probability of a conclusion from the shares. The first way uses the joint
+distribution of all analyses (Lan & DeMets 1983; algorithm of Armitage, McPherson & Rowe 1969), so that early analyses
+cost the last analysis little power. This distribution is exact for normal means, and is usually applied to Student's
+quantiles as well (Jennison & Turnbull 2000, 4.4). The second way, the share itself, is valid for any dependence between
+the analyses.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ if TYPE_CHECKING:  # importing NumPy takes a tenth of a second, and reading a do
 __all__ = ["ERROR", "MIN_ROUNDS", "InterimAnalysis", "conclusion_error", "planned_analyses"]
 
 ERROR = 0.025
-"""Error probability of an end of an interval, over all interim analyses together."""
+"""Probability that the true value is beyond one end of an interval, over all interim analyses together."""
 
 MIN_ROUNDS = 3
-"""Rounds at the first interim analysis: fewer rounds have no useful spread."""
+"""Number of rounds before the first interim analysis; the variance of fewer rounds is too uncertain."""
 
 _GROWTH = 1.6
 _ROOM = 1.25
 _SPENDING = 1.2
-_FAR = 8.5  # standard deviations beyond which the normal distribution is negligible
+_FAR = 8.5  # number of standard deviations beyond which the normal distribution is negligible
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class InterimAnalysis:
     """An interim analysis of the rounds.
 
     Attributes:
-        rounds: number of rounds so far.
-        share: its share of the total error probability of all analyses, 0 to 1.
+        rounds: number of rounds before the analysis.
+        share: share of the total error probability that the analysis gets, 0 to 1.
     """
 
     rounds: int
@@ -50,12 +51,12 @@ class InterimAnalysis:
 
 
 def planned_analyses(most: int) -> tuple[InterimAnalysis, ...]:
-    """Return the interim analyses of up to ``most`` rounds (after 3 and 5 rounds for 5), with their shares."""
+    """Return the interim analyses for at most ``most`` rounds: after 3 and 5 rounds if ``most`` is 5."""
     most = max(most, MIN_ROUNDS)
     counts = [MIN_ROUNDS]
     while counts[-1] < most:
         following = math.ceil(counts[-1] * _GROWTH)
-        # A last analysis soon after another would have little error probability left.
+        # If the last analysis followed soon after another, it would get only a small share.
         counts.append(most if most < _ROOM * following else following)
     spent = [0.0, *((count / most) ** _SPENDING for count in counts)]
     return tuple(
@@ -64,10 +65,11 @@ def planned_analyses(most: int) -> tuple[InterimAnalysis, ...]:
 
 
 def conclusion_error(looks: Sequence[InterimAnalysis]) -> float:
-    """Return the error probability of one conclusion of the last analysis, such that all keep to their shares.
+    """Return the error probability for the last analysis with which all analyses keep to their shares.
 
-    The sum of the rounds is a Brownian motion, at time 1 at the last analysis. Its distribution at an analysis, if no
-    earlier bound was passed, is stored as points with probabilities.
+    The sum of the rounds' values is a Brownian motion that reaches time 1 at the last analysis. For each analysis, the
+    function stores the distribution of the sum, under the condition that no earlier analysis came to a conclusion, as
+    points with probabilities.
     """
     import numpy as np
     from scipy import optimize, special
@@ -92,9 +94,9 @@ def conclusion_error(looks: Sequence[InterimAnalysis]) -> float:
 
 @lru_cache(maxsize=1)
 def _quadrature() -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return nodes on [-1, 1] and their weights.
+    """Return nodes on [-1, 1] and their weights for numerical integration.
 
-    The densities are smooth, so a few nodes yield many digits.
+    The densities are smooth, so a few nodes are enough for a precise result.
     """
     from numpy.polynomial.legendre import leggauss
 

@@ -1,4 +1,4 @@
-"""Running and watching of trainings in child processes, shared by ``verify`` and ``tune``.
+"""Run trainings in child processes, and watch their loaders. ``verify`` and ``tune`` share this package.
 
-The package finds the training, runs it in separate processes, and watches its loaders. It may import ``source``.
+The package finds the training of a project, runs it in separate processes, and records what its loaders do.
 """

@@ -1,4 +1,4 @@
-"""Errors of running a training, each as one sentence for the user."""
+"""Errors that occur while a training runs. The message of each error is one sentence for the user."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ __all__ = [
 
 
 class InvalidTree(ChirpMigrateError):
-    """The path is not a project that can be verified (exit code 2)."""
+    """The path is not a project in which ``verify`` finds a training (exit code 2)."""
 
 
 class InvalidData(ChirpMigrateError):
-    """The user's own data cannot be used (exit code 2)."""
+    """The user's file of ``--data`` cannot be used (exit code 2)."""
 
 
 class NotMigrated(ChirpMigrateError):
-    """There is no applied migration to compare with (exit code 2)."""
+    """The project has no applied migration, so there is nothing to compare (exit code 2)."""
 
 
 class NotUsable(Exception):
-    """In a child: the task cannot be run. The message explains it without a traceback."""
+    """Error in a child process: its task cannot be run. The message explains why, so no traceback is printed."""
 
 
 class NotFound(NotUsable):
-    """In a child: an object that the user named does not exist; the user's code has not failed."""
+    """Error in a child process: an object that the user named does not exist."""
 
 
 class UserCodeError(Exception):
-    """In a child: the user's code raised ``__cause__``; the message names the place."""
+    """Error in a child process: the user's code raised ``__cause__``. The message names the code that raised it."""
 
 
 @contextmanager
 def user_code(doing: str) -> Iterator[None]:
-    """Return a context for the user's code in a child; errors become :class:`UserCodeError`, "``doing`` raised …"."""
+    """Return a context that raises errors of the user's code as :class:`UserCodeError`: "``doing`` raised …"."""
     try:
         yield
     except NotUsable:
@@ -62,10 +62,10 @@ class WorkloadFailed(ChirpMigrateError):
 
     Attributes:
         log_tail: the last lines that the process printed.
-        side: ``before`` or ``after``; empty if it is not known.
-        ending: how the process ended: ``ended with signal SIGSEGV and gave no result``; empty if the process reported
-            its failure itself.
-        hung: whether it was ended because it took too long.
+        side: the version that failed, ``before`` or ``after``; empty if it is not known.
+        ending: how the process ended, such as ``ended with signal SIGSEGV and returned no result``; empty if the
+            process reported its failure itself.
+        hung: whether the process was ended because it took too long.
     """
 
     exit_code = ExitCode.WORKLOAD_FAILED
@@ -81,10 +81,10 @@ class WorkloadFailed(ChirpMigrateError):
 
     @property
     def shown_tail(self) -> str:
-        """Return ``log_tail`` with escaped control characters, so that they have no effect on a terminal."""
+        """Return ``log_tail`` with escaped control characters, so that it can be printed on a terminal."""
         return "\n".join(map(visible, self.log_tail.split("\n")))
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first non-empty line of a message; empty if there is none."""
+    """Return the first non-empty line of an error message; an empty string if it has none."""
     return next(filter(None, map(str.strip, str(error).splitlines())), "")

@@ -1,6 +1,6 @@
-"""``chirp-migrate tune``: measure loading modes of one dataset, and recommend settings.
+"""``chirp-migrate tune``: measure loader settings for a dataset, and recommend the best.
 
-The parent process (:mod:`.session`) starts a child (:mod:`.runner`) that runs the user's code, measures, and draws
-conclusions (:mod:`.plateau`, :mod:`.recommend`). Its result is the document that the parent prints (:mod:`.report`,
-:mod:`.plot`).
+The parent process (:mod:`.session`) starts a child process (:mod:`.runner`). The child process runs the user's code,
+measures loader settings, and recommends settings (:mod:`.plateau`, :mod:`.recommend`). The parent process prints the
+result (:mod:`.report`, :mod:`.plot`).
 """

@@ -1,8 +1,7 @@
-"""The training's own configuration file: YAML, TOML or JSON.
+"""Read the configuration file of the user's training: YAML, TOML or JSON.
 
-The keys ``training.batch_size``, ``data.num_workers``, ``data.prefetch_factor`` and ``system.output_dir`` are read.
-Every key of ``data`` and ``training`` can be an argument of the dataset and of the functions that return its
-transforms.
+``tune`` reads the keys ``training.batch_size``, ``data.num_workers``, ``data.prefetch_factor`` and
+``system.output_dir``. Other keys of ``data`` and ``training`` become arguments of the dataset and its transforms.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ _NUMBERS = (("training", "batch_size", 1), ("data", "num_workers", 0), ("data", 
 
 @dataclass(frozen=True)
 class TuneConfig:
-    """The part of a configuration that concerns loading.
+    """The parts of a configuration file that concern loading.
 
     Attributes:
-        file: its path as the user wrote it, for messages.
-        location: its absolute path.
-        data, training, system: its sections; empty if it lacks them.
-        batch_size, num_workers, prefetch_factor: the values in the file; None if it lacks them.
+        file: path of the file as the user typed it, for messages.
+        location: absolute path of the file.
+        data, training, system: sections of these names; empty if the file lacks the section.
+        batch_size, num_workers, prefetch_factor: values of these keys; None if the file lacks the key.
     """
 
     file: str
@@ -58,11 +57,10 @@ class TuneConfig:
 
 
 def read_config(path: Path) -> TuneConfig:
-    """Read a configuration by its suffix; YAML with ``yaml.safe_load``, which requires PyYAML.
+    """Read a configuration file, whose suffix determines the format. YAML requires PyYAML.
 
     Raises:
-        UsageProblem: it cannot be read, has an unknown suffix, is no mapping of sections, or contains an invalid
-            number.
+        UsageProblem: the file cannot be read, has an unknown suffix, has no sections, or has an invalid number.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -82,7 +80,7 @@ def read_config(path: Path) -> TuneConfig:
         raise UsageProblem(
             f"{path} needs PyYAML to be read: install it (pip install pyyaml), or write the file as TOML or JSON."
         ) from None
-    except Exception as error:  # PyYAML's errors are not subclasses of ValueError, those of the other parsers are
+    except Exception as error:  # errors of PyYAML are no subclasses of ValueError
         problem = " ".join(str(error).split())
         raise UsageProblem(f"{path} is not valid {suffix[1:].upper()} ({problem}): correct it.") from None
     if not isinstance(values, dict):
@@ -91,7 +89,7 @@ def read_config(path: Path) -> TuneConfig:
     for name, section in sections.items():
         if not isinstance(section, dict):
             raise UsageProblem(f"{path}: {name} must be a section of keys, not {section!r}.")
-    # Only plain values go to the other process: a YAML date becomes its text, and as a key it fills no parameter.
+    # Convert all values to JSON for the child process: a YAML date becomes text, and keys that are no text are dropped.
     plain = json.loads(json.dumps(sections, default=str, skipkeys=True))
     numbers: dict[str, Any] = {key: _whole(path, plain, section, key, least) for section, key, least in _NUMBERS}
     return TuneConfig(str(path), str(path.absolute()), **plain, **numbers)

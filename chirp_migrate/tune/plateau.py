@@ -1,12 +1,13 @@
-"""The rule that picks a configuration, as in docs/tune.md: pure functions from rates to comparisons.
+"""Pick a configuration (loader settings) from the measured rates, by the rule in docs/tune.md.
 
-The best configuration has the highest mean rate. Every other configuration is compared with the best round by round,
-which removes common disturbances: the ratio of the two rates of a round, averaged as logarithms, with Student's
-interval. A configuration is tied with the best if that ratio is at least 0.95. The pick is the smallest tied
-configuration: fewest worker processes, then fewest threads, then fewest batches ahead. Rounds continue until the pick
-is unlikely to change, or time is up. The pick is unlikely to change if the intervals of the pick and of all smaller
-configurations are completely above or below 0.95, and no larger configuration may be so much faster than the best that
-the pick would no longer be tied.
+The best configuration has the highest mean rate in samples per second. In each round, the rate of every configuration
+is divided by the rate of the best. The geometric mean of this ratio over all rounds has a Student's interval. A
+configuration is tied with the best if its mean ratio is at least 0.95.
+
+The pick is the smallest tied configuration: fewest worker processes, then fewest threads, then fewest batches loaded
+ahead. Rounds continue until the pick is unlikely to change, or time is up. The pick is unlikely to change if the
+intervals of the pick and of all smaller configurations are completely above or below 0.95, and if no larger
+configuration may be so much faster than the best that another pick would be necessary.
 """
 
 from __future__ import annotations
@@ -19,36 +20,35 @@ from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, Comp
 __all__ = ["TOLERANCE", "compare_with_best", "is_conclusive", "mean_rate", "mean_rates", "pick"]
 
 TOLERANCE = 0.05
-"""Share of the best throughput by which a smaller configuration may be slower."""
+"""A configuration is tied with the best if its throughput is lower by at most this share."""
 
 _CONFIDENCE = 0.95
 
 
 def mean_rate(rates: Sequence[float]) -> Ratio:
-    """Return the geometric mean of positive rates, with Student's interval of the mean logarithm (one rate: no width).
+    """Return the geometric mean of rates, with Student's interval. The interval of a single rate has no width.
 
     Raises:
-        ValueError: there are no rates, or one is not positive.
+        ValueError: there are no rates, or a rate is not positive.
     """
     if not rates or min(rates) <= 0:
-        raise ValueError("a mean rate needs at least one rate, all of them positive")
+        raise ValueError("a mean rate needs at least one rate, and all rates must be positive")
     if len(rates) == 1:
         return Ratio(rates[0], rates[0], rates[0], 1)
     return paired_ratio([1.0] * len(rates), rates, _CONFIDENCE)
 
 
 def mean_rates(measured: Sequence[CandidateMeasurement]) -> dict[Candidate, Ratio]:
-    """Return the mean rates of all measured configurations."""
+    """Return the mean rate of each configuration; configurations that could not be measured are omitted."""
     return {
         configuration.candidate: mean_rate(configuration.rates) for configuration in measured if configuration.rates
     }
 
 
 def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[Comparison]:
-    """Return the comparison of each configuration with the best one, in the same order.
+    """Compare each configuration with the best configuration, and return the comparisons in the same order.
 
-    Rounds are paired by their number. A configuration that was given up after some rounds is compared over these
-    rounds, and cannot be the best.
+    A configuration that was measured in the first rounds only is compared over these rounds, and cannot be the best.
     """
     rounds = max((len(configuration.rates) for configuration in measured), default=0)
     to_the_end = [configuration for configuration in measured if 0 < len(configuration.rates) == rounds]
@@ -84,7 +84,7 @@ def _compare(configuration: CandidateMeasurement, best: CandidateMeasurement | N
 
 
 def pick(measured: Sequence[CandidateMeasurement]) -> CandidateMeasurement | None:
-    """Return the smallest configuration that is the best or tied with it; None if all failed."""
+    """Return the smallest configuration that is the best or tied with the best; None if all configurations failed."""
     placed = zip(measured, compare_with_best(measured), strict=True)
     tied = [configuration for configuration, comparison in placed if comparison.outcome in (Outcome.BEST, Outcome.TIED)]
     return min(tied, key=lambda configuration: configuration.candidate.size, default=None)
@@ -101,5 +101,5 @@ def is_conclusive(measured: Sequence[CandidateMeasurement]) -> bool:
 
 
 def _may_be_much_faster(comparison: Comparison) -> bool:
-    """Return whether a configuration may be so much faster than the best that the pick would not be tied with it."""
+    """Return whether a configuration may be so much faster than the best that another pick would be necessary."""
     return comparison.ratio_to_best_interval is None or comparison.ratio_to_best_interval[1] >= 1 / (1 - TOLERANCE)

@@ -1,6 +1,6 @@
-"""A picture of throughput over worker processes, drawn with matplotlib if it is installed.
+"""Draw a plot of throughput over worker processes, with matplotlib.
 
-Colours are those of Okabe and Ito, which colour-blind people can distinguish; markers differ as well.
+Colour-blind people can distinguish the colours (from the palette of Okabe and Ito) and the markers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LONGEST_TITLE = 70
 
 
 def check(target: Path) -> None:
-    """Check, before the measurement, that a picture can be drawn and written.
+    """Check before the measurement that the plot can be drawn and written.
 
     Raises:
         UsageProblem: the suffix is unknown, the folder does not exist, or matplotlib is not installed.
@@ -42,12 +42,12 @@ def check(target: Path) -> None:
 
 
 def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
-    """Draw one panel for each loader.
+    """Draw a plot with one panel for each loader.
 
     Args:
-        target: the file to write or replace; its suffix defines the format.
+        target: the file to write or replace, whose suffix determines the format.
         loaders: the results of the loaders.
-        machine: description of the machine, one line for the caption.
+        machine: description of the machine in one line, for the caption.
 
     Raises:
         UsageProblem: the file cannot be written.
@@ -113,7 +113,7 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
     axes.set_xticks(range(len(counts)), [str(workers) for workers in counts])
     axes.set_xlim(-0.4, len(counts) - 0.4)
     highest = max(rate.high for rate in rates.values())
-    axes.set_ylim(0, 1.15 * max(min(highest, 1.7 * best), best))  # an interval far beyond is cut off
+    axes.set_ylim(0, 1.15 * max(min(highest, 1.7 * best), best))  # cut off intervals that are much higher
     size = "" if loader.batch_size is None else f", batch size {loader.batch_size}"
     name = loader.name if len(loader.name) <= _LONGEST_TITLE else f"{loader.name[: _LONGEST_TITLE - 1]}…"
     axes.set_title(escape_for_matplotlib(f"{name}: {loader.role}{size}"), fontsize=10, loc="left")
@@ -133,7 +133,10 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
 
 
 def _series(ways: Sequence[Candidate]) -> dict[str, list[Candidate]]:
-    """Return the lines of the plot, one for each prefetch factor, beginning without workers; threads are points."""
+    """Group configurations by the line or point of the plot that shows them: label → configurations.
+
+    Each prefetch factor has a line that begins at zero workers. Each number of threads has a point.
+    """
     alone = [way for way in ways if way.alone]
     series: dict[str, list[Candidate]] = {}
     for way in ways:

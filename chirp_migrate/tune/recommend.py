@@ -1,4 +1,4 @@
-"""Recommendations: each names the setting, its value, the better value, and the reason. Pure functions."""
+"""Recommend loader settings from the measurements; each recommendation has a setting, a value and a reason."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _WORTH_IT = 1.05
 
 
 def conclude(loader: LoaderReport, training: Training | None) -> None:
-    """Add the conclusions from the measurements; with ``training``, also recommendations for the training.
+    """Add the pick, the comparisons and the recommendations to the report of a loader.
 
-    If all configurations failed, there are no recommendations.
+    If ``training`` is given, recommendations on GPU use are added. If all configurations failed, the report has no
+    recommendations.
     """
     chosen = pick(loader.measured)
     loader.picked = None if chosen is None else chosen.candidate
@@ -50,7 +51,7 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
     rates = {way: rate.value for way, rate in mean_rates(loader.measured).items()}
     if loader.waited_share is not None and loader.waited_share < _WAITS_LITTLE:
         why = (
-            f"the training waits {percent(loader.waited_share, 1)} of its time for batches: loading does not "
+            f"the training waits only {percent(loader.waited_share, 1)} of its time for batches, so loading does not "
             "slow it down"
         )
         return [Recommendation(_name(loader, "num_workers"), "keep it", why)]
@@ -75,14 +76,14 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
     if way.num_workers:
         if loader.now is None or loader.now.prefetch_factor != way.prefetch_factor:
             level = loader.comparisons[loader.measured.index(chosen)].outcome is Outcome.TIED
-            same = "the smallest that is tied with the best" if level else "the fastest measured"
+            same = "the smallest value that is tied with the best" if level else "the fastest measured value"
             advice.append(Recommendation(_name(loader, "prefetch_factor"), str(way.prefetch_factor), same))
         advice += _recommend_persistent_workers(loader, chosen)
     return advice
 
 
 def _recommend_persistent_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> list[Recommendation]:
-    """Recommend to keep the workers, if starting them takes a noticeable part of an epoch."""
+    """Recommend persistent workers if starting workers takes a noticeable part of an epoch."""
     start_s = statistics.median(chosen.first_batch_s)
     epoch_s = loader.samples / mean_rate(chosen.rates).value
     if start_s < _START_SHARE * epoch_s:
@@ -100,7 +101,7 @@ def _describe_failures(loader: LoaderReport) -> list[Recommendation]:
 
 
 def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
-    """Recommend another batch size, if the rate with the training's own size is clearly lower."""
+    """Recommend another batch size if the loader is clearly slower with the training's own batch size."""
     placed = {
         measured.candidate.batch_size: comparison
         for measured, comparison in zip(loader.batch_sizes, compare_with_best(loader.batch_sizes), strict=True)
@@ -110,8 +111,8 @@ def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
     if own is None or best is None or own.outcome is not Outcome.BELOW or not own.conclusive:
         return []
     why = (
-        f"it loads {placed[best].samples_per_s:.0f} samples/s against {own.samples_per_s:.0f} at {loader.batch_size}; "
-        "a batch size changes what training learns, so the choice is yours"
+        f"{placed[best].samples_per_s:.0f} samples/s against {own.samples_per_s:.0f} with batch size "
+        f"{loader.batch_size}; the batch size changes what training learns, so the choice is yours"
     )
     return [Recommendation(_name(loader, "batch_size"), f"{best} would load faster", why)]
 
@@ -120,7 +121,7 @@ def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
     share = loader.augmentation_share
     if share is None or 100 * share < AUGMENTATION_PERCENT:
         return []
-    what = "make it cheaper: fewer or simpler transforms, smaller p, or chirpid_patch's batched ones"
+    what = "make it cheaper: fewer or simpler transforms, smaller p, or the batched transforms of chirpid_patch"
     high = 100 * share > AUGMENTATION_WARNING
     bound = f"above {AUGMENTATION_WARNING:.0f} %" if high else f"the target is below {AUGMENTATION_PERCENT:.0f} %"
     return [Recommendation("the transform of the dataset", what, f"{percent(share)} of loading, {bound}", warning=high)]
@@ -128,7 +129,7 @@ def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
 
 def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> list[Recommendation]:
     advice = []
-    # If other processes are busy, loading waits for a CPU; the wait then does not show anything about files.
+    # If other processes are busy, loading may wait for a CPU instead of files.
     quiet = loader.others is None or loader.others < BUSY_ABOVE
     if loader.cpu_share is not None and loader.cpu_share < WAITING and quiet:
         waits = 1 - loader.cpu_share

@@ -1,4 +1,4 @@
-"""The results of ``tune``, printed for users."""
+"""Print the results of ``tune``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["show"]
 
 
 def show(report: TuneReport, screen: Screen) -> None:
-    """Print the report: with -q only the recommendations, with -v also every round."""
+    """Print the report: with ``-q`` only the recommendations, with ``-v`` also the rates of every round."""
     for loader in report.loaders:
         screen.line()
         if not screen.quiet:
@@ -48,7 +48,7 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
         header = ("", "samples/s", "interval", "of best", "first batch", *(["batches/s"] if screen.verbose else []))
         screen.table(header, [row[: len(header)] for row in rows], left=(0, 2), indent=0)
     if len(shown) < len(worked):
-        screen.text(f"{len(worked) - len(shown)} more: -v shows them, and --json has them.", 2, "dim")
+        screen.text(f"{len(worked) - len(shown)} more configurations: -v and --json show them.", 2, "dim")
     for configuration, comparison in measured:
         if not comparison.samples_per_s:
             now = " (now)" if configuration.candidate == loader.now else ""
@@ -64,7 +64,7 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
 
 
 def _is_shown(measured: CandidateMeasurement, comparison: Comparison, loader: LoaderReport) -> bool:
-    """Return whether a configuration is shown without -v: the pick, the best, the current one, and no workers."""
+    """Return whether a configuration is shown without ``-v``: the pick, the best, the current one, or no workers."""
     way = measured.candidate
     return way in (loader.picked, loader.now) or way.alone or comparison.outcome is Outcome.BEST
 
@@ -89,16 +89,16 @@ def _row(measured: CandidateMeasurement, comparison: Comparison, rate: float, lo
 def _describe_pick(loader: LoaderReport) -> str:
     rounds = count(loader.rounds, "round")
     picked = "Picked" if loader.conclusive else "Picked for now"
-    sure = "" if loader.conclusive else "; more time (--time-budget) would decide the configurations with a ?"
+    sure = "" if loader.conclusive else "; a longer --time-budget would decide the configurations with a ?"
     best = next(comparison.configuration for comparison in loader.comparisons if comparison.outcome is Outcome.BEST)
     if best == str(loader.picked):
-        return f"{picked}: {loader.picked}, the fastest, by {rounds}{sure}."
-    near = f"the smallest that is within {percent(TOLERANCE)} of the best ({best})"
-    return f"{picked}: {loader.picked}, {near}, by {rounds}{sure}."
+        return f"{picked}: {loader.picked}, the fastest in {rounds}{sure}."
+    near = f"the smallest configuration within {percent(TOLERANCE)} of the best ({best})"
+    return f"{picked}: {loader.picked}, {near} in {rounds}{sure}."
 
 
 def _loader_facts(loader: LoaderReport) -> Iterator[str]:
-    """Yield further results for a loader, a sentence each."""
+    """Yield more results for a loader, one sentence each."""
     if loader.cpu_share is not None:
         yield (
             f"Loading in the main process computes {percent(loader.cpu_share)} of its time and waits "
@@ -122,15 +122,15 @@ def _loader_facts(loader: LoaderReport) -> Iterator[str]:
 
 
 def _facts_of_all(loaders: Sequence[LoaderReport]) -> Iterator[str]:
-    """Yield results that apply to every loader: how busy the machine was, and where the picks are saved."""
+    """Yield sentences that concern all loaders: how busy the machine was, and where the picks are saved."""
     others = max((loader.others for loader in loaders if loader.others is not None), default=0.0)
     if others >= BUSY_ABOVE:
         busy = f"Other processes used {'up to ' if len(loaders) > 1 else ''}{percent(others)} of the CPUs meanwhile"
         yield f"{busy}: measure again when the machine is quiet."
     if any(loader.waited_share is not None for loader in loaders):
-        yield "The rates are of loading alone: a training step that uses the CPUs leaves workers less of them."
+        yield "The rates are of loading without training: a training step that uses the CPUs makes loading slower."
     if any(not loader.setting for loader in loaders):
-        yield "A recommendation that names only an argument is about the call that builds the loader."
+        yield "An argument such as num_workers in a recommendation is an argument of the call that builds the loader."
     for saved in dict.fromkeys(loader.saved for loader in loaders if loader.saved is not None):
         yield (
             f"Saved in {saved}: loaders built with tune={saved!r} use it (also with tune=True, if that is the "
@@ -149,6 +149,6 @@ def _show_advice(loader: LoaderReport, screen: Screen) -> None:
 def _training(training: Training) -> Iterator[str]:
     yield f"The training ran to find its loaders, for {training.seconds:.1f} s."
     if training.gpu_percent is not None:
-        yield f"It kept the GPU busy for {training.gpu_percent:.0f} % of that time."
+        yield f"The training kept the GPU busy for {training.gpu_percent:.0f} % of that time."
     else:
-        yield f"Its GPU use was not measured: {training.gpu}."
+        yield f"The GPU use of the training was not measured: {training.gpu}."

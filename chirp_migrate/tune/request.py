@@ -1,4 +1,4 @@
-"""The task that the parent process sends to the child, as plain data."""
+"""Classes for the task that the parent process sends to the child process."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from chirp_migrate.training.workload.entry_points import Discovery, WorkloadSizes
 from chirp_migrate.tune.config import TuneConfig
 
-__all__ = ["Grid", "TuneTask"]
+__all__ = ["SettingsToMeasure", "TuneTask"]
 
 
 @dataclass(frozen=True)
-class Grid:
-    """The settings to sweep.
+class SettingsToMeasure:
+    """The loader settings to measure.
 
     Attributes:
-        workers: numbers of worker processes.
-        prefetch: numbers of batches that each worker loads ahead.
-        batch_sizes: further batch sizes to try with the pick; may be empty.
-        seconds: time limit of everything; if three rounds of a loader take longer, there are fewer rounds.
-        thread_safe: whether several threads may use the datasets and their collation at once.
-        migrated: whether the loader of ``chirpid_patch`` is measured, or PyTorch's; None for the loader of the
-            training.
+        workers: values of ``num_workers`` to measure.
+        prefetch: values of ``prefetch_factor`` to measure.
+        batch_sizes: other batch sizes to measure with the picked settings; may be empty.
+        seconds: time limit of the whole measurement.
+        thread_safe: whether several threads may use a dataset and its ``collate_fn`` at once.
+        migrated: True to measure the loader of ``chirpid_patch``, False to measure PyTorch's loader, None to measure
+            the loader of the training.
     """
 
     workers: tuple[int, ...] = (0, 2, 4, 8)
@@ -34,25 +34,27 @@ class Grid:
 
 @dataclass(frozen=True)
 class TuneTask:
-    """The task of the child. The dataset comes from ``dataset``, else from ``config``, else from a training.
+    """The task of the child process.
+
+    The dataset to measure comes from ``dataset``, ``config`` or the loaders of a training, in this order.
 
     Attributes:
-        tree: working directory of the child, from which it imports.
-        grid: the settings to sweep.
+        tree: working directory and first import path of the child.
+        grid: the loader settings to measure.
         dataset: ``MODULE:CALLABLE`` that returns a dataset or a loader; may be empty.
         unaugmented: ``MODULE:CALLABLE`` that returns the dataset without its augmentation; may be empty.
-        config: the training's configuration, if the user named one.
-        discovery: training calls in a copy whose loaders are measured; None if there is no training.
+        config: the configuration file of the training; None without such a file.
+        discovery: the entry points of the training whose loaders are measured; None without a training.
         sizes: numbers of samples and epochs of the training.
-        lost: entry points that ended an earlier process, or yielded no batch in time → description; they do not run
-            again.
-        profile: file in which the picks are saved; may be empty.
-        ends_at: end of the time budget (``time.time()``); None: ``grid.seconds`` after the start of the child.
-        uses_runtime: whether the code at ``tree`` loads with ``chirpid_patch``, for datasets without a loader.
+        lost: label of an entry point that crashed or hung in an earlier process, and does not run again → description.
+        profile: file to which the picks are saved; empty to save none.
+        ends_at: end of the time budget on the clock of ``time.time``; None means ``grid.seconds`` after the start.
+        uses_runtime: whether the code in ``tree`` uses ``chirpid_patch``, so that a dataset without a loader is
+            measured with the loader of ``chirpid_patch``.
     """
 
     tree: str
-    grid: Grid
+    grid: SettingsToMeasure
     dataset: str = ""
     unaugmented: str = ""
     config: TuneConfig | None = None

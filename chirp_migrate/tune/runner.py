@@ -1,4 +1,4 @@
-"""The child process, which runs the user's code and measures."""
+"""Run the user's code and measure its loaders, in a child process of ``tune``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from chirp_migrate.tune.request import TuneTask
 from chirp_migrate.tune.saving import save
 from chirp_migrate.tune.sources import from_config, from_reference
 from chirp_migrate.tune.subject import Subject
-from chirp_migrate.tune.sweep import Sweep, grid, measure
+from chirp_migrate.tune.sweep import Sweep, measure, setting_combinations
 from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, LoaderReport, Training, TuneReport
 from chirp_migrate.tune.watching import watch_loaders
 from chirpid_patch.datasets.collate import stacks_samples
@@ -50,13 +50,15 @@ _LEAST_S = 1.0
 def run(
     request: TuneTask, show: Progress, begin: Callable[[str, int], None] = lambda _label, _others: None
 ) -> TuneReport:
-    """Measure each loader and draw the conclusions; those on the whole training are in the first loader's report.
+    """Measure each loader, and return the results with recommendations.
+
+    The report of the first loader also has the recommendations for the whole training.
 
     Args:
         request: the task.
         show: called with the progress.
-        begin: called before an entry point runs, with its label and the number of other entry points; with an empty
-            label before the measurement.
+        begin: called before an entry point runs, with its label and the number of other entry points. Before the
+            measurement, ``begin`` is called with an empty label.
 
     Raises:
         NotUsable: the requested dataset or training cannot be measured.
@@ -86,7 +88,7 @@ def run(
         conclude(report, None if loaders else training)
         loaders.append(report)
     if training is None and torch.cuda.is_available():
-        notes.append("no training was run, so its GPU use was not measured: pass a workload")
+        notes.append("no training ran, so the GPU use was not measured: pass --workload")
     here = machine.describe(usable_cpus())
     return TuneReport(
         tool=f"chirp-migrate {__version__}",
@@ -101,7 +103,7 @@ def run(
 def _find_subjects(
     request: TuneTask, show: Progress, begin: Callable[[str, int], None], seconds: float
 ) -> tuple[list[Subject], Training | None, list[str]]:
-    """Return the subjects of the measurement, the watched training, if any, and notes."""
+    """Return the datasets to measure, the data of the training (None without a training), and notes for the report."""
     if request.dataset:
         subject = from_reference(request.dataset, request.unaugmented, request.config, request.uses_runtime)
         return [subject], None, []
@@ -115,7 +117,7 @@ def _find_subjects(
             entries = tuple(replace(entries[0], name=name) for name in names)
         model = load_model(request.discovery.model)
         data = data_for(entries, request.sizes)
-    # A call is ended when it begins its second epoch.
+    # `tune` ends a call at the beginning of its second epoch.
     sizes = replace(request.sizes, epochs=max(2, request.sizes.epochs))
     calls = {
         entry.label: partial(prepare_call, entry, model, data, sizes)
@@ -140,7 +142,7 @@ def _measure_subject(subject: Subject, request: TuneTask, seconds: float, show: 
     shown = _measure_augmentation(subject, seconds * _FOR_AUGMENTATION)
     report.with_s, report.without_s, report.not_augmented = shown
     threads = _thread_counts(subject, wanted.thread_safe) if report.migrated else ()
-    candidates = grid(wanted.workers, wanted.prefetch, threads, batch_size, report.now)
+    candidates = setting_combinations(wanted.workers, wanted.prefetch, threads, batch_size, report.now)
     sizes = [size for size in wanted.batch_sizes if size != batch_size and batch_size is not None]
     share = 1 - _FOR_AUGMENTATION - (_FOR_BATCH_SIZES if sizes else 0)
     sweep = Sweep(subject, candidates, seconds * share, show, is_limited=request.discovery is not None)
@@ -153,24 +155,24 @@ def _measure_subject(subject: Subject, request: TuneTask, seconds: float, show: 
         report.not_saved = save(subject, report.measured, Path(request.profile), wanted.thread_safe)
         report.saved = request.profile if report.not_saved is None else None
     elif request.profile:
-        report.not_saved = "PyTorch's own loader was measured, and profiles are for this package's (see --loader)"
+        report.not_saved = "tune measured PyTorch's loader, and a profile is for chirpid_patch's loader (see --loader)"
     return report
 
 
 def _measure_augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[float], str | None]:
-    """Return the seconds per batch with and without augmentation, by round, or why they are not measured.
+    """Return the seconds per batch with and without augmentation for each round, or why they cannot be measured.
 
-    There are five rounds; fewer if ``seconds`` are over, but at least one.
+    The function measures five rounds; fewer if ``seconds`` are over, but at least one.
     """
     if subject.options.get("batch_sampler") is not None:
-        return [], [], "its batch sampler may yield indices that another dataset does not have"
+        return [], [], "the batch sampler may yield indices that the unaugmented dataset does not have"
     plain = subject.unaugmented
     if plain is None:
         if not varying_places(subject.dataset, subject.collate):
-            return [], [], "it does not augment, because its samples are the same each time they are read"
+            return [], [], "the dataset does not augment, because its samples are the same each time they are read"
         plain = unaugmented_dataset(subject.dataset, subject.collate)
     if plain is None:
-        why = "it has no unaugmented dataset with the same samples: pass one with --unaugmented MODULE:CALLABLE"
+        why = "no dataset with the same samples and without augmentation was found: pass --unaugmented MODULE:CALLABLE"
         return [], [], why
     way = Candidate(0, batch_size=subject.report.batch_size)
 
@@ -185,14 +187,14 @@ def _measure_augmentation(subject: Subject, seconds: float) -> tuple[list[float]
 def _measure_batch_sizes(
     subject: Subject, chosen: Candidate, sizes: list[int], seconds: float, show: Progress
 ) -> list[CandidateMeasurement]:
-    """Measure the pick at its own and at other batch sizes, in turns."""
+    """Measure the picked settings with the batch size of the training and with ``sizes``, in turns."""
     ways = [replace(chosen, batch_size=size) for size in (subject.report.batch_size, *sizes)]
     show(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
     return Sweep(subject, ways, seconds, show).run()
 
 
 def _thread_counts(subject: Subject, thread_safe: bool) -> tuple[int, ...]:
-    """Return the numbers of prefetching threads to try: none if they would run user code without permission."""
+    """Return the numbers of prefetching threads to measure; empty if the user's code may not be safe for threads."""
     if not thread_safe and not (is_in_memory(subject.dataset) and stacks_samples(subject.collate)):
         return ()
     most = usable_cpus()

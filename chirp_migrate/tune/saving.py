@@ -1,4 +1,4 @@
-"""Saving of picks in the profile that ``OptimalDataLoaderFactory`` reads, in the child process."""
+"""Save the picked settings in the profile that ``OptimalDataLoaderFactory`` reads."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from chirpid_patch.machine.accelerator import pinning_device
 __all__ = ["factory_arguments", "save"]
 
 _WIDEST = 10.0
-"""Largest ratio of the ends of the interval of a rate that is saved."""
+"""If the upper end of a rate's interval is more than this many times the lower end, the pick is not saved."""
 
 
 def save(subject: Subject, measured: Sequence[CandidateMeasurement], profile: Path, thread_safe: bool) -> str | None:
-    """Save the pick for the factory's calls that build this loader; return one sentence if it cannot be saved.
+    """Save the picked settings for this loader; return None, or one sentence if they cannot be saved.
 
-    The pick is saved twice if these calls differ: for a call without ``num_workers``, and for a migrated call with the
-    ``num_workers`` of the original call, which is then the upper bound of the pick.
+    The factory looks up settings by its arguments, so the function saves an entry for calls without ``num_workers``. If
+    the original loader has workers, the function also saves an entry for calls with the original ``num_workers``, and
+    picks settings with at most this number of workers.
     """
     chosen = pick(measured)
     if chosen is not None:
         rate = mean_rate(chosen.rates)
         if rate.high > _WIDEST * rate.low:
             return (
-                f"{chosen.candidate} loads somewhere between {rate.low:.0f} and {rate.high:.0f} samples/s, which is "
-                "a range too wide to decide: use a longer --time-budget on a quiet machine"
+                f"{chosen.candidate} loads between {rate.low:.0f} and {rate.high:.0f} samples/s, and this range is "
+                "too wide: use a longer --time-budget on a quiet machine"
             )
     for arguments in factory_arguments(subject, thread_safe):
         most = arguments["num_workers"] or math.inf
         choice = _choice_of([way for way in measured if way.candidate.num_workers <= most])
         if choice is None:
-            return "loading in the main process could not be measured, and everything is compared with it"
+            return "loading in the main process could not be measured, and a profile needs its rate"
         key = signature(subject.dataset, arguments)
         remember(profile, key, choice)
         if recall(profile, key) != choice:
@@ -47,7 +48,7 @@ def save(subject: Subject, measured: Sequence[CandidateMeasurement], profile: Pa
 
 
 def factory_arguments(subject: Subject, thread_safe: bool) -> list[dict[str, Any]]:
-    """Return the options with which the factory looks up a choice for the loader of ``subject``."""
+    """Return the arguments of factory calls that build this loader: without ``num_workers``, and with the original."""
     options = {**subject.options, "batch_size": subject.report.batch_size, "thread_safe": thread_safe}
     if options.get("batch_sampler") is not None:
         options = {name: value for name, value in options.items() if name not in ("batch_size", "drop_last")}
@@ -57,9 +58,9 @@ def factory_arguments(subject: Subject, thread_safe: bool) -> list[dict[str, Any
 
 
 def _choice_of(measured: Sequence[CandidateMeasurement]) -> LoaderChoice | None:
-    """Return the pick as the factory stores it.
+    """Return the picked settings in the form in which the factory stores them.
 
-    The result is None if there is no pick, or loading in the main process was not measured.
+    The result is None if all configurations failed, or if loading in the main process was not measured.
     """
     chosen = pick(measured)
     trials: dict[tuple[int, int], LoadingTrial] = {}

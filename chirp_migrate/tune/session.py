@@ -1,4 +1,4 @@
-"""One run of ``tune``: the task of the child, and the use of its results."""
+"""Run ``tune``: start the child process that measures, and return its results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
-from chirp_migrate.training.process.run_child import Child, Role
+from chirp_migrate.training.process.run_child import Child, ChildLabels
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.tune.request import TuneTask
@@ -23,19 +23,23 @@ from chirp_migrate.verify.options import VerifyOptions, training_of
 __all__ = ["tune_tree"]
 
 _ENTERING_SHARE, _LEAST_ENTERING_S = 1 / 4, 5.0
-"""Share of the remaining time that one of several entry points may take, and the least number of seconds."""
+"""Largest share of the remaining time that one of several entry points may take to load its first batches.
 
-_ROLE = Role("The process that measures", "", "a smaller --time-budget, or fewer values in --num-workers")
+An entry point may always take the second value, in seconds.
+"""
+
+_ROLE = ChildLabels("The process that measures", "", "a smaller --time-budget, or fewer values in --num-workers")
 
 
 def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:
-    """Run the user's code in a separate process and measure configurations for its datasets.
+    """Run the user's code in a separate process, and measure loader settings for its datasets.
 
-    A training runs in a temporary copy, because it may write files. A dataset alone is read in place, with its data.
+    A training runs in a temporary copy of the project, because it may write files. A dataset that the user names is
+    read in the project itself, because a copy may lack the files of the dataset.
 
     Args:
-        request: the task without a training; ``tree`` is the folder of the backend.
-        training: the training; None if the request names a dataset or configuration.
+        request: the task, without a training; ``tree`` is the folder of the project.
+        training: the training whose loaders are measured; None if ``request`` names a dataset or a configuration file.
         timeout_s: seconds after which the process counts as hung.
         progress: called with the current and the finished steps.
 
@@ -58,7 +62,7 @@ def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: floa
 
 
 def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) -> TuneReport:
-    """Run the process that measures; if an entry point ends it, run another process without that entry point."""
+    """Run the process that measures; if an entry point crashes the process, start another without this entry point."""
     while True:
         with Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child:
             try:
@@ -78,13 +82,13 @@ def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) ->
 
 
 def _longest_s(request: TuneTask, timeout_s: float) -> float:
-    """Return the seconds that an entry point may take until its loaders have yielded a few batches."""
+    """Return the seconds that an entry point may take until its loaders have yielded some batches."""
     left_s = (request.ends_at or math.inf) - time.time()
     return min(timeout_s, max(_LEAST_ENTERING_S, _ENTERING_SHARE * left_s))
 
 
 def _of_training(request: TuneTask, options: VerifyOptions, tree: Path, progress: Progress) -> TuneTask:
-    """Return the request with the training, in a copy of the backend at ``tree``."""
+    """Copy the project to ``tree``, and return the task with the training in this copy."""
     root = Path(request.tree)
     if options.source is Source.COMMAND:
         raise UsageProblem(
@@ -100,5 +104,5 @@ def _of_training(request: TuneTask, options: VerifyOptions, tree: Path, progress
 
 
 def _uses_runtime(root: Path) -> bool:
-    """Return whether a file of the backend mentions the runtime, so that the backend loads with it."""
+    """Return whether a Python file of the project contains the name ``chirpid_patch``."""
     return any(b"chirpid_patch" in (root / name).read_bytes() for name in python_files(root, notebooks=False).files)

@@ -1,4 +1,4 @@
-"""The dataset to measure, in the child process: from the user's function or class, or from a configuration file."""
+"""Build the dataset to measure from the user's function or class, or from a configuration file."""
 
 from __future__ import annotations
 
@@ -20,20 +20,24 @@ from chirp_migrate.tune.tune_report import Candidate
 __all__ = ["DEFAULT_BATCH_SIZE", "from_config", "from_reference"]
 
 DEFAULT_BATCH_SIZE = 32
-"""Default batch size; the target for batches per second is for this size."""
+"""Default batch size."""
 
 _TRAIN_TRANSFORMS, _PLAIN_TRANSFORMS = "get_train_transforms", "get_val_transforms"
 _TRANSFORM = "transform"
 
 
 def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, migrated: bool) -> Subject:
-    """Return the dataset or loader of ``MODULE:CALLABLE``, which is a function or the object itself.
+    """Build the dataset or loader that ``reference`` names.
 
-    A function with a parameter without default gets the path of the configuration. ``migrated``: ``chirpid_patch``
-    loads a dataset without a loader.
+    Args:
+        reference: ``MODULE:CALLABLE``, a dataset or loader, or a function or class that returns one. A function that
+            requires an argument gets the path of the configuration file.
+        unaugmented: reference to the dataset without its augmentation; may be empty.
+        config: the configuration file of the training; None without such a file.
+        migrated: whether a dataset without a loader is measured with the loader of ``chirpid_patch``.
 
     Raises:
-        NotUsable: there is no such function, or it returns no dataset that can be measured.
+        NotUsable: the function does not exist, or returns no dataset that can be measured.
         UserCodeError: the user's code raised an error.
     """
     made = _build_dataset(reference, config)
@@ -51,14 +55,15 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
 
 
 def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
-    """Return the training dataset that a configuration file describes.
+    """Build the training dataset that a configuration file describes.
 
-    The function uses the module that defines ``get_train_transforms`` and a class with ``transform`` and further
-    parameters in its constructor. These parameters get their values from the section ``data``: ``csv_file`` from
-    ``csv_file``, ``data_csv_file`` or ``data_csv``.
+    The function looks for a module with a function ``get_train_transforms`` and a dataset class. The constructor of the
+    class must have ``transform`` and other parameters. The values of the other parameters come from the sections
+    ``data`` and ``training``. For example, ``csv_file`` gets the value of ``csv_file``, ``data_csv_file`` or
+    ``data_csv``.
 
     Raises:
-        NotUsable: no module or several modules have that form, or a parameter has no value.
+        NotUsable: no module or several modules have such a class, or a parameter has no value.
         UserCodeError: the user's code raised an error.
     """
     found = [(module, kind) for module, path in modules_of(tree).items() for kind in _dataset_classes(path)]
@@ -87,7 +92,7 @@ def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
 
 
 def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
-    """Return ``subject`` with the loading settings of the configuration, and the names of these settings."""
+    """Add the loader settings of the configuration file to ``subject``, and the names of the keys that set them."""
     if config is None:
         return subject
     names = {"num_workers": "data", "prefetch_factor": "data", "batch_size": "training"}
@@ -116,7 +121,7 @@ def _build_dataset(reference: str, config: TuneConfig | None) -> Any:
 
 
 def _wants_one(function: Callable[..., Any]) -> bool:
-    """Return whether a function has a parameter that must be passed by position."""
+    """Return whether a function requires an argument that can be passed by position."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -126,10 +131,10 @@ def _wants_one(function: Callable[..., Any]) -> bool:
 
 
 def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
-    """Return why a function cannot be called with these arguments, by its parameters; empty if it can."""
+    """Return why the parameters of a function do not accept these arguments; an empty string if they do."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # it has no length
+    except (TypeError, ValueError):  # the function has no signature
         return ""
     try:
         signature.bind(*arguments)
@@ -139,7 +144,7 @@ def _misfit(function: Callable[..., Any], arguments: Sequence[str]) -> str:
 
 
 def _fill_parameters(what: str, function: Any, config: TuneConfig, leave: str = "") -> dict[str, Any]:
-    """Return the arguments for the required parameters, from the configuration."""
+    """Return the arguments for the parameters of ``function`` that the configuration file contains."""
     values: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if name == leave or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -162,7 +167,7 @@ def _from_sections(name: str, config: TuneConfig) -> tuple[str | None, Any]:
 
 
 def _dataset_classes(path: Path) -> list[str]:
-    """Yield the classes with ``transform`` in their constructor, if the file also defines the training's transforms."""
+    """Return the classes in a file with ``get_train_transforms`` whose constructor has the parameter ``transform``."""
     try:
         content = path.read_bytes()
         if _TRAIN_TRANSFORMS.encode() not in content:

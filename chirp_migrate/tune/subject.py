@@ -1,4 +1,4 @@
-"""One loader whose configurations are compared, in the child process: its dataset and its arguments for batches."""
+"""Describe the dataset and the loader arguments for which ``tune`` compares settings, and build loaders from them."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from chirpid_patch.machine.accelerator import pinning_device
 __all__ = ["Subject", "new_loader", "of_dataset", "of_loader"]
 
 _MATTERING = ("collate_fn", "worker_init_fn", "multiprocessing_context")
-"""Arguments that matter for loading alone, in addition to the order of samples."""
+"""Arguments of the user's loader that a measured loader gets, in addition to the sampling arguments."""
 
 _KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", "timeout")
 
 
 @dataclass
 class Subject:
-    """A dataset, the arguments for its batches, and the facts about it.
+    """A dataset to measure, the loader arguments that define its batches, and its report.
 
     Attributes:
-        dataset: map-style, with samples.
-        report: the report with the facts that are known before the measurement.
-        options: the ``DataLoader`` arguments that define a batch, together with the batch size.
-        asked_workers: number of worker processes in the replaced call, which a migrated call has as ``num_workers``.
-        unaugmented: the dataset without its augmentation, if the user named it.
+        dataset: a map-style dataset that is not empty.
+        report: the report of the loader, which the measurement completes.
+        options: arguments of ``DataLoader`` that, with the batch size, define the batches.
+        asked_workers: ``num_workers`` of the user's own loader; 0 without such a loader.
+        unaugmented: the dataset without its augmentation; None if the user did not name it.
     """
 
     dataset: Any
@@ -54,7 +54,7 @@ class Subject:
 
 
 def of_dataset(dataset: Any, batch_size: int, migrated: bool) -> Subject:
-    """Return the subject for a dataset without a loader, shuffled as for training.
+    """Return the subject for a dataset without a loader, with shuffled samples as for training.
 
     Raises:
         NotUsable: the dataset is not map-style, or is empty.
@@ -68,7 +68,7 @@ def of_loader(loader: Any, role: str) -> Subject:
     """Return the subject for a loader of the training.
 
     Raises:
-        NotUsable: its dataset is not map-style, or is empty.
+        NotUsable: the dataset of the loader is not map-style, or is empty.
     """
     dataset = loader.dataset
     _check(dataset)
@@ -93,7 +93,7 @@ def of_loader(loader: Any, role: str) -> Subject:
 
 
 def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate) -> DataLoader[Any]:
-    """Return a loader with the configuration ``candidate``, whose workers stay until it is shut down."""
+    """Return a loader with the settings ``candidate``, whose workers run until they are shut down."""
     threads = candidate.prefetch_threads
     options: dict[str, Any] = {
         **{name: subject.options[name] for name in _MATTERING if subject.options.get(name) is not None},
@@ -104,7 +104,7 @@ def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate)
     if candidate.num_workers:
         options |= {"persistent_workers": True, "prefetch_factor": candidate.prefetch_factor or TORCH_PREFETCH}
     else:
-        options.pop("multiprocessing_context", None)  # which PyTorch refuses without workers
+        options.pop("multiprocessing_context", None)  # PyTorch refuses the argument without workers
     if not subject.report.migrated:
         return DataLoader(subject.dataset, **options)
     if threads:

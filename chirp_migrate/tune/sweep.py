@@ -1,9 +1,8 @@
-"""Measurement of configurations in turns, in the child process.
+"""Measure loader settings in rounds. A measurement does not include the start of workers.
 
-The start is not part of a measurement: the clock starts after the first batch and the batches that were started
-together with it (traps 8 and 9). Batches that arrive count, in whole turns of the workers, and the time of waiting for
-them; requested batches that did not arrive do not count. Every round measures every candidate once, in a changing
-order, so that a slower machine affects all candidates alike.
+The clock starts after the first batch of every worker has arrived. After that, a measurement counts equally many
+batches of every worker, and the time of waiting for these batches. Every round measures every candidate (combination
+of settings) once, in a changing order, so that a machine that becomes slower affects all candidates equally.
 """
 
 from __future__ import annotations
@@ -27,26 +26,32 @@ from chirpid_patch.loader_speed.search import EndlessIndices
 from chirpid_patch.loading.worker_start import start_method, start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["MIN_ROUNDS", "Sweep", "expected_s", "grid", "measure"]
+__all__ = ["MIN_ROUNDS", "Sweep", "expected_s", "measure", "setting_combinations"]
 
 MIN_ROUNDS = 3
-"""Least number of rounds of every candidate."""
+"""Smallest number of rounds in which every candidate is measured."""
 
 _WANTED_ROUNDS = 6
 _SHORTEST_S, _LONGEST_S = 0.1, 2.0
 
 
-def grid(
+def setting_combinations(
     workers: Iterable[int],
     prefetch: Sequence[int],
     threads: Iterable[int],
     batch_size: int | None,
     now: Candidate | None,
 ) -> list[Candidate]:
-    """Return every candidate once, smallest first; without workers there is no prefetch factor.
+    """Return all combinations of settings to measure, smallest first.
 
-    The candidates always include loading in the main process, with which all others are compared, and the current
-    configuration of the training.
+    The result always includes loading in the main process and the present settings of the training.
+
+    Args:
+        workers: values of ``num_workers``.
+        prefetch: values of ``prefetch_factor``, for candidates with workers.
+        threads: numbers of prefetching threads, for candidates without workers.
+        batch_size: samples per batch of all candidates; None if a batch sampler decides.
+        now: present settings of the training; None if they are not known.
     """
     way = partial(Candidate, batch_size=batch_size)
     ways = {way(0), *([] if now is None else [now])}
@@ -56,14 +61,14 @@ def grid(
 
 
 def measure(subject: Subject, candidate: Candidate, seconds: float) -> tuple[float, Rate]:
-    """Load for about ``seconds``, but at least one turn of the workers.
+    """Load batches for about ``seconds``. Every worker loads at least one batch.
 
     Returns:
-        Samples per second after the start, and the data from which they were computed.
+        Samples per second after the start of the workers, and the data from which this rate was computed.
 
     Raises:
         RuntimeError: worker processes could not be started or died.
-        Exception: any error of the user's dataset or collation.
+        Exception: any error of the user's dataset or ``collate_fn``.
     """
     draws = EndlessIndices(len(subject.dataset), {**subject.options, "batch_size": candidate.batch_size})
     with warnings.catch_warnings(record=True) as warned:
@@ -81,19 +86,27 @@ def _reason_without_workers(warned: Sequence[str]) -> str:
 
 
 def expected_s(candidate: Candidate, batch_s: float, slice_s: float, start_s: float, cpus: int) -> float:
-    """Estimate the seconds of one measurement, from the seconds that a batch takes in the main process."""
+    """Estimate how many seconds one measurement takes.
+
+    Args:
+        candidate: the settings to measure.
+        batch_s: seconds to load a batch in the main process.
+        slice_s: seconds of loading that are measured.
+        start_s: seconds to start workers.
+        cpus: number of usable CPUs.
+    """
     turn = candidate.at_once * batch_s / min(candidate.at_once, cpus)
     return (start_s if candidate.num_workers else 0.0) + batch_s + turn + max(slice_s, turn)
 
 
 @dataclass
 class Sweep:
-    """Compares candidates for one subject.
+    """Measures and compares combinations of loader settings for one dataset.
 
     Attributes:
-        subject: the dataset.
-        candidates: the configurations, including loading in the main process.
-        seconds: time limit; at least :data:`MIN_ROUNDS` rounds run unless ``is_limited``.
+        subject: the dataset and its loader arguments.
+        candidates: the settings to measure, including loading in the main process.
+        seconds: time limit. Unless ``is_limited``, at least :data:`MIN_ROUNDS` rounds run, even if they take longer.
         show: called with the progress.
         is_limited: whether to end at the time limit, even in the first round.
     """
@@ -109,11 +122,11 @@ class Sweep:
         self.rounds = 0
         self._cpu_shares: list[float] = []
         self._others: list[float] = []
-        self._batch_s = 0.0  # seconds that a batch takes in the main process
+        self._batch_s = 0.0  # seconds to load a batch in the main process
 
     @property
     def cpu_share(self) -> float | None:
-        """Return CPU time / wall time of loading in the main process, the median of the rounds; None if that failed."""
+        """Return the median CPU time / wall time of loading in the main process; None if it was not measured."""
         return median(self._cpu_shares) if self._cpu_shares else None
 
     @property
@@ -122,10 +135,10 @@ class Sweep:
         return median(self._others) if self._others else None
 
     def run(self) -> list[CandidateMeasurement]:
-        """Measure until the pick is unlikely to change, or time is up.
+        """Measure until the picked settings are unlikely to change, or time is up.
 
         Raises:
-            Exception: any error of the user's code while batches are loaded in the main process.
+            Exception: any error of the user's code during loading in the main process.
         """
         begun = time.monotonic()
         slice_s = min(max(self.seconds / (_WANTED_ROUNDS * len(self.measured)), _SHORTEST_S), _LONGEST_S)
@@ -135,7 +148,7 @@ class Sweep:
             for number, configuration in enumerate(order, start=self.rounds * len(order)):
                 if self.is_limited and number and time.monotonic() - begun > self.seconds:
                     return self._measured_in_time()
-                # Only the least number of rounds is known in advance.
+                # The number of rounds after the first `MIN_ROUNDS` is not known in advance.
                 total = MIN_ROUNDS * len(order) if self.rounds < MIN_ROUNDS else 0
                 self.show(ProgressStep(f"round {self.rounds + 1}: {configuration.candidate}", number, total))
                 self._measure(configuration, slice_s)
@@ -159,12 +172,12 @@ class Sweep:
                 self.show(f"round {self.rounds}: {ahead}{time_left}")
 
     def _measured_in_time(self) -> list[CandidateMeasurement]:
-        """Return the configurations that were measured, or failed, in time."""
+        """Return the candidates that were measured, or failed, before the time limit."""
         self.measured = [one for one in self.measured if one.rates or one.error is not None]
         return self.measured
 
     def _candidates_of_round(self) -> list[CandidateMeasurement]:
-        """Return the candidates of the next round in order: all at first, later those not clearly below the best."""
+        """Return the candidates of the next round, in order. Later rounds omit candidates that are clearly too slow."""
         contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
         order = deque(configuration for configuration in contenders if configuration.error is None)
         order.rotate(-self.rounds)
@@ -184,7 +197,7 @@ class Sweep:
             with watch.watching():
                 samples_per_s, rate = measure(self.subject, configuration.candidate, slice_s)
         except Exception as error:
-            if configuration.candidate.alone:  # nothing can load what cannot be loaded here
+            if configuration.candidate.alone:  # then workers cannot load the dataset, either
                 raise
             configuration.error = _reason_of_error(error)
             configuration.rates.clear()
@@ -201,7 +214,7 @@ class Sweep:
         configuration.batches += rate.batches
 
     def _report_duration(self, slice_s: float) -> None:
-        """Report the expected duration, after a batch has been loaded."""
+        """Show the expected duration, from the time that one batch takes."""
         start_s = start_seconds(start_method(self.subject.options))
         cpus = usable_cpus()
         least = MIN_ROUNDS * sum(
@@ -216,7 +229,7 @@ class Sweep:
         self.show(
             f"{len(self.measured)} configurations of {self.subject.report.name}, {rate:.0f} samples/s in the "
             "main process: "
-            f"about {max(least, self.seconds):.0f} s, less if the order is clear early{beyond}"
+            f"about {max(least, self.seconds):.0f} s, less if the best settings are clear early{beyond}"
         )
 
 

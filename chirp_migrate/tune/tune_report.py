@@ -1,6 +1,6 @@
-"""The results of ``tune`` as one document: ``--json`` writes it, the terminal shows it.
+"""The JSON document of ``tune``. ``tune --json`` writes it, and ``tune`` prints its content.
 
-docs/json.md describes each field. A new field gets a default.
+docs/json.md describes each field. A new field needs a default.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Candidate:
-    """A configuration to measure.
+    """A combination of loader settings to measure.
 
     Attributes:
-        num_workers: number of worker processes; 0 loads in the training's own process.
-        prefetch_factor: batches that each worker loads ahead; None without workers.
+        num_workers: number of worker processes; 0 to load in the main process.
+        prefetch_factor: number of batches that each worker loads ahead; None without workers.
         prefetch_threads: number of prefetching threads in the main process; 0 with workers.
         batch_size: samples in a batch; None if a batch sampler decides.
     """
@@ -41,7 +41,7 @@ class Candidate:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """Return the cost of a candidate in processes, then threads, then memory for batches: smaller is better."""
+        """Return the costs of the settings: number of workers, number of threads, number of batches in memory."""
         return (self.num_workers, self.prefetch_threads, self.num_workers * (self.prefetch_factor or 0))
 
     @property
@@ -51,7 +51,7 @@ class Candidate:
 
     @property
     def alone(self) -> bool:
-        """Return whether batches are loaded in the main process on request: the reference of all comparisons."""
+        """Return whether the main process loads each batch when the training requests it, without threads."""
         return not (self.num_workers or self.prefetch_threads)
 
     def __str__(self) -> str:
@@ -65,14 +65,14 @@ class Candidate:
 
 @dataclass
 class CandidateMeasurement:
-    """The measurements of one candidate, a value for each of its rounds.
+    """The measurements of one combination of loader settings.
 
     Attributes:
-        candidate: the configuration.
-        rates: samples per second after the start.
-        first_batch_s: seconds to the first batch, including the start of workers; not part of the rates.
-        batches: number of counted batches, over all rounds.
-        error: why it could not be measured; None if it was measured.
+        candidate: the settings.
+        rates: samples per second after the first batch, one value for each round.
+        first_batch_s: seconds to the first batch with the start of workers, one value for each round.
+        batches: number of measured batches over all rounds.
+        error: why the settings could not be measured; None if they were measured.
     """
 
     candidate: Candidate
@@ -83,7 +83,7 @@ class CandidateMeasurement:
 
 
 class Outcome(str, Enum):
-    """The outcome for a configuration: the best, tied with the best, below the best, or not measured."""
+    """How fast loader settings are: the best, tied with the best, below the best, or not measured."""
 
     BEST = "best"
     TIED = "tied"
@@ -92,15 +92,17 @@ class Outcome(str, Enum):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison of a configuration with the best one.
+    """The comparison of a configuration (combination of loader settings) with the best configuration.
 
     Attributes:
-        configuration: its description.
-        outcome, conclusive: the outcome, and whether further rounds are unlikely to change it.
-        samples_per_s, interval, batches_per_s: its throughput; None if it failed, was not repeated, or a batch sampler
-            decides.
-        ratio_to_best, ratio_to_best_interval: its rate / the rate of the best; None for the best, and after a single
-            round.
+        configuration: description of the settings, such as ``4 workers, prefetch 2``.
+        outcome: how fast the configuration is compared with the best.
+        conclusive: whether more rounds are unlikely to change the outcome.
+        samples_per_s: mean throughput; None if the configuration could not be measured.
+        interval: 95 % interval of ``samples_per_s``; None with fewer than two rounds.
+        batches_per_s: mean throughput in batches; None if a batch sampler decides the batch size.
+        ratio_to_best, ratio_to_best_interval: rate / rate of the best configuration, and its 95 % interval; None for
+            the best configuration, and with fewer than two rounds.
     """
 
     configuration: str
@@ -118,10 +120,10 @@ class Recommendation:
     """A recommended change.
 
     Attributes:
-        setting: the setting, such as ``num_workers`` or ``data.num_workers in config.yaml``.
-        value: the recommended value, or what to do with the setting.
+        setting: name of the setting, such as ``num_workers`` or ``data.num_workers in config.yaml``.
+        value: the recommended value, or the recommended change of the setting.
         why: the measurement that is the reason.
-        warning: whether a measured value is out of the required range.
+        warning: whether a measured value misses its target.
     """
 
     setting: str
@@ -135,31 +137,31 @@ class Recommendation:
 
 @dataclass
 class LoaderReport:
-    """The results for one loader, and the conclusions from them (from ``picked`` on).
+    """The measurements of one loader, and the recommendations that follow from them.
 
     Attributes:
-        name: class names of its dataset, outermost first.
+        name: class names of the dataset and of the datasets that it wraps, outermost first.
         role: ``training`` or ``validation``.
         batch_size: samples in a batch; None if a batch sampler decides.
-        samples: samples in the dataset.
-        migrated: whether the measured loader was that of ``chirpid_patch``, else PyTorch's.
-        now: the current configuration of the training; None if it is not known.
-        setting: argument of the loader → name of the user's setting: ``num_workers`` may be ``data.num_workers in
-            config.yaml``.
-        measured: the measurements of all candidates.
-        batch_sizes: the measurements of the pick at other batch sizes.
+        samples: number of samples in the dataset.
+        migrated: whether the loader of ``chirpid_patch`` was measured; False for PyTorch's loader.
+        now: present loader settings of the training; None if they are not known.
+        setting: argument of the loader → name of the user's setting, such as ``data.num_workers in config.yaml``.
+        measured: measurements of all combinations of settings.
+        batch_sizes: measurements of the picked settings with other batch sizes.
         rounds: number of rounds.
-        cpu_share: CPU time / wall time of loading in the main process; None if that failed.
-        with_s, without_s: seconds per batch with and without augmentation, by round; empty if not measured.
-        not_augmented: why these are empty; None if they are not.
-        others: median share of the CPUs that other processes used meanwhile; None if it is not known.
-        waited_share: share of the training's time spent waiting for this loader; None without a training.
-        saved: profile in which the pick was saved; None if it was not saved.
-        not_saved: why the pick was not saved, if that was requested.
-        picked: the recommended configuration; None if all failed.
-        conclusive: whether further rounds are unlikely to change the pick.
-        comparisons: the comparisons of ``measured``, in the same order.
-        augmentation_share: share of the loading time that augmentation takes; None if not measured.
+        cpu_share: CPU time / wall time of loading in the main process; None if it was not measured.
+        with_s, without_s: seconds per batch with and without augmentation, one value for each round; empty if not
+            measured.
+        not_augmented: why the augmentation was not measured; None if it was measured.
+        others: median share of the CPUs that other processes used during the measurement; None if it is not known.
+        waited_share: share of the training's time that it waits for this loader, 0 to 1; None without a training.
+        saved: profile in which the picked settings were saved; None if they were not saved.
+        not_saved: why the picked settings were not saved, if the user requested it; else None.
+        picked: the picked settings; None if no settings could be measured.
+        conclusive: whether more rounds are unlikely to change the pick.
+        comparisons: comparisons of ``measured`` with the best settings, in the same order.
+        augmentation_share: share of the loading time that augmentation takes, 0 to 1; None if it was not measured.
         recommendations: the recommended changes.
     """
 
@@ -190,12 +192,12 @@ class LoaderReport:
 
 @dataclass
 class Training:
-    """The training that was watched.
+    """The training that ``tune`` ran to find its loaders.
 
     Attributes:
         seconds: wall time of the training calls in seconds.
-        gpu_percent: mean utilisation of the GPUs meanwhile; None if none can be read.
-        gpu: description of the GPUs, or why there is none.
+        gpu_percent: mean utilisation of the GPUs during the training; None if it cannot be read.
+        gpu: description of the GPUs, or the reason why there is none.
     """
 
     seconds: float
@@ -204,7 +206,16 @@ class Training:
 
 
 class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All raw values and the conclusions; ``described`` describes the machine of the measurement."""
+    """The document of ``tune``: all measurements and recommendations.
+
+    Attributes:
+        tool: name and version of this program.
+        loaders: results of each loader.
+        training: the training that ran; None without a training.
+        notes: sentences on loaders and entry points that were not measured.
+        machine: the machine of the measurement: processor, CPUs, GPU, system and versions.
+        described: description of the machine in one line.
+    """
 
     schema: Literal[1] = 1
     tool: str

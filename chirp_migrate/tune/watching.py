@@ -1,4 +1,4 @@
-"""Watching of a training call, which is then ended: the loaders that it builds, and the waits for each."""
+"""Run the beginning of a training, and record its loaders and how long it waits for each of them."""
 
 from __future__ import annotations
 
@@ -27,32 +27,35 @@ from chirpid_patch.loading.batch_timer import BatchTimer
 __all__ = ["watch_loaders"]
 
 _BATCHES, _LONG_ENOUGH_S = 8, 1.0
-"""Number of batches after which a pass over a loader ends if it took this many seconds: its waits are known by then."""
+"""A loader pass ends after this number of batches, if it has taken this many seconds."""
 
 _LONGEST_SHARE = 1 / 10
-"""Of the time: an entry point that gives batches is left after that long, as two batches say enough. It is less than
-what one that gives none may take (see :mod:`.session`)."""
+"""An entry point ends after this share of the time if its loaders have yielded two batches. An entry point without
+batches may take longer (see :mod:`.session`)."""
 
 _WAITS_LITTLE = 0.05
-"""Loaders that the training waits for in a smaller share of its time than this are not measured."""
+"""If the training waits less than this share of its time for a loader, the loader is not measured."""
 
 _WATCHING_SHARE = 0.5
-"""Share of the time for starting entry points; the notes name the entry points that did not start."""
+"""Share of the time after which no more entry points start. Notes in the report name the others."""
 
 _LEAST_S = 6.0
-"""Seconds that measuring one loader takes, at least."""
+"""Smallest number of seconds that the measurement of one loader takes."""
 
 
 class _SeenEnough(BaseException):
-    """Ends a training call whose loaders were seen. It is no ``Exception``, so that handlers of errors let it pass."""
+    """Ends a training call whose loaders are known. ``except Exception`` does not catch a ``BaseException``."""
 
 
 @dataclass
 class _LoaderGroup:
-    """All loaders with the same kind of dataset, batches and role, such as those of the folds.
+    """Loaders of a training with the same classes, batch size and role, such as the loaders of all folds.
 
-    Waits and periods (from batch to batch, including the training's step) are in seconds. They omit the first batch of
-    each pass, which is start-up.
+    Attributes:
+        loader: the first of the loaders.
+        role: ``training`` or ``validation``.
+        waited_s: seconds of waiting for batches, except the first batch of each pass.
+        whole_s: seconds of waiting for these batches and of the training steps between them.
     """
 
     loader: Any
@@ -62,7 +65,7 @@ class _LoaderGroup:
 
 
 class _LoaderWatch(Interception):
-    """Records the loaders of a training, and its waits for them, until the second epoch begins."""
+    """Records the loaders of a training, and how long it waits for them, until the second epoch begins."""
 
     def __init__(self, longest_s: float) -> None:
         super().__init__(self._watch)
@@ -72,7 +75,7 @@ class _LoaderWatch(Interception):
         self._entered = 0.0
 
     def run(self, call: Callable[[], Any]) -> None:
-        """Run a training call, and end it once its loaders were seen.
+        """Run a training call, and end it when its loaders are known.
 
         Raises:
             Exception: any error of the call.
@@ -121,20 +124,20 @@ def watch_loaders(
     seconds: float = math.inf,
     begin: Callable[[str], None] = lambda _label: None,
 ) -> tuple[list[Subject], Training, list[str]]:
-    """Run training calls until their loaders have yielded batches, and return the loaders to measure, slowest first.
+    """Run training calls until their loaders have yielded some batches, and return the loaders to measure.
 
     Args:
-        calls: for each entry point, a function that returns its training call.
+        calls: label of an entry point → function that returns its training call.
         show: called with the progress.
-        seconds: time limit of watching and measuring; watching uses a part of it.
-        begin: called before each entry point runs.
+        seconds: time limit for this function, which uses a part of it, and for the later measurement.
+        begin: called with the label of each entry point before it runs.
 
     Returns:
-        The loaders, the times of the training, and notes on omitted loaders.
+        The loaders, slowest first; the data of the training; and notes on omitted loaders.
 
     Raises:
         NotUsable: the training took no batch from a loader that can be measured.
-        UserCodeError: no entry point trains; this is the error of the first one.
+        UserCodeError: all entry points failed; the error is the error of the first entry point.
     """
     watching = _LoaderWatch(_LONGEST_SHARE * seconds)
     monitor = DataLoaderPerformanceMonitor()
@@ -159,7 +162,7 @@ def watch_loaders(
     if first is not None and not watching.loaders:
         raise first
     for known in watching.loaders.values():
-        shut_down_workers(known.loader)  # persistent ones would run during the next measurement
+        shut_down_workers(known.loader)  # persistent workers would disturb the next measurement
     gc.collect()
     show(f"saw {count(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
     training = Training(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
@@ -182,7 +185,7 @@ def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[Subje
         share = kind.waited_s / kind.whole_s if kind.whole_s > 0 else None
         subject.report.waited_share = share
         if subjects and share is not None and share < _WAITS_LITTLE:
-            notes.append(f"{name}: keep its loading, because the training waits {percent(share, 1)} of its time")
+            notes.append(f"{name}: keep its settings, because the training waits only {percent(share, 1)} of its time")
         elif len(subjects) < most:
             subjects.append(subject)
         else:

@@ -1,7 +1,7 @@
-"""Proof that a migrated backend trains faster, and trains the same: ``chirp-migrate verify``.
+"""``chirp-migrate verify``: measure whether a migrated project trains faster, and check that it trains the same.
 
-The modules in order of the data: :mod:`.sides` rebuilds the tree before the migration. :mod:`.timing` runs
-:mod:`.runner` once for each version and round, in a fresh interpreter. :mod:`.equivalence` and :mod:`.measures` judge
-the results. :mod:`.verdict` decides, and :mod:`.verify_report` defines the report. :mod:`chirp_migrate.training`
-defines the training and runs its processes.
+The module :mod:`.sides` copies the project before and after the migration. The module :mod:`.timing` runs
+:mod:`.runner` in a fresh interpreter for each version and round. The modules :mod:`.equivalence` and :mod:`.measures`
+evaluate the results. The module :mod:`.verdict` decides the verdict, and :mod:`.verify_report` defines the report. The
+package :mod:`chirp_migrate.training` finds the training and runs its processes.
 """

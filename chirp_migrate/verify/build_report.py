@@ -1,4 +1,4 @@
-"""Building of the document of a verification from its measurements and its decision."""
+"""Build the report of a verification from its measurements and its verdict."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ __all__ = ["Findings", "build_report", "failed_report", "rounds_line"]
 
 @dataclass
 class Findings:
-    """The results of a verification so far.
+    """The results that a verification has collected so far.
 
     Attributes:
-        watched: the watched runs of both versions.
-        equivalence: the differences between the trainings.
-        rounds: the timed rounds; empty if the versions differ, so that nothing was timed.
-        measured: version → results of its MEASURED pass.
-        spent_s: seconds of each activity, by name.
+        watched: the recorded small runs of both versions.
+        equivalence: the differences between the trainings of both versions.
+        rounds: the timed rounds; empty if the trainings differ, because then nothing is timed.
+        measured: name of the version → waits, memory and GPU use of its measured run.
+        spent_s: name of an activity of ``verify`` → seconds that it took.
     """
 
     watched: WatchedRuns
@@ -58,11 +58,11 @@ class Findings:
 
 
 def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings, **conditions: Any) -> VerifyReport:
-    """Build the document from all measurements, with raw seconds of every round and all loader passes.
+    """Build the report from all measurements, with the seconds of every round and with every loader pass.
 
     Args:
         found: the results to report.
-        conditions: fields of the document that are not measured: ``before``, ``copies``, ``files``.
+        conditions: values for the report fields ``before``, ``copies`` and ``files``, which are not measured.
     """
     labels = [entry.label for entry in discovery.entry_points if entry.label not in found.watched.failing]
     equivalence, timed = found.equivalence, found.rounds
@@ -83,7 +83,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
     if settings.simulates:
         reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
     if interrupted:
-        reason = f"interrupted after {count(timed.count, 'round')}, and so far: {reason}"
+        reason = f"interrupted after {count(timed.count, 'round')}; the result so far: {reason}"
     if not_timed:
         note = f"not timed, because the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
         equivalence = equivalence.joined(Equivalence(notes=[note]))
@@ -146,7 +146,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
 
 
 def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnTimes]:
-    """Return start-up times and epoch times of the user's own runs, medians over the rounds."""
+    """Return, for each entry point, the median start-up time and epoch time over all rounds."""
     found = {}
     for entry in discovery.entry_points:
         sides = {
@@ -175,7 +175,7 @@ def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnTimes]:
 
 
 def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
-    """Return a report with the verdict ``failed``, and the end of the output of the project's code."""
+    """Return a report with the verdict ``failed`` and the last lines that the project's code printed."""
     on = machine.describe(usable_cpus())
     return VerifyReport(
         verdict=Verdict.FAILED.text,
@@ -191,12 +191,12 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
 
 
 def rounds_line(rounds: Rounds) -> str:
-    """Return a line with the number of rounds, the load of the machine, and the reason for the last round."""
+    """Return a line with the number of rounds, the load of the machine, and the reason why the rounds ended."""
     timed = sum(len(each.labels) for each in rounds.made)
     text = f"{count(rounds.count, 'pair')} of processes, {count(timed, 'entry point')} timed in them"
     ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
     if rounds.others_median is None or rounds.others_most is None:
-        return f"{text}; whether other processes had the cores was not watched ({rounds.not_watched}).{ended}"
+        return f"{text}; the CPU use of other processes was not measured ({rounds.not_watched}).{ended}"
     return (
         f"{text}; other processes used {percent(rounds.others_median)} of the CPUs in the median round, at most "
         f"{percent(rounds.others_most)}.{ended}"
@@ -204,7 +204,7 @@ def rounds_line(rounds: Rounds) -> str:
 
 
 def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[PassTrace]]]) -> str:
-    """Return one sentence on objects in batches that were not compared; empty without any."""
+    """Return one sentence that names the uncompared objects in batches; an empty string if all were compared."""
     types: dict[str, set[str]] = {}
     for entries in traces.values():
         for label, records in entries.items():
@@ -220,7 +220,7 @@ def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[PassTrace]]]
 
 
 def _provenance() -> dict[str, Any]:
-    """Return tool, time and machine of the document."""
+    """Return the report fields that name this program, the present time and the machine."""
     return {
         "tool": f"chirp-migrate {__version__}",
         "environment": machine.describe_environment(),
@@ -241,10 +241,10 @@ def _figures(measured: SideMeasures, timed: Rounds, side: str) -> dict[str, floa
 
 
 def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> SimulatedDevice:
-    """Return a description of the simulation, and the share of the time that it kept the device busy."""
+    """Describe the simulated device steps, and compute the share of the time in which the device was busy."""
     step_ms = settings.simulate_step_ms
     if discovery.source is Source.COMMAND:
-        text = f"SIMULATED device steps of {step_ms:g} ms were requested, but a command cannot have any: none ran."
+        text = f"SIMULATED device steps of {step_ms:g} ms were requested, but a command cannot simulate them: none ran."
         return SimulatedDevice(step_ms=step_ms, what=text)
     first = timed.made[0].visits if timed.made else {}
     steps = {

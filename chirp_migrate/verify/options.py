@@ -1,4 +1,4 @@
-"""Options of a verification: the command line, over settings, over defaults."""
+"""Options of ``verify``. The command line overrides the settings, and the settings override the defaults."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from chirp_migrate.training.workload.script import script_in
 __all__ = ["DEFAULT_WORKERS", "LEAST_SAMPLES", "MARGIN", "VerifyOptions", "resolve", "training_of"]
 
 DEFAULT_WORKERS = (0, 2, 4, 8, 12)
-"""Default worker counts; the requirements need 8 and more."""
+"""Numbers of worker processes with which ``verify`` reads the migrated datasets by default."""
 
 MARGIN = 0.05
-"""Share of the time that separates "slower" from equal."""
+"""An entry point counts as slower if it takes longer by more than this share of the time before the migration."""
 
 LEAST_SAMPLES = 48
-"""Least number of samples to split and train entry points found automatically."""
+"""Smallest number of samples with which entry points that are found automatically can split and train."""
 
 _VERY_BUSY = 0.6
-"""Share of the CPUs used by others above which verify times half as many samples, so that all entry points fit."""
+"""If other processes use more than this share of the CPUs, ``verify`` times half as many samples."""
 
 _SIZES = WorkloadSizes()
 
@@ -45,22 +45,22 @@ class VerifyOptions:
 
     Attributes:
         sizes: numbers of samples and epochs, and the data.
-        entry: the hook, before the names of its calls are read, or the command; None if entry points are found
+        entry: the user's workload function or command that runs the training; None if ``verify`` finds the entry points
             automatically.
-        model: ``module:ClassName`` of the model; None for the model that is found automatically.
-        rounds: largest number of timed pairs of processes.
+        model: ``module:ClassName`` of the model; None for the model that ``verify`` finds automatically.
+        rounds: largest number of rounds. A round times one process for each version.
         budget_s: seconds for the whole verification, from the start of the command.
         threshold_percent: percent of the training time that must be saved.
         margin_percent: percent by which an entry point must be slower to count as slower.
-        threads: compute threads of each version; 0 takes every usable CPU that other processes leave free.
-        timeout_s: seconds after which a process counts as hung, or an entry point while it is timed.
+        threads: compute threads of each version; 0 for one thread on each usable CPU that other processes leave free.
+        timeout_s: seconds after which a process, or a timed entry point, counts as hung.
         strict: whether "faster" also requires every entry point to be provably not slower.
         own_epochs: epochs of the user's own run; None for the defaults of the entry points.
-        select: expression over the labels of the entry points to run; None for all.
+        select: expression that selects entry points by their labels, as with ``pytest -k``; None for all.
         simulate_step_ms: milliseconds of a simulated device step for each training batch; 0 for no step.
-        worker_counts: numbers of workers with which migrated datasets are tried; empty for no trials.
-        extra_s: seconds that each version may spend on trials of its datasets, in addition to training.
-        may_halve: whether half as many samples are timed on a very busy machine, because their number is a default.
+        worker_counts: numbers of worker processes with which ``verify`` reads the migrated datasets; empty for none.
+        extra_s: seconds that each version may spend on measurements of its datasets, in addition to training.
+        may_halve: whether a very busy machine times half as many samples; False if the user chose their number.
     """
 
     sizes: WorkloadSizes = _SIZES
@@ -81,14 +81,14 @@ class VerifyOptions:
     may_halve: bool = False
 
     def sizes_beside(self, others: float) -> WorkloadSizes:
-        """Return the sizes to time if other processes use this share of the CPUs (0 to 1)."""
+        """Return the sizes of the timed training; ``others`` is the share of the CPUs that other processes use."""
         if not self.may_halve or others <= _VERY_BUSY:
             return self.sizes
         return replace(self.sizes, samples=max(LEAST_SAMPLES, self.sizes.samples // 2))
 
     @property
     def source(self) -> Source:
-        """Return the source of the training."""
+        """Return what defines the training: the project's source, a hook, a script or a command."""
         return Source.FOUND if self.entry is None else self.entry.source
 
     @property
@@ -103,7 +103,7 @@ class VerifyOptions:
 
     @property
     def measures(self) -> bool:
-        """Return whether a MEASURED pass follows the rounds."""
+        """Return whether ``verify`` measures waits, memory and datasets after the rounds."""
         return self.extra_s > 0
 
     @property
@@ -116,9 +116,10 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
     """Return the options for a verification of ``root``.
 
     Args:
-        root: the project.
-        said: fields of :class:`VerifyOptions` and of its ``sizes``; ``workload`` (a reference) or ``command`` (words)
-            with ``result`` in place of ``entry``; and ``data``, a path. Missing fields have their defaults.
+        root: folder of the project.
+        said: name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The field
+            ``entry`` is replaced by ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with
+            ``result``. Missing options have their defaults.
 
     Raises:
         UsageProblem: two options contradict each other, an option would be ignored, or ``data`` does not exist.
@@ -145,10 +146,13 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
 
 
 def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "verify") -> Discovery:
-    """Return the training in ``tree``, ``root`` or a copy of it; a hook's calls have no names yet.
+    """Return the entry points of a project. A workload function counts as one entry point, because it is not called.
 
     Args:
-        command: the command that runs the training.
+        tree: folder in which to find the training: ``root`` or a copy of it.
+        root: folder of the user's project.
+        options: the options of the verification.
+        command: name of the command that runs the training, for messages.
 
     Raises:
         InvalidTree: no entry point is found, or the file of the hook does not exist.
@@ -179,7 +183,7 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
         return EntryPoint("", Path(script.file).name or script.module, script=tuple(said["script"]))
     if "command" in said:
         program = said["command"][0]
-        # With a slash in it, the program is searched in the copy of the project.
+        # A program with a slash in its name is a file of the project.
         if "{" not in program and shutil.which(str(root / program) if os.sep in program else program) is None:
             raise UsageProblem(f"{program} is not found: pass --command a program of this system.")
         result = said.get("result", "")
@@ -207,7 +211,7 @@ def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> Work
         for name in ("shape", "classes"):
             if name in said:
                 raise UsageProblem(f"the samples in {data} determine {name}: omit it.")
-        # Imports NumPy, which reading a document does not need.
+        # This module imports NumPy, which the report does not need.
         from chirp_migrate.training.workload.arrays import sizes_for_data
 
         sizes = sizes_for_data(sizes, data)

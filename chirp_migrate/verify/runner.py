@@ -1,6 +1,7 @@
-"""The child process of a verification: it trains the backend's own entry points, in a fresh interpreter.
+"""Run the entry points of a project in a child process of ``verify``, a fresh interpreter.
 
-Its working directory and first import path are the root of a copy of the backend. :class:`.Job` lists its tasks.
+The working directory and the first import path of the child are the root of a copy of the project. :class:`.Job` lists
+the tasks of the child.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 @contextmanager
 def _errors_as_raised(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """Return a context for code of the backend, in which errors become :class:`UserCodeError` with the entry point."""
+    """Return a context for code of the project, whose errors become :class:`UserCodeError` with the entry point."""
     try:
         yield
     except NotFound:
@@ -60,15 +61,15 @@ def _errors_as_raised(entry: EntryPoint, stage: str) -> Iterator[None]:
         raise UserCodeError(str(error)) from error
     except (Exception, SystemExit) as error:
         text = f"{type(error).__name__}: {error}".strip()
-        frames = error.__traceback__ and error.__traceback__.tb_next  # this function's frame does not concern users
+        frames = error.__traceback__ and error.__traceback__.tb_next  # omit the frame of this function
         raise UserCodeError(f"{entry.label or entry.hook} raised {text} ({stage})") from error.with_traceback(frames)
 
 
 def run(spec: RunSpec, parent: Parent) -> RunResult:
-    """Do the job of ``spec``.
+    """Perform the task that ``spec`` describes, and return its result.
 
     Raises:
-        UserCodeError: the backend's code raised an error that is no result of an entry point.
+        UserCodeError: the code of the project raised an error outside of a training.
         NotFound: an object that the user named does not exist.
     """
     result = RunResult()
@@ -82,9 +83,9 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
         data = data_for(spec.entry_points, spec.sizes.for_watched_run())
         for entry in spec.entry_points:
             if entry.source is Source.FOUND:
-                with suppress(UserCodeError):  # it fails again where that is a result
+                with suppress(UserCodeError):  # the call of the entry point raises the same error again
                     _prepare_call(spec, entry, data, spec.sizes.for_watched_run())
-        gc.freeze()  # garbage collection skips the objects of the imports before every training
+        gc.freeze()  # garbage collection then skips the objects of the imports
     if spec.job is Job.WATCH:
         _watch_entry_points(spec, parent, data)
         if spec.api_names:
@@ -98,7 +99,7 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
 
 
 def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> None:
-    """Watch each entry point in its own turn, and send the results; then watch it with another seed."""
+    """Record each entry point in its own turn, with two seeds, and send the results to the parent."""
     torch.set_num_threads(spec.watching_threads)
     sizes = spec.sizes.for_watched_run()
     for number, entry in enumerate(spec.entry_points):
@@ -133,7 +134,7 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
 
 
 def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent: dict[str, float]) -> None:
-    """Repeat watched runs in the first turn; then time each entry point, from its call to its last epoch."""
+    """Repeat recorded runs in the first turn, and then time each entry point, from its call to its last epoch."""
     parent.wait_for_turn()
     with _spending(spent, "warming up"):
         parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
@@ -175,7 +176,7 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
 
 
 def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
-    """Return the results of the repeated watched runs."""
+    """Repeat the recorded runs of the entry points in ``spec.repeats``; return the fingerprints of their results."""
     results = {}
     torch.set_num_threads(spec.watching_threads)
     with FewWorkers() as around:
@@ -189,18 +190,18 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
 
 
 def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
-    """Run an entry point once for a short time, to exclude one-time costs such as imports and compilers."""
+    """Run an entry point once for a short time, so that no timing includes imports and compilation."""
     if entry.source in (Source.COMMAND, Source.SCRIPT) or entry.label in spec.repeats:
         return  # a script has no shorter run, and a command is a separate program
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
-        return  # its first epoch counts as start-up
+        return  # its first epoch counts as start-up anyway
     with FewWorkers() as around:
         _run_training_call(spec, entry, few, spec.sizes.warm_up(), around)
     gc.freeze()
 
 
 def _measure_entry_points(spec: RunSpec, parent: Parent) -> Any:
-    """Train each entry point once more with clocks on its loaders, as long as time is left."""
+    """Train each entry point once more, as long as time is left, and measure waits, memory and GPU use."""
     torch.set_num_threads(spec.threads)
     options, data = spec.options, data_for(spec.entry_points, spec.sizes)
     measuring = Measuring(options.worker_counts, options.extra_s)
@@ -228,7 +229,7 @@ def _measure_entry_points(spec: RunSpec, parent: Parent) -> Any:
 
 
 def _with_endless_epochs(sizes: WorkloadSizes) -> WorkloadSizes:
-    """Return sizes with so many epochs that a call never reaches its last epoch, in which its final code runs."""
+    """Return sizes with more epochs than are timed, so that the code after the last epoch never runs."""
     return replace(sizes, epochs=sizes.epochs + LONGEST_VISIT + 2)
 
 
@@ -242,17 +243,17 @@ def _time_call(epochs: Epochs, entry: EntryPoint, call: Callable[[], Any], seed:
 
 
 def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
-    """Return the error of the backend's code in one line, and the end of its traceback.
+    """Return the error of the project's code in one line, and the last lines of its traceback.
 
     Raises:
-        UserCodeError: raised again, if the backend's code is not the cause.
+        UserCodeError: raised again if the code of the project is not the cause.
     """
     error = raised.__cause__
     if error is None or (isinstance(error, NotUsable) and not spec.entry_points[0].command):
         raise raised from error
     printed = "".join(traceback.format_exception(error)).replace(f"{spec.tree}{os.sep}", "")
     said = f"{type(error).__name__}: {error}".replace(f"{spec.tree}{os.sep}", "").strip().splitlines()
-    text = " … ".join(dict.fromkeys([said[0], said[-1].strip()]))  # the error of a worker is in the last line
+    text = " … ".join(dict.fromkeys([said[0], said[-1].strip()]))  # the last line has the error of a worker
     tail = "\n".join(printed.splitlines()[-_TAIL_LINES:])
     return _ADDRESS.sub("0x…", text).rstrip(": "), tail
 
@@ -270,7 +271,7 @@ def _spending(spent: dict[str, float], what: str) -> Iterator[None]:
 
 
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
-    seed_everything(sizes.seed)  # a hook may make its model here
+    seed_everything(sizes.seed)  # the user's workload function may create its model here
     with _errors_as_raised(entry, "import"):
         model = StandInModel if spec.options.simulates else load_model(spec.discovery.model)
         return prepare_call(entry, model, data, sizes)
@@ -279,14 +280,14 @@ def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: W
 def _run_training_call(
     spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes, around: Interception
 ) -> tuple[float, Any]:
-    """Prepare and run a training call with intercepted loaders; return its seconds and its result."""
+    """Prepare and run a training call, with loaders that ``around`` intercepts; return its seconds and its result."""
     call = _prepare_call(spec, entry, data, sizes)
     around.cover_new_classes()
     _let_workers_end()
     seed_everything(sizes.seed)
     with _errors_as_raised(entry, "training"):
         began = time.perf_counter()
-        if entry.source is Source.SCRIPT:  # only its end limits its epochs
+        if entry.source is Source.SCRIPT:  # a script has no parameter for the number of epochs
             with Epochs(lambda: None, most=sizes.epochs - 1) as limit:
                 limit.time(call)
             return time.perf_counter() - began, None

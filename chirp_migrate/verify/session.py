@@ -1,8 +1,8 @@
-"""A whole verification, from the options to the document with the results. It needs PyTorch.
+"""Run a whole verification, from the options to the report.
 
-Every entry point is watched in both versions, and then timed in rounds of fresh processes that take turns epoch by
-epoch. :mod:`chirp_migrate.verify.watching` finds differences between the trainings, ``timing.rounds`` decides the
-number of rounds, and :mod:`chirp_migrate.verify.verdict` draws the conclusions.
+First, small runs of every entry point are recorded in both versions, and compared. Then both versions are timed in
+rounds of fresh processes that take turns epoch by epoch. The module :mod:`chirp_migrate.verify.watching` records the
+small runs, ``timing.rounds`` decides the number of rounds, and :mod:`chirp_migrate.verify.verdict` decides the verdict.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chirp_migrate.verify.build_report import Findings, build_report
 from chirp_migrate.verify.equivalence.api import public_names
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_results, compare_traces
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.sides.baseline import Before
+from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.sides.copies import find_training, make_sides
 from chirp_migrate.verify.spec import EntryResult
 from chirp_migrate.verify.timing.children import Children
@@ -36,30 +36,29 @@ from chirp_migrate.verify.watching import watch
 
 __all__ = ["measure", "verification"]
 
-_SIDES_MEASURED = 2  # one after the other
+_SIDES_MEASURED = 2  # the versions are measured one after the other
 
 _MEASURING_S = 8.0
-"""Seconds to measure the loaders of the first entry point, in addition to ``extra_s`` of each version."""
+"""Seconds that are reserved to measure waits and memory, in addition to ``extra_s`` for each version."""
 
 
 def verification(
     root: Path,
-    before: Before,
+    before: OriginalVersion,
     files: Mapping[str, str | None],
     options: VerifyOptions,
     progress: Progress,
     began: float | None = None,
 ) -> VerifyReport:
-    """Measure both versions, and return the report with the verdict.
+    """Compare and time both versions of a project, and return the report with the verdict.
 
     Args:
-        root: the migrated project.
+        root: folder of the migrated project.
         before: the version before the migration.
-        files: SHA-256 of the verified files, which the report stores.
+        files: path → SHA-256 of each verified file, for the report.
         options: the options of the verification.
-        progress: called with the current and the finished steps.
-        began: time of the start of the command, on the clock of ``time.monotonic``, from which the time budget counts.
-            None: now.
+        progress: called with the present and the finished steps.
+        began: start of the time budget, on the clock of ``time.monotonic``; None for the present time.
 
     Raises:
         WorkloadFailed: the project's code failed in one of the versions.
@@ -76,8 +75,8 @@ def verification(
         progress(f"verify runs the project's own code in separate processes: {what}")
         if options.source is Source.SCRIPT:
             progress(
-                "the script runs for real, in a copy of each version: it uses its real absolute paths, "
-                "network and trackers"
+                "the script runs in a copy of each version, but it uses the real files at absolute paths, the network "
+                "and experiment trackers"
             )
         conditions = {"before": before.described, "copies": list(notes), "files": dict(files)}
         return measure(trees, discovery, options, progress, deadline, **conditions)
@@ -91,17 +90,18 @@ def measure(
     deadline: float,
     **conditions: Any,
 ) -> VerifyReport:
-    """Run every process of a verification, and judge.
+    """Run all processes of a verification, and return the report.
 
     Args:
-        trees: copies of both versions, ``before`` and ``after``.
+        trees: version (``before`` or ``after``) → folder with its copy.
         discovery: entry points of the version before the migration.
-        progress: called with the current and the finished steps.
+        settings: the options of the verification.
+        progress: called with the present and the finished steps.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
-        conditions: see :func:`.build_report`.
+        conditions: values for report fields that are not measured; see :func:`.build_report`.
 
     Raises:
-        WorkloadFailed: the backend's code crashed or hung in one of the versions.
+        WorkloadFailed: the project's code crashed or hung in one of the versions.
     """
     children = Children(trees, discovery, settings, progress)
     began = time.monotonic()
@@ -117,9 +117,9 @@ def measure(
     equivalence = equivalence.joined(compare_api(watched.api["before"], watched.api["after"])).joined(
         watched.difference
     )
-    same = "differ" if equivalence.differences else "are the same so far"
+    same = "they differ" if equivalence.differences else "no difference so far"
     progress(
-        f"watched {count(len(before), 'entry point')} in both versions: they {same} ({time.monotonic() - began:.0f} s)"
+        f"compared {count(len(before), 'entry point')} in both versions: {same} ({time.monotonic() - began:.0f} s)"
     )
     found = Findings(watched, equivalence)
     if not equivalence.differences:
@@ -142,10 +142,10 @@ def measure(
 def _time_versions(
     children: Children, found: Findings, settings: VerifyOptions, progress: Progress, deadline: float
 ) -> None:
-    """Time both versions, and compare the results that the first round repeated; then run the MEASURED pass."""
+    """Time both versions, compare results that the first round repeats, and then measure waits and memory."""
     before, after = found.watched.working("before"), found.watched.working("after")
     repeats = [label for label, one in before.items() if _needs_repeating(one, after[label])]
-    # The last walk of a training with one epoch is its first.
+    # Entry points with a single training pass have no epochs, so that the whole call is timed.
     whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
     has_loaders = any(one.traces for one in before.values())
     measuring_s = _MEASURING_S + 2 * settings.extra_s if has_loaders and settings.measures else 0.0
@@ -173,10 +173,10 @@ def _time_versions(
         return
     progress(ProgressStep("measuring waits, memory and datasets", left_s=left_s))
     each_s = left_s / _SIDES_MEASURED - starting_s - settings.extra_s
-    # The longest first: there may be no time for all of them.
+    # The longest entry points run first, because there may be no time for all.
     found.measured = children.measure(each_s, _sort_by_duration(found.rounds, list(before)), whole)
     if "after" not in found.measured:
-        note = "waits, memory and datasets were not measured: it took too long"
+        note = "waits, memory and datasets were not measured: the measurement took too long"
         found.equivalence = found.equivalence.joined(Equivalence(notes=[note]))
 
 
@@ -189,13 +189,13 @@ def _run_rounds(
     repeats: Sequence[str],
     whole: Sequence[str],
 ) -> Rounds:
-    """Time both versions, round by round, until all questions are answered or the budget is used up."""
+    """Time both versions, round by round, until all questions are answered or the time budget is used up."""
 
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
         made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
         times = [sum(made.seconds[side].values()) for side in ("before", "after")]
-        ratio = f"{percent(times[1] / times[0])} of the time before" if times[0] else "no time for any"
-        beside = "" if made.others is None else f", others used {made.others:.0%} of the CPUs"
+        ratio = f"{percent(times[1] / times[0])} of the time before" if times[0] else "no entry point fitted"
+        beside = "" if made.others is None else f", other processes used {made.others:.0%} of the CPUs"
         progress(
             f"round {number + 1}: {count(len(made.labels), 'entry point')} in {made.duration_s:.0f} s: {ratio}{beside}"
         )
@@ -217,11 +217,11 @@ def _run_rounds(
 
 
 def _needs_repeating(before: EntryResult, after: EntryResult) -> bool:
-    """Return whether results must be repeated, because they differ or depend on random numbers of workers."""
+    """Return whether an entry point must run again, because its results differ or depend on random numbers."""
     return before.fingerprint != after.fingerprint or any(trace.random for trace in before.traces)
 
 
 def _sort_by_duration(rounds: Rounds, labels: list[str]) -> list[str]:
-    """Return the entry points sorted by the duration of the user's own run, longest first."""
+    """Sort the labels of entry points by the duration of the user's own run, longest first."""
     weights = {label: max(rounds.seconds("before", label), default=0.0) for label in labels}
     return sorted(labels, key=lambda label: -weights[label])

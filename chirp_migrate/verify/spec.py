@@ -1,4 +1,4 @@
-"""The task that the parent process sends to a child, and the results of the child, as plain data."""
+"""Classes for the task that the parent process sends to a child process, and for the results of the child."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from chirp_migrate.verify.options import VerifyOptions
 __all__ = ["REPEATED", "EntryResult", "EntryTiming", "Job", "PassTrace", "RunResult", "RunSpec", "StepCount"]
 
 REPEATED = "results of watched runs that were repeated"
-"""Name of the part of a TIME result with these results: label → fingerprint."""
+"""Name of the message in which a child sends these results: label of the entry point → fingerprint."""
 
 
 class Job(str, Enum):
     """The task of a child process.
 
-    NAMES returns the names of a hook's calls. WATCH trains every entry point on a few samples and records the batches
-    of its loaders. TIME trains epoch by epoch, each in its own turn. MEASURE puts clocks on the loaders and samples
-    memory and GPU (see :mod:`chirp_migrate.verify.measures.measuring`).
+    NAMES returns the names of the training calls of a hook. WATCH trains every entry point on a few samples and records
+    its batches. TIME trains epoch by epoch, each epoch in its own turn. MEASURE trains every entry point once and
+    measures waits, memory and GPU use (see :mod:`chirp_migrate.verify.measures.measuring`).
     """
 
     NAMES = "names"
@@ -35,19 +35,19 @@ class RunSpec:
     """The task of one child process, and the tree in which it runs.
 
     Attributes:
-        tree: root of the backend, the working directory of the child.
+        tree: root of the copy of the project, and working directory of the child.
         discovery: the entry points to train.
-        options: sizes and measurements; ``worker_counts`` are those of this version.
+        options: the options of the verification; ``worker_counts`` is empty for the version before the migration.
         job: the task.
-        api_names: names to describe (see :func:`chirp_migrate.verify.equivalence.api.public_names`), may be empty.
-        twice: whether each entry point is watched twice, because two runs of one version may differ (on a GPU).
-        repeats: for TIME: labels of the entry points whose watched run is repeated before the timing, for its result.
-        whole: for TIME: labels of the entry points without epochs, which are timed as a whole.
-        cached: for TIME: whether an epoch of each entry point is fed from one batch in memory.
+        api_names: module → public names whose signatures the child reads; empty to read none.
+        twice: whether the child records each entry point twice, because two runs on a GPU may differ.
+        repeats: for TIME: labels of the entry points whose recorded run the child repeats before the timing.
+        whole: for TIME: labels of the entry points without epochs, whose whole call the child times.
+        cached: for TIME: whether the child also times an epoch of each entry point with zero-cost loading.
         seconds: for MEASURE: seconds after which no further entry point begins.
-        hash_seed: ``PYTHONHASHSEED`` of the process.
-        threads: compute threads, the same number in both versions.
-        watching_threads: compute threads while entry points are watched, in both versions at once.
+        hash_seed: value of ``PYTHONHASHSEED`` in the child.
+        threads: number of compute threads for timed and measured training, equal for both versions.
+        watching_threads: number of compute threads for recorded runs, which both versions make at the same time.
     """
 
     tree: str
@@ -77,12 +77,12 @@ class RunSpec:
 
 @dataclass
 class StepCount:
-    """Simulated steps of one entry point in one pass.
+    """Counts of the simulated device steps of one entry point.
 
     Attributes:
-        steps: number of training batches with a step.
-        overrun: number of steps in which the training's own work took longer than the step, so that there was no sleep.
-        own_work_s: seconds of the training's own work in all steps together.
+        steps: number of training batches with a simulated step.
+        overrun: number of steps in which the training's own work took longer than the simulated step.
+        own_work_s: seconds that the training's own work took in all steps together.
     """
 
     steps: int = 0
@@ -92,34 +92,37 @@ class StepCount:
 
 @dataclass
 class PassTrace:
-    """One loader pass, as the training code sees it.
+    """The record of one loader pass.
 
     Attributes:
         loader: number of the loader within the entry point, in order of first use.
-        role: ``train`` if gradients were enabled when the first batch was taken, else ``validation``.
-        random: whether another read of a sample returns other values (augmentation is active).
+        role: ``train`` if gradients were enabled at the start of the pass, else ``validation``.
+        random: whether samples are augmented: two reads of the same sample return different values.
         shuffled: whether the loader's sampler orders the samples randomly.
-        whole: whether the sampler is one of PyTorch's that yields every sample exactly once.
+        whole: whether the sampler is a class of PyTorch that yields every sample exactly once.
         drop_last: whether the loader omits an incomplete last batch.
-        finished: whether the loop requested batches until the loader had no more.
-        available: number of samples of the loader's dataset, -1 if it has no length.
-        samples: number of samples taken.
+        finished: whether the training read all batches of the loader.
+        available: number of samples in the loader's dataset; -1 if the dataset has no length.
+        samples: number of samples that the pass yielded.
         sizes: number of samples in each batch.
-        batches: hash (first 16 hex digits) of each batch: dtypes, shapes and bytes of its samples, in order.
-        contents: hash of the sorted hashes of the single samples, equal for equal samples in any order.
-        plain_contents: the same hash for samples before augmentation; "" if samples are not random, or not known.
-        indices: indices of the taken samples, in the order of the sampler; empty if they are not known.
-        base: text that identifies the innermost dataset of the loader: equal for equal datasets.
-        base_indices: ``indices`` in the innermost dataset.
-        labels: number of samples with each label, by the label's text.
-        losses: outputs of loss modules for each batch, as hexadecimal floats.
-        sketches: some values of each batch, only if samples are not random: see ``first_difference.sketch``.
-        statistics: rows of ``augmentation_statistics.STATISTICS``, one for each sample; only if samples are random.
-        paired: rows of ``augmentation_statistics.PAIRED``; only if the samples before augmentation are known.
-        repeats: number of pairs of samples in each of the ``augmentation_statistics.RELATIONS``, and the number of
-            these that were augmented with the same random numbers.
-        unpicklable: why the loader could not be sent to worker processes; "" if it could.
-        unseen: sorted names of the types of objects in batches that are not inspected.
+        batches: hash of each batch over dtypes, shapes and bytes, as 16 hexadecimal digits.
+        contents: hash over all samples of the pass, equal for the same samples in any order.
+        plain_contents: hash over all samples without augmentation, in any order; "" if samples are not augmented, or if
+            the samples without augmentation cannot be read.
+        indices: dataset indices of the samples, in the order of the sampler; empty if they are not known.
+        base: text that identifies the innermost dataset of the loader, equal for equal datasets.
+        base_indices: indices of the same samples in the innermost dataset.
+        labels: label as text → number of samples with this label.
+        losses: losses that loss modules returned during the pass, as hexadecimal floats.
+        sketches: some values of each batch as text (see ``first_difference.sketch``); empty if samples are augmented.
+        statistics: one row of ``augmentation_statistics.STATISTICS`` for each sample; empty if samples are not
+            augmented.
+        paired: one row of ``augmentation_statistics.PAIRED`` for each sample; empty if the samples without augmentation
+            cannot be read.
+        repeats: key of ``augmentation_statistics.RELATIONS`` → number of pairs of samples, and number of pairs that
+            were augmented with the same random numbers.
+        unpicklable: why the loader cannot be pickled for worker processes; "" if it can.
+        unseen: sorted type names of objects in batches whose contents ``verify`` does not compare.
     """
 
     loader: int
@@ -148,25 +151,25 @@ class PassTrace:
     unseen: list[str] = field(default_factory=list)
 
     def mean_loss(self) -> float | None:
-        """Return the mean of the batches' losses; None if no loss module ran."""
+        """Return the mean loss over all batches; None if no loss module ran."""
         return sum(map(float.fromhex, self.losses)) / len(self.losses) if self.losses else None
 
 
 @dataclass
 class EntryResult:
-    """The watched run of one entry point.
+    """The recorded run of one entry point.
 
     Attributes:
-        seconds: wall time of the call.
-        fingerprint: path of each value in the result of the call → exact text or hash of the value.
-        traces: the passes over the loaders.
-        seeds: aspects of this run, and of a run with another seed, see ``equivalence.first_difference``.
-        again: the passes over the loaders in another run with the same seed; empty without such a run.
-        error: the error of the entry point, or how it hung or ended the process, in one line; empty if it trained. It
-            contains neither addresses nor the folder of the copy.
-        printed: the end of the error's traceback, or of the output of the process.
-        lost: whether the process ended during the entry point: it crashed, or took too long and was ended.
-        hung: whether it took too long.
+        seconds: wall time of the training call.
+        fingerprint: path of each value in the return value of the call → exact text or hash of the value.
+        traces: records of the loader passes.
+        seeds: hashes of losses, batches and results, for this run and for a run with another seed.
+        again: records of the loader passes in another run with the same seed; empty without such a run.
+        error: the error of the entry point in one line, or how the process crashed or hung; empty if the entry point
+            trained. The text contains no memory address and no folder of a copy.
+        printed: the last lines of the traceback, or of the output of the process.
+        lost: whether the process crashed during the entry point, or was ended because the entry point took too long.
+        hung: whether the entry point took too long.
     """
 
     seconds: float
@@ -182,16 +185,17 @@ class EntryResult:
 
 @dataclass
 class EntryTiming:
-    """The timing of one entry point in one process, epoch by epoch, until enough epochs have run.
+    """The timing of one entry point in one process, epoch by epoch.
 
     Attributes:
-        start_s: seconds from the call to the end of the first epoch: datasets, models, workers and that epoch.
-        epochs_s: seconds of each later epoch with its validation; empty if no loader was iterated over again.
-        cached_s: seconds of an epoch that was fed from one batch in memory; empty without such an epoch.
-        rest_s: seconds from the last timed epoch to the end of the call; 0 if the call was ended early.
-        samples, batches: average numbers taken from all loaders in each of the later epochs.
-        steps: simulated device steps; None without a simulation.
-        error, printed: as in :class:`EntryResult`.
+        start_s: seconds from the training call to the end of the first epoch, with the start of datasets, models and
+            workers.
+        epochs_s: seconds of each later epoch with its validation; empty if the training has only one epoch.
+        cached_s: seconds of each epoch with zero-cost loading; empty if no such epoch was timed.
+        rest_s: seconds from the last timed epoch to the end of the training call; 0 if ``verify`` ended the call early.
+        samples, batches: mean number of samples and batches that all loaders yielded in a later epoch.
+        steps: counts of simulated device steps; None without a simulation.
+        error, printed: the error of the entry point in one line, and the last lines of its traceback.
     """
 
     start_s: float = 0.0
@@ -207,13 +211,13 @@ class EntryTiming:
 
 @dataclass
 class RunResult:
-    """The final result of a child; earlier results are separate messages.
+    """The final result of a child process. Earlier results are separate messages.
 
     Attributes:
-        api: result of :func:`chirp_migrate.verify.equivalence.api.describe_api` for the requested names.
-        names: names of the hook's calls, for the task NAMES.
-        measured: results of the task MEASURE.
-        spent_s: seconds of each activity of the process, by name.
+        api: public names and signatures of the project (see :mod:`chirp_migrate.verify.equivalence.api`).
+        names: names of the hook's training calls; empty except for the task NAMES.
+        measured: the measurements; None except for the task MEASURE.
+        spent_s: name of an activity of the process → seconds that it took.
     """
 
     api: Api = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""One verdict from the measurements, one for each entry point, and the exit code."""
+"""Decide the verdict of a verification from its timings, a verdict for each entry point, and the exit code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NARROW = 0.05
 
 
 class Verdict(Enum):
-    """The outcome of a verification: its text for reports, the exit code, and the text for an entry point."""
+    """The verdict of a verification: its text for reports, the exit code, and the text for a single entry point."""
 
     FASTER = ("faster", ExitCode.OK, "meets the threshold")
     INCONCLUSIVE = ("faster, entry points inconclusive", ExitCode.INCONCLUSIVE, "inconclusive")
@@ -41,7 +41,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict with its reason, one sentence."""
+    """A verdict, with its reason in one sentence."""
 
     verdict: Verdict
     reason: str
@@ -49,12 +49,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Timing:
-    """The timing of one entry point, or of all together.
+    """The timing of one entry point, or of all entry points together.
 
     Attributes:
-        ratio: time after / time before.
-        zero_cost_ratio: time with zero-cost loading (the same training fed from one cached batch) / time before; None
-            if it was not measured.
+        ratio: time after / time before the migration.
+        zero_cost_ratio: time with zero-cost loading / time before the migration; None if it was not measured.
     """
 
     ratio: Ratio
@@ -66,27 +65,25 @@ class Timing:
         return None if self.zero_cost_ratio is None else max(0.0, 1 - self.zero_cost_ratio.value)
 
     def at(self, low_error: float, high_error: float) -> Timing:
-        """Return the timing with intervals whose ends are wrong with these probabilities (0 to 1)."""
+        """Return the timing with other intervals: their ends are wrong with these probabilities, 0 to 1."""
         zero_cost_ratio = None if self.zero_cost_ratio is None else self.zero_cost_ratio.at(low_error, high_error)
         return Timing(self.ratio.at(low_error, high_error), zero_cost_ratio)
 
 
 class Judge:
-    """Analyses rounds repeatedly with one set of intervals, and keeps each conclusion.
+    """Draws conclusions from the rounds at each interim analysis. Later analyses never change a conclusion.
 
-    The upper end of an interval shows that the total is faster, or that an entry point is not slower. The lower end
-    shows that an entry point is slower, or that the total is model-bound. One such claim is enough for a verdict, so
-    each has an equal part of the error probability (Bonferroni). "Faster" is a claim about the total alone;
-    inconclusive entry points are listed with it.
+    The upper end of an interval shows that the total time is shorter, or that an entry point is not slower. The lower
+    end shows that an entry point is slower, or that the total is model-bound. One such conclusion is enough for a
+    verdict, so each has an equal part of the error probability (Bonferroni). The verdict "faster" is about the total
+    time alone; inconclusive entry points are listed with the verdict. Reports show an interval of the total time whose
+    two ends have the error probability of the upper end.
 
-    The interval of the total that a report shows has the error of an upper end at both ends.
-
-    A conclusion of an interim analysis is never changed.
 
     Args:
-        threshold: share of the time that must be saved for "faster", 0 to 1.
-        margin: share of the time by which an entry point must be slower to count as slower.
-        strict: whether "faster" also requires every entry point to be provably not slower.
+        threshold: share of the training time that must be saved for "faster", 0 to 1.
+        margin: share of the time by which an entry point must be slower to count as slower, 0 to 1.
+        strict: whether "faster" also requires that every entry point is shown to be not slower.
     """
 
     def __init__(self, threshold: float, margin: float = MARGIN, strict: bool = False) -> None:
@@ -95,26 +92,31 @@ class Judge:
         self._strict = strict
         self._lines: dict[str | None, Timing] = {}
         self._total: Timing | None = None
-        # Good (True) or slower (False), by the first interim analysis that showed it.
+        # The conclusion of the first interim analysis that drew one: True means good, False means slower.
         self._shown: dict[str | None, bool] = {}
 
     @property
     def total(self) -> Timing | None:
-        """Return all entry points together, with an interval of equal errors; None without an interval."""
+        """Return the timing of all entry points together, with the interval for reports; None without rounds."""
         return self._total
 
     @property
     def entries(self) -> dict[str, Timing]:
-        """Return each entry point with the deciding or latest interval."""
+        """Return label of an entry point → its timing, with the interval that decides or else the latest interval."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def look(
         self, total: Timing | None, entries: Mapping[str, Timing], looks: Sequence[InterimAnalysis]
     ) -> frozenset[str]:
-        """Run the last of these interim analyses.
+        """Run an interim analysis, the last of ``looks``.
+
+        Args:
+            total: timing of all entry points together; None if no entry point was timed twice.
+            entries: label of an entry point → its timing.
+            looks: all interim analyses so far.
 
         Returns:
-            The entry points for which further rounds could lead to a conclusion.
+            The labels of the entry points for which more rounds could lead to a conclusion.
         """
         seen: dict[str | None, Timing] = {} if total is None else {None: total}
         seen.update(entries)
@@ -122,7 +124,7 @@ class Judge:
         for line, timing in seen.items():
             found = timing.at(low_error, high_error)
             shows = self._shows(line, found)
-            # An earlier interval stays if the new interval would contradict its conclusion.
+            # Keep the earlier interval if the new interval contradicts the conclusion.
             if self._shown.get(line) in (None, shows):
                 self._lines[line] = found
                 if line is None:
@@ -137,26 +139,26 @@ class Judge:
         return False if timing.ratio.wholly_above(self._slower) else None
 
     def slower(self) -> list[str]:
-        """Return the entry points that are provably slower by more than the margin."""
+        """Return the labels of the entry points that are shown to be slower by more than the margin."""
         return [label for label in self.entries if self._shown.get(label) is False]
 
     def inconclusive(self) -> list[str]:
-        """Return the entry points with an inconclusive result."""
+        """Return the labels of the entry points that are neither shown to be slower nor shown not to be slower."""
         return [label for label in self.entries if label not in self._shown]
 
     def verdicts(self) -> dict[str, Verdict]:
-        """Return each entry point's own verdict."""
+        """Return label of an entry point → its own verdict."""
         own = {label: self._not_slower(timing) for label, timing in self.entries.items()}
         own.update(dict.fromkeys(self.slower(), Verdict.SLOWER))
         own.update(dict.fromkeys(self.inconclusive(), Verdict.INCONCLUSIVE))
         return own
 
     def decide(self, differences: tuple[str, ...] = (), not_timed: int = 0) -> Decision:
-        """Judge a finished verification.
+        """Decide the verdict after the last round.
 
         Args:
-            differences: the differences between the trainings.
-            not_timed: entry points without a timing.
+            differences: sentences on the differences between the trainings.
+            not_timed: number of entry points without a timing.
         """
         if differences:
             return Decision(Verdict.NOT_EQUIVALENT, differences[0])
@@ -190,12 +192,11 @@ class Judge:
         return Decision(verdict, f"{together}; {could_save}")
 
     def _open_entry_points(self) -> frozenset[str]:
-        """Return the open entry points.
+        """Return the labels of the entry points that more rounds should time.
 
-        There are none if an entry point is slower. While the total is undecided or its interval is wide, all are open;
-        then those that look slower.
-
-        With ``strict``, the result also includes entry points that look faster but may still be slower.
+        The result is empty if an entry point is shown to be slower. It contains all entry points as long as the verdict
+        on the total time is open, or its interval is wide. After that, it contains the inconclusive entry points that
+        took longer than before and, with ``strict``, all inconclusive entry points.
         """
         if False in self._shown.values():
             return frozenset()
@@ -208,7 +209,11 @@ class Judge:
         )
 
     def _is_decided(self, timing: Timing) -> bool:
-        """Return whether it is known that the threshold is met; or missed, and whether no loader could meet it."""
+        """Return whether more rounds cannot change the verdict on this timing.
+
+        This requires that the saving clearly meets or clearly misses the threshold. If it misses the threshold, the
+        saving of zero-cost loading must clearly meet or miss the threshold, too.
+        """
         if timing.ratio.wholly_below(self._wanted):
             return True
         return timing.ratio.wholly_above(self._wanted) and (
@@ -220,13 +225,13 @@ class Judge:
     def _not_slower(self, timing: Timing) -> Verdict:
         if timing.ratio.wholly_below(self._wanted):
             return Verdict.FASTER
-        # Not even zero-cost loading would save the threshold.
+        # Even zero-cost loading would save less than the threshold.
         bound = timing.zero_cost_ratio is not None and timing.zero_cost_ratio.wholly_above(self._wanted)
         return Verdict.MODEL_BOUND if bound else Verdict.NOT_SHOWN
 
 
 def judge_rounds(rounds: Rounds, threshold: float, margin: float, strict: bool) -> Judge:
-    """Return the conclusions from these rounds; see :class:`Judge`."""
+    """Return a :class:`Judge` that has run all interim analyses of these rounds."""
     by = Judge(threshold, margin, strict)
     for number, look in enumerate(rounds.looks):
         by.look(*timings(rounds.made[: look.rounds]), rounds.looks[: number + 1])
@@ -234,7 +239,7 @@ def judge_rounds(rounds: Rounds, threshold: float, margin: float, strict: bool) 
 
 
 def timings(rounds: Sequence[TimedRound]) -> tuple[Timing | None, dict[str, Timing]]:
-    """Return the timing of all entry points together, and of each; no total if nothing was timed twice."""
+    """Return the timing of all entry points together (None if no entry point was timed twice), and of each one."""
 
     def ratios(side: str) -> tuple[Ratio | None, dict[str, Ratio]]:
         pairs = [
@@ -250,7 +255,7 @@ def timings(rounds: Sequence[TimedRound]) -> tuple[Timing | None, dict[str, Timi
 
 
 def _percent(total: Ratio) -> str:
-    """Return ``34 % less time`` (or ``more``) with the interval, whose smaller end comes first."""
+    """Return the saved time with its interval, such as ``34.0 % less time (interval 31.2 to 36.5 %)``."""
     less = [100 * (1 - value) for value in (total.value, total.high, total.low)]
     if less[0] >= 0:
         return f"{less[0]:.1f} % less time (interval {less[1]:.1f} to {less[2]:.1f} %)"

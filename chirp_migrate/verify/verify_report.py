@@ -1,7 +1,7 @@
-"""The result of a verification as one document: ``verify --json`` writes it, a run stores it, reports read it.
+"""The JSON document of a verification. ``verify --json`` writes it, and ``report`` reads it.
 
-docs/json.md describes each field, and docs/schemas/verify.json is the JSON Schema. A new field gets a default, so that
-documents of earlier versions can be read. A field that is removed or changes its meaning requires another ``SCHEMA``.
+docs/json.md describes each field, and docs/schemas/verify.json is the JSON Schema. A new field needs a default, so that
+documents of earlier versions can be read. Increase ``SCHEMA`` to remove a field or to change its meaning.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 SCHEMA: Final = 1
 
 Seconds = dict[str, dict[str, list[float]]]
-"""Version (``before``, ``after``, ``cached``) → entry point → seconds of each valid round with this entry point."""
+"""Version (``before``, ``after``, ``cached``) → entry point → seconds of the entry point in each round."""
 
 
 class EntryVerdict(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class EntryVerdict(msgspec.Struct, frozen=True):
 
     Attributes:
         verdict: ``meets the threshold``, ``model-bound``, ``not shown``, ``inconclusive`` or ``slower``.
-        zero_cost_ratio: time with zero-cost loading / time before; None if it was not measured.
+        zero_cost_ratio: time with zero-cost loading / time before the migration; None if it was not measured.
         headroom: share of the original time that zero-cost loading would save, 0 to 1.
     """
 
@@ -57,16 +57,16 @@ class EntryVerdict(msgspec.Struct, frozen=True):
 
 
 class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of the user's own run of an entry point.
+    """The numbers from which ``verify`` computes the time of the user's own run of an entry point.
 
     Attributes:
-        epochs, folds: epochs and folds of that run, by the defaults of the entry point; 0 epochs if it is timed as a
-            whole.
+        epochs, folds: epochs and folds of the user's own run, from the defaults of the entry point. 0 epochs mean that
+            ``verify`` times the whole call.
         assumed: whether the number of epochs is assumed, because the source does not contain it.
-        epoch_s: version → seconds of an epoch after the first; empty if the entry point is timed as a whole.
-        start_s: version → seconds of start-up in each fold: the time before the first epoch, and the additional time of
-            the first epoch.
-        timed_epochs: number of timed epochs in ``epoch_s``.
+        epoch_s: version → seconds of an epoch after the first; empty if the whole call is timed.
+        start_s: version → seconds of start-up in each fold: the time before the first epoch, and the time by which the
+            first epoch is longer than a later epoch.
+        timed_epochs: number of epochs from which ``epoch_s`` is computed.
     """
 
     epochs: int
@@ -78,12 +78,12 @@ class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A difference between the two trainings; part of the document of ``verify``.
+    """A difference between the trainings of both versions.
 
     Attributes:
         name: short stable name, such as ``validation-drops-samples`` (docs/verify.md lists all names).
-        entry_point: label of the entry point; ``""`` if the difference belongs to none, such as one in the public API.
-        message: one sentence that begins with the entry point and describes what differs and where.
+        entry_point: label of the entry point; ``""`` for a difference in the public API.
+        message: one sentence that begins with the entry point and describes the difference and its place.
     """
 
     name: str
@@ -92,12 +92,14 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class LoadingProblem(msgspec.Struct, frozen=True):
-    """A loading problem that the traces prove; ``doctor`` shows it with its evidence, its line and the fix.
+    """A loading problem that the recorded loader passes prove.
+
+    ``doctor`` shows the evidence, the line and the fix of the problem.
 
     Attributes:
-        check: name of the check, a section of docs/doctor.md.
-        message: what is wrong, in one sentence.
-        entry_points: entry points that have the problem.
+        check: name of the check that found the problem, a section of docs/doctor.md.
+        message: the problem in one sentence.
+        entry_points: labels of the entry points with the problem.
     """
 
     check: str
@@ -109,10 +111,10 @@ class DetectableDifference(msgspec.Struct, frozen=True):
     """The smallest difference of a statistic that its test would have found in 9 of 10 verifications.
 
     Attributes:
-        share: smallest share of samples, 0 to 1, that must move across a value to be noticed.
-        shift: smallest shift of all samples that are not skipped, in the statistic's unit; None if no shift would be
-            noticed.
-        samples: number of samples before and after.
+        share: smallest share of the samples, 0 to 1, whose change the test would have found.
+        shift: smallest change of the statistic, equal in all augmented samples, that the test would have found; None
+            if the test would have found no such change.
+        samples: number of samples before and after the migration.
     """
 
     share: float
@@ -121,7 +123,14 @@ class DetectableDifference(msgspec.Struct, frozen=True):
 
 
 class ReportedMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Metrics of both versions, with their definitions and raw data."""
+    """Metrics of both versions, with the definitions of the metrics and the raw measurements.
+
+    Attributes:
+        definitions: name, unit and method of each metric.
+        figures: version → metric → value; None if it was not measured.
+        memory_slope_mib: version → growth of memory per epoch, with its interval.
+        raw: version → raw measurements.
+    """
 
     definitions: list[Measure] = []
     figures: dict[str, dict[str, float | None]] = {}
@@ -130,7 +139,14 @@ class ReportedMetrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """Simulated device steps: a description of their time, the share of the time that they took, and counts."""
+    """The simulated device steps of ``--simulate-step-ms``.
+
+    Attributes:
+        step_ms: milliseconds of a step.
+        what: description of the simulation in one sentence or two.
+        device_busy: version → share of the training time in which the simulated device was busy, 0 to 1.
+        steps: version → entry point → counts of its steps.
+    """
 
     step_ms: float
     what: str
@@ -140,16 +156,17 @@ class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Workload(WorkloadSizes):
-    """The training and its size.
+    """The training that ``verify`` ran, and its size.
 
     Attributes:
-        model: ``module:ClassName``; empty if the user's own call chooses the model.
-        entry_points: in the order in which they ran.
+        model: ``module:ClassName`` of the model; empty if the user's own code chooses the model.
+        entry_points: labels of the entry points, in the order in which they ran.
         left_out: functions that look like training but were not called, with the reason.
-        failing: entry points that fail before the migration, with their errors.
-        no_room: entry points that were watched, but not timed within the budget.
-        source: ``found``, ``hook``, ``script`` or ``command``; ``hook`` is the hook function, and ``command`` contains
-            the words of a script or command.
+        failing: label of an entry point that fails before the migration → its error.
+        no_room: labels of the entry points for whose timing no time was left.
+        source: what defines the training: ``found`` in the source, ``hook``, ``script`` or ``command``.
+        hook: reference to the hook function; None without a hook.
+        command: words of the script or command; None without such a command line.
     """
 
     model: str = ""
@@ -163,10 +180,14 @@ class Workload(WorkloadSizes):
 
 
 class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """Sentences that describe the number of rounds and the reason for it, the training, and the machine.
+    """Sentences that describe a verification.
 
-    ``compared`` describes the part of the training that was compared; empty if all of it was watched. ``unseen`` names
-    objects in batches that verify does not compare; empty if there are none.
+    Attributes:
+        rounds: number of rounds, load of the machine, and reason why the rounds ended.
+        workload: the training and its size.
+        machine: processor, GPU and versions of packages.
+        compared: the part of the training that was compared; empty if ``verify`` compared all of it.
+        unseen: objects in batches that ``verify`` does not compare; empty without such objects.
     """
 
     rounds: str = ""
@@ -177,35 +198,34 @@ class RunDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One verification. If it ``failed``, only reason, conditions and the end of the output are present.
+    """The document of one verification. If its verdict is ``failed``, most fields are empty.
 
     Attributes:
         verdict: ``faster``, ``faster, entry points inconclusive`` (``--strict``), ``not shown to be faster``,
             ``model-bound``, ``slower``, ``not equivalent``, ``failed``.
         exit_code: exit code of the command.
         reason: the reason for the verdict, one sentence.
-        threshold, headroom: shares of the original time, 0 to 1: the share that must be saved, and the share that
-            zero-cost loading would save.
-        ratio, zero_cost_ratio: time after / time before, and time with zero-cost loading / time before, over all entry
-            points.
+        threshold, headroom: share of the original time that the migration must save, and share that zero-cost loading
+            would save, 0 to 1.
+        ratio, zero_cost_ratio: time after / time before the migration, and time with zero-cost loading / time before
+            the migration, over all entry points.
         ratios, verdicts: ratio and verdict of each entry point.
-        seconds, total_seconds: seconds of the user's own run, computed from each round: by entry point, and of all
-            together.
-        own_runs: the parts of these seconds, by entry point.
-        spent_s: seconds of each activity of the verification.
+        seconds: version → entry point → seconds of the user's own run, computed from each round.
+        total_seconds: version → seconds of the user's own runs of all entry points together.
+        own_runs: entry point → the numbers from which the time of the user's own run is computed.
+        spent_s: name of an activity of ``verify`` → seconds that it took.
         differences: the differences between the trainings.
-        notes: parts that could not be compared, and problems of both versions.
+        notes: sentences on values that could not be compared, and on problems that both versions have.
         smallest_adjusted_p: augmented entry point → smallest adjusted p-value of the tests of its distribution.
-        noticed: entry point → statistic → the smallest difference that its test would have found.
+        noticed: entry point → statistic → the smallest difference that the test of the statistic would have found.
         unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
-        passes: version → entry point → traces of its loaders in the untimed PROBE pass.
-        problems: loading problems that the passes after the migration prove.
-        tool, before, copies: the verifying program, a description of the version before the migration, and the files
-            that the copies lack.
-        side, output_tail: the failed version (``before`` or ``after``), and the end of the output of the project's
-            code.
-        created: time of its end, ISO 8601 in UTC.
-        files: SHA-256 of every file of the applied runs during the verification, by path; None: the file did not exist.
+        passes: version → entry point → loader passes of the recorded run, which is not timed.
+        problems: loading problems that the loader passes of the migrated version prove.
+        tool, before, copies: name and version of this program, description of the version before the migration, and
+            sentences on files that the copies lack.
+        side, output_tail: the version that failed (``before`` or ``after``), and the last lines that it printed.
+        created: time at the end of the verification, ISO 8601 in UTC.
+        files: path of a file that ``apply`` changed → its SHA-256 during the verification; None if it did not exist.
     """
 
     schema: Literal[1] = SCHEMA
@@ -251,15 +271,15 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(report: VerifyReport) -> bytes:
-    """Return the document as JSON in one line, because it may contain 100,000 numbers."""
+    """Return the document as JSON in one line. Indentation would waste space, because it may have 100,000 numbers."""
     return as_bytes(report, indent=None)
 
 
 def decode(data: bytes) -> VerifyReport:
-    """Read a document of :func:`encode`, which any program may have changed.
+    """Read a document that :func:`encode` wrote and that other programs may have changed.
 
     Raises:
-        ValueError: it is no such document, or it names a path outside of the tree; the message has the reason.
+        ValueError: the data is no such document, or it names a path outside of the project.
     """
     found = read_json(data)
     if not {"verdict", "exit_code"} <= found.keys():

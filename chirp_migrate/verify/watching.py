@@ -1,8 +1,8 @@
-"""Comparison of every entry point in both versions, before anything is timed.
+"""Record small runs of every entry point in both versions, before anything is timed.
 
-One process for each version trains each entry point on a few watched samples, in its own turn. An entry point may raise
-an error, hang, or end its process; a new process then continues with the others. An entry point that fails before the
-migration is reported and omitted, and must fail in the same way after it.
+One process for each version trains each entry point on a few samples, one entry point after the other. If an entry
+point hangs or ends its process, a new process continues with the other entry points. An entry point that fails before
+the migration must fail with the same error after it. The report lists the entry points that fail before the migration.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ from chirp_migrate.verify.timing.children import Children
 __all__ = ["WatchedRuns", "watch"]
 
 _MOST_DEATHS = 3
-"""Number of entry points of a version that may end their process; after one more, verify stops."""
+"""Number of entry points that may end their process in one version; if another one does, ``verify`` stops."""
 _LOOK_S = 0.02
 
 
 @dataclass
 class WatchedRuns:
-    """The watched runs of both versions.
+    """The recorded runs of both versions.
 
     Attributes:
-        sides: version → entry point → its watched run.
-        api: version → its public names, see :mod:`.api`.
-        failing: entry points that fail before the migration → their error there.
-        difference: entry points that fail before the migration, but differently or not at all after it.
-        spent_s: seconds of each activity of both processes, by name.
+        sides: name of the version (``before`` or ``after``) → label of the entry point → its recorded run.
+        api: name of the version → its public names and signatures.
+        failing: label of an entry point that fails before the migration → its error.
+        difference: differences between an error before the migration and the result after it.
     """
 
     sides: dict[str, dict[str, EntryResult]] = field(default_factory=dict)
@@ -48,17 +47,17 @@ class WatchedRuns:
     difference: Equivalence = field(default_factory=Equivalence)
 
     def working(self, side: str) -> dict[str, EntryResult]:
-        """Return the entry points that train."""
+        """Return the recorded runs of a version, without entry points that fail before the migration."""
         return {label: one for label, one in self.sides[side].items() if label not in self.failing}
 
 
 class _WatchedVersion:
-    """One version while it is watched; :meth:`advance` continues, without waiting long.
+    """The recording of one version, which each call of :meth:`advance` continues for a short time.
 
     Attributes:
-        found: the watched runs, by entry point.
-        api: the public names.
-        is_over: whether every entry point was watched.
+        found: label of the entry point → its recorded run.
+        api: public names and signatures of the version.
+        is_over: whether every entry point is recorded.
     """
 
     def __init__(
@@ -76,7 +75,11 @@ class _WatchedVersion:
         self._start()
 
     def advance(self) -> None:
-        """Receive the messages of the process, and let it continue; raise WorkloadFailed if no entry point runs."""
+        """Receive a message of the process, or let the process continue with the next entry point.
+
+        Raises:
+            WorkloadFailed: the process ended before any entry point ran, or too many entry points ended it.
+        """
         try:
             if self._child.is_busy:
                 self._child.receive_message(_LOOK_S)
@@ -99,7 +102,7 @@ class _WatchedVersion:
         )
 
     def _record_loss(self, failed: WorkloadFailed) -> None:
-        """Record the loss of the process, and the error of its current entry point."""
+        """Record the end of the process as the error of the present entry point, and start a new process."""
         self._deaths += 1
         if not self._started or not failed.ending or self._deaths > _MOST_DEATHS:
             raise failed
@@ -112,11 +115,13 @@ class _WatchedVersion:
 def watch(
     children: Children, discovery: Discovery, api_names: dict[str, list[str]], twice_before: bool = False
 ) -> WatchedRuns:
-    """Watch every entry point in both versions, at the same time if possible.
+    """Record a small run of every entry point in both versions, at the same time if possible.
 
     Args:
-        api_names: public names to look up.
-        twice_before: whether the version before the migration is watched twice, because its runs may differ.
+        children: starts the processes.
+        discovery: the entry points.
+        api_names: module → public names whose signatures are read.
+        twice_before: whether the version before the migration runs twice, because its runs may differ.
 
     Raises:
         WorkloadFailed: an entry point fails only after the migration, or all entry points fail before it.
@@ -151,9 +156,9 @@ def watch(
     for label, lost in before.items():
         if lost.error:
             watched.difference.notes.append(
-                f"{label}: left out, because before the migration it {_describe_failure(lost)}, too"
+                f"{label}: omitted, because the code before the migration {_describe_failure(lost)}, too"
             )
-            # verify does not wait for an entry point that hangs before the migration, so its end is unknown.
+            # An entry point that hangs has no error to compare.
             if after[label].error != lost.error and not lost.hung:
                 watched.difference.differs(
                     "error-differs", label, f"{_describe_failure(lost)} before, {_describe_failure(after[label])} after"
@@ -167,10 +172,10 @@ def _describe_failure(one: EntryResult) -> str:
 
 def _failure(side: str, label: str, found: Mapping[str, EntryResult], others: bool = False) -> WorkloadFailed:
     one = found[label]
-    also = " (and so do all others)" if others else ""
+    also = " (all other entry points failed, too)" if others else ""
     how = one.error if one.lost else f"raised {one.error}"
-    return workload_failed(f"The version {side} failed: {label} {how}{also}.", one.printed, side)
+    return workload_failed(f"The version {side} the migration failed: {label} {how}{also}.", one.printed, side)
 
 
 def _advance_versions(sides: Mapping[str, _WatchedVersion], of: int) -> ProgressStep:
-    return ProgressStep("watching what each entry point loads", min(len(one.found) for one in sides.values()), of)
+    return ProgressStep("recording what each entry point loads", min(len(one.found) for one in sides.values()), of)

@@ -335,7 +335,7 @@ def test_a_command_of_settings_has_no_loaders_to_see(tmp_path: Path) -> None:
     settings = '[tool.chirp-migrate.verify]\ncommand = ["{python}", "train.py"]\n'
     root = write_files(script(tmp_path), {"pyproject.toml": settings})
     result = run("doctor", root)
-    assert result.exit_code == 2 and "whose loaders doctor cannot see" in result.stderr
+    assert result.exit_code == 2 and "cannot see the loaders in a command" in result.stderr
 
 
 @pytest.mark.slow

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from chirp_migrate.doctor.checks.handles import check
-from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Place, Recording
+from chirp_migrate.doctor.recording import CodeLine, LoaderInfo, LoaderPass, Recording
 
 
 def recording(*epochs: list[int]) -> Recording:
     loader = LoaderInfo(
         number=0,
-        place=Place("train.py", 7),
+        place=CodeLine("train.py", 7),
         dataset="Rows",
-        dataset_place=Place("train.py", 2),
+        dataset_place=CodeLine("train.py", 2),
         dataset_ids=[0],
         is_stream=False,
         samples=64,

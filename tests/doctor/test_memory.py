@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import Dataset
 
 from chirp_migrate.doctor.checks.memory import check
-from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, LoaderPass, Place, Recording, Task
+from chirp_migrate.doctor.recording import BatchRecord, CodeLine, FetcherRun, LoaderInfo, LoaderPass, Recording
 from chirp_migrate.doctor.watch.objects import large_containers
 
 MIB = 2**20
@@ -24,9 +24,9 @@ def recording(*workers: list[float]) -> Recording:
     """One pass over a large list by forked workers, and the MiB that each measured after its batches."""
     loader = LoaderInfo(
         number=0,
-        place=Place("train.py", 7),
+        place=CodeLine("train.py", 7),
         dataset="Holds",
-        dataset_place=Place("train.py", 2),
+        dataset_place=CodeLine("train.py", 2),
         dataset_ids=[0],
         is_stream=False,
         samples=400_000,
@@ -40,7 +40,7 @@ def recording(*workers: list[float]) -> Recording:
         objects={"dataset.held": 400_000},
     )
     runs = [
-        FetcherRun(number, 0, 0, tasks=[Task(indices=[1, 2], memory=int(one * MIB)) for one in measured])
+        FetcherRun(number, 0, 0, tasks=[BatchRecord(indices=[1, 2], memory=int(one * MIB)) for one in measured])
         for number, measured in enumerate(workers)
     ]
     return Recording("train.py", loaders=[loader], passes=[LoaderPass(0, 0)], runs=runs)
@@ -67,7 +67,7 @@ def test_a_steady_rise_after_the_start_is_reported(measured: list[float], is_rep
 def test_the_evidence_has_the_rise_of_all_workers() -> None:
     (problem,) = check(recording([20, 22, 24, 26, 28], [20, 23, 25, 27, 29]))
     assert problem.evidence == (
-        "dataset.held has 400,000 objects. The memory of 2 workers rose by 17 MiB in all while the loader at "
+        "dataset.held has 400,000 objects. The memory of 2 workers rose by 17 MiB in total while the loader at "
         "train.py:7 read 20 samples."
     )
 

@@ -15,12 +15,12 @@ from chirp_migrate.doctor.checks.waiting import check, slow_reading
 from chirp_migrate.doctor.measuring import measure_workers
 from chirp_migrate.doctor.recording import (
     IN_TRAINING_PROCESS,
+    BatchRecord,
+    CodeLine,
     FetcherRun,
     LoaderInfo,
     LoaderPass,
-    Place,
     Recording,
-    Task,
     WorkerTuning,
 )
 from chirp_migrate.training.errors import NotUsable
@@ -61,9 +61,9 @@ def recording(**options: Any) -> Recording:
     """Two epochs over a loader that the training waits for."""
     loader = LoaderInfo(
         number=0,
-        place=Place("train.py", 7),
+        place=CodeLine("train.py", 7),
         dataset="Waits",
-        dataset_place=Place("train.py", 2),
+        dataset_place=CodeLine("train.py", 2),
         dataset_ids=[0],
         is_stream=False,
         samples=40,
@@ -76,7 +76,7 @@ def recording(**options: Any) -> Recording:
         is_random_order=True,
     )
     passes = [epoch(number, waited_s=0.1) for number in (0, 1)]
-    runs = [FetcherRun(IN_TRAINING_PROCESS, number, 0, tasks=[Task(sample_bytes=8)] * 20) for number in (0, 1)]
+    runs = [FetcherRun(IN_TRAINING_PROCESS, number, 0, tasks=[BatchRecord(sample_bytes=8)] * 20) for number in (0, 1)]
     return Recording("train.py", cpus=2, loaders=[loader], passes=passes, runs=runs, **options)
 
 
@@ -127,14 +127,14 @@ def test_samples_of_unknown_size_do_not_count_as_in_memory() -> None:
 
 def test_without_a_measurement_the_command_is_named() -> None:
     assert fix_of(recording()) == (
-        "Read in worker processes: num_workers. `chirp-migrate tune` measures which number is best."
+        "Read in worker processes: set num_workers. `chirp-migrate tune` measures which number is best."
     )
 
 
 def test_the_measured_change_is_the_fix() -> None:
     assert fix_of(recording(tuned=WorkerTuning(0, 4, 1.234, 0.4, [0, 2, 4]))) == (
-        "Use num_workers=4: loading an epoch takes 0.40 s instead of 1.23 s (loading alone, measured with 0, 2, 4 "
-        "workers)."
+        "Use num_workers=4: loading an epoch takes 0.40 s instead of 1.23 s (without training, measured with 0, 2, "
+        "4 workers)."
     )
 
 

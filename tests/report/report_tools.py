@@ -147,7 +147,7 @@ def doctor_json(**changes: Any) -> dict[str, Any]:
         "tool": "chirp-migrate 0.1.0",
         "problems": [problem],
         "entry_points": [entry, {**entry, "label": "train.two", "error": "ValueError: no such bird"}],
-        "notes": ["watched for less than two epochs: train.one"],
+        "notes": ["too little time for two epochs: train.one"],
         "exit_code": 1,
         "created": "2026-03-01T12:00:00Z",
     }

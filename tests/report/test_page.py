@@ -150,7 +150,7 @@ def test_problems_that_verify_saw_are_a_section_where_doctor_was_not_run(tmp_pat
     problems = [{"check": "order", "message": "The order is <b>the same</b>.", "entry_points": ["train.one"]}]
     document = Document(page_of(applied(tmp_path / "mine"), verdict_file(tmp_path, problems=problems)))
     text = " ".join("".join(document.text).split())
-    assert "Seen by chirp-migrate verify." in text and "order The order is <b>the same</b>." in text
+    assert "chirp-migrate verify found these problems." in text and "order The order is <b>the same</b>." in text
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
     assert story.doctor == found and story.notices == ()
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1])\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    assert read_story(root).notices == ("Run 2 was applied after the last doctor: run doctor again.",)
+    assert read_story(root).notices == ("Run 2 was applied after the last run of doctor: run doctor again.",)
     other = doctor_file(tmp_path, problems=[])
     assert run("report", root, "--doctor", other).stdout.count("[overlap]") == 0
     shown = " ".join(run("report", root).stdout.split())

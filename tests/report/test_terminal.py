@@ -136,7 +136,7 @@ STORY = Story(
     "backend",
     (run(TRAIN, NOTEBOOK, ADDED), run(TRAIN, number=2, ledger=None)),
     verdict(simulated=SIMULATED),
-    ("Changed since they were verified, so verify again: a.py.",),
+    ("These files have changed since the verification, so verify again: a.py.",),
 )
 EVIL_HUNK = hunk(Row("-", 1, None, HOSTILE), Row("+", None, 1, f"\t{HOSTILE}\r"))
 EVIL = Story(

@@ -21,7 +21,7 @@ from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.descendants import own_cpus, woken_on
-from chirp_migrate.training.process.run_child import Child, Role
+from chirp_migrate.training.process.run_child import Child, ChildLabels
 
 STUB = """
 import os, signal, subprocess, sys, threading, time
@@ -46,7 +46,7 @@ def act(asked, parent):
 
 sys.exit(serve(Asked, act))
 """
-ROLE = Role("The stub", "The stub failed: ", "--samples", "before")
+ROLE = ChildLabels("The stub", "The stub failed: ", "--samples", "before")
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def test_whatever_ends_it_is_told_in_one_sentence(stub: Start, act: str, sentenc
 
 def test_what_cannot_be_run_as_asked_is_the_user_s_to_change(stub: Start) -> None:
     with (
-        pytest.raises(UsageProblem, match=r"^in the version before, there is no dataset\.$"),
+        pytest.raises(UsageProblem, match=r"^in the version before the migration, there is no dataset\.$"),
         stub("raise NotUsable('there is no dataset')") as child,
     ):
         child.result()

@@ -16,11 +16,11 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import UserCodeError
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
-from chirp_migrate.tune.request import Grid, TuneTask
+from chirp_migrate.tune.request import SettingsToMeasure, TuneTask
 from chirp_migrate.tune.runner import run
 from chirp_migrate.tune.saving import factory_arguments, save
 from chirp_migrate.tune.subject import of_dataset, of_loader
-from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, grid, measure
+from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, measure, setting_combinations
 from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, TuneReport
 from chirp_migrate.tune.watching import watch_loaders
 from chirpid_patch import OptimalDataLoaderFactory
@@ -124,7 +124,7 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
         return real(subject, Candidate(0, batch_size=4), 0.001)
 
     monkeypatch.setattr(module, "measure", noted)
-    ways = grid((), (2,), (1, 2), 4, None)
+    ways = setting_combinations((), (2,), (1, 2), 4, None)
     said: list[str | ProgressStep] = []
     Sweep(of_dataset(Waiting(seconds=0), 4, migrated=True), ways, 0.01, said.append).run()
     rounds = [asked[number : number + 3] for number in range(0, 3 * MIN_ROUNDS, 3)]
@@ -268,7 +268,7 @@ def test_a_training_is_watched_for_its_loaders_and_their_waits(monkeypatch: pyte
 
 def tuned(tmp_path: Path, **more: Any) -> TuneReport:
     """What a run in this process finds."""
-    return run(TuneTask(str(tmp_path), Grid(workers=(0,), prefetch=(2,), seconds=0.2), **more), no_words)
+    return run(TuneTask(str(tmp_path), SettingsToMeasure(workers=(0,), prefetch=(2,), seconds=0.2), **more), no_words)
 
 
 @pytest.fixture
@@ -316,7 +316,7 @@ def test_the_factory_loads_as_the_profile_says(tmp_path: Path, measured: Callabl
 def test_nothing_is_kept_of_pytorch_s_loader(tmp_path: Path, sets: str) -> None:
     profile = tmp_path / "profile.json"
     found = tuned(tmp_path, dataset=f"{sets}:memory", profile=str(profile)).loaders[0]
-    assert found.saved is None and found.not_saved is not None and "PyTorch's own loader" in found.not_saved
+    assert found.saved is None and found.not_saved is not None and "PyTorch's loader" in found.not_saved
     assert not profile.exists()
 
 
@@ -324,7 +324,7 @@ def test_a_rate_that_is_hardly_known_is_not_kept(tmp_path: Path, measured: Calla
     subject = of_dataset(Waiting(seconds=0), 32, migrated=True)
     profile = tmp_path / "profile.json"
     problem = save(subject, [measured(0, [10.0, 4000.0, 90.0])], profile, False)
-    assert problem is not None and "a range too wide to decide" in problem and not profile.exists()
+    assert problem is not None and "this range is too wide" in problem and not profile.exists()
 
 
 def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
-from chirp_migrate.tune.sweep import grid
+from chirp_migrate.tune.sweep import setting_combinations
 from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, Outcome
 
 Make = Callable[..., CandidateMeasurement]
@@ -99,7 +99,7 @@ def test_the_interval_of_a_rate_holds_the_true_one_as_often_as_it_says() -> None
 
 
 def test_the_grid_has_no_prefetching_without_workers_and_holds_what_there_is_now() -> None:
-    found = grid((0, 4), (2, 4), (1,), 32, Candidate(3, 2, batch_size=32))
+    found = setting_combinations((0, 4), (2, 4), (1,), 32, Candidate(3, 2, batch_size=32))
     assert [str(one) for one in found] == [
         "in the main process",
         "1 prefetch thread",
@@ -108,4 +108,4 @@ def test_the_grid_has_no_prefetching_without_workers_and_holds_what_there_is_now
         "4 workers, prefetch 4",
     ]
     assert {one.batch_size for one in found} == {32}
-    assert grid((2,), (2,), (), None, None)[0] == Candidate(0)
+    assert setting_combinations((2,), (2,), (), None, None)[0] == Candidate(0)

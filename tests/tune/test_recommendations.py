@@ -129,7 +129,7 @@ def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Ca
     for piece in (
         "4 workers, prefetch 2 (now)",
         "Recommendations for RetinalDataset, training:",
-        "names only an argument",
+        "An argument such as",
         "computes 90 % of its time",
         "no GPU",
         "used 30 % of the CPUs",

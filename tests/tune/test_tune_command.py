@@ -56,7 +56,7 @@ def test_a_dataset_is_measured_shown_drawn_and_written(tree: Path, tmp_path: Pat
     assert result.exit_code == ExitCode.OK, result.output
     text = " ".join(result.output.split())
     assert f"tune runs your own code, in {tree}, in a separate process" in text
-    assert "2 configurations of Slow" in text and "less if the order is clear early" in text
+    assert "2 configurations of Slow" in text and "less if the best settings are clear early" in text
     assert b"<svg" in plot.read_bytes()
     loader = json.loads(report.read_text())["loaders"][0]
     chosen = pick([msgspec.convert(one, CandidateMeasurement) for one in loader["measured"]])

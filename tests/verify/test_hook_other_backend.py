@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from chirp_migrate.cli.apply import apply
 from chirp_migrate.cli.init_workload import init_workload
 from chirp_migrate.verify.options import resolve
-from chirp_migrate.verify.sides.baseline import before_side
+from chirp_migrate.verify.sides.baseline import find_original_version
 from chirp_migrate.verify.sides.copies import find_training, make_sides
 from chirp_migrate.verify.spec import EntryResult
 from chirp_migrate.verify.timing.children import Children
@@ -51,7 +51,7 @@ def root(tmp_path: Path) -> Path:
 def watched(root: Path, scratch: Path, given: dict[str, object]) -> dict[str, dict[str, EntryResult]]:
     """Side → training call → what was seen of it."""
     options = replace(resolve(root, given), threads=1)
-    before = before_side(root, None)
+    before = find_original_version(root, None)
     trees, _ = make_sides(root, before, options, scratch)
     discovery = find_training(trees["before"], root, before, options, lambda _line: None)
     return watch(Children(trees, discovery, options), discovery, {}).sides

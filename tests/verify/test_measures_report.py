@@ -51,7 +51,7 @@ def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], 
     text = " ".join(render_to_text(lambda screen: show_verify(report, screen), 100, verbose=True).split())
     assert text.startswith(f"Verdict: {report.verdict}. With SIMULATED device steps of 3 ms:")
     assert "one small layer replaces the model" in text and "device busy" in text
-    assert "Required figures, after the migration" in text and "every sample once and no worker lost" in text
+    assert "Required figures, after the migration" in text and "every sample arrives once and no worker is lost" in text
     assert decode(encode(report)) == report
     assert report.simulated is not None and report.simulated.step_ms == STEP_MS and "SIMULATED" in report.reason
     assert 0 < report.simulated.device_busy["after"] <= 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.training.errors import InvalidTree, NotMigrated
-from chirp_migrate.verify.sides.baseline import before_side
+from chirp_migrate.verify.sides.baseline import find_original_version
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -52,7 +52,7 @@ def test_a_revision_has_its_own_files_and_what_git_ignores(backend: Path, tmp_pa
     index = (backend.parents[1] / ".git" / "index").read_bytes()
     files = contents(backend.parents[1])
 
-    before = before_side(backend, "before")
+    before = find_original_version(backend, "before")
     assert before.write(tmp_path / "tree") == ()
 
     assert before.described.startswith("git revision before (")
@@ -73,7 +73,7 @@ def test_a_revision_has_its_own_files_and_what_git_ignores(backend: Path, tmp_pa
 @pytest.mark.parametrize("name", ["nowhere", "--output=/tmp/x", "before:services", "no such thing"])
 def test_what_is_no_revision(backend: Path, name: str) -> None:
     with pytest.raises(InvalidTree, match="neither a folder nor a git revision"):
-        before_side(backend, name)
+        find_original_version(backend, name)
 
 
 def test_a_revision_without_the_folder(backend: Path) -> None:
@@ -81,25 +81,25 @@ def test_a_revision_without_the_folder(backend: Path) -> None:
     git(top, "checkout", "-q", "--orphan", "empty")
     git(top, "commit", "-q", "--allow-empty", "-m", "empty", "--only", "--", ".gitignore")
     with pytest.raises(InvalidTree, match="has no folder services/backend/"):
-        before_side(backend, "empty")
+        find_original_version(backend, "empty")
 
 
 def test_outside_any_repository(tmp_path: Path) -> None:
     with pytest.raises(InvalidTree, match="not in a git work tree"):
-        before_side(tmp_path, "main")
+        find_original_version(tmp_path, "main")
 
 
 def test_a_folder(tmp_path: Path) -> None:
     (tmp_path / "old" / "utils").mkdir(parents=True)
     (tmp_path / "old" / "utils" / "a.py").write_text("a = 1\n")
     (tmp_path / "new").mkdir()
-    before = before_side(tmp_path / "new", str(tmp_path / "old"))
+    before = find_original_version(tmp_path / "new", str(tmp_path / "old"))
     before.write(tmp_path / "tree")
     assert contents(tmp_path / "tree") == {"utils/a.py": b"a = 1\n"}
     with pytest.raises(InvalidTree, match="is PATH itself"):
-        before_side(tmp_path / "new", str(tmp_path / "new"))
+        find_original_version(tmp_path / "new", str(tmp_path / "new"))
 
 
 def test_neither_applied_nor_compared(tmp_path: Path) -> None:
     with pytest.raises(NotMigrated, match="pass --baseline"):
-        before_side(tmp_path, None)
+        find_original_version(tmp_path, None)

@@ -104,7 +104,7 @@ def test_a_script_of_any_length_is_verified_without_a_file_for_it(tmp_path: Path
     assert [(one["role"], one["samples"]) for one in values["passes"]["after"]["train.py"]] == [("train", 20)] * 2
     own = values["own_runs"]["train.py"]
     assert (own["epochs"], own["assumed"]) == (100, True) and own["timed_epochs"] >= 3
-    assert "runs for real, in a copy of each version" in result.stderr
+    assert "the script runs in a copy of each version" in result.stderr
     assert not (after / "epochs.txt").exists()
 
 

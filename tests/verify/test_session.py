@@ -71,7 +71,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     report = verified(before, after, progress=reported.append)
 
     steps = [step for step in reported if isinstance(step, ProgressStep)]
-    assert {(step.done, step.total) for step in steps if step.text.startswith("watching what")} >= {(0, 2), (1, 2)}
+    assert {(step.done, step.total) for step in steps if step.text.startswith("recording what")} >= {(0, 2), (1, 2)}
     rounds = {(step.text[:8], step.done, step.total) for step in steps if re.match(r"round \d: \w+\.", step.text)}
     assert rounds == {(f"round {number + 1}:", done, 2) for number in range(ROUNDS) for done in range(2)}
 
@@ -103,7 +103,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     text = shown(report)
     assert text.startswith(f"Verdict: {report.verdict}. ")
     assert "1 entry point to the last bit" in text and "smallest adjusted p" in text
-    assert "zero-cost loading" in text and "Rounds: " in text and "1 x 250" in text and "Time went into: " in text
+    assert "zero-cost loading" in text and "Rounds: " in text and "1 x 250" in text and "Time spent on: " in text
     assert decode(encode(report)) == report
     assert report.rounds.count == len(report.rounds.made) == ROUNDS
     assert report.rounds.ended_with in ("all rounds made", "every question answered")

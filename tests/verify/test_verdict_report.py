@@ -70,7 +70,7 @@ def test_the_document_has_every_round() -> None:
     [
         (rounds(QUIET, BUSY, QUIET), "3 pairs of processes, 12 entry points timed in them; other processes used 1 %"),
         (rounds(BUSY, BUSY), "other processes used 40 % of the CPUs in the median round"),
-        (rounds(None, None, None), "whether other processes had the cores was not watched"),
+        (rounds(None, None, None), "the CPU use of other processes was not measured"),
     ],
 )
 def test_a_busy_machine_is_named(made: Rounds, told: str) -> None:

@@ -1,4 +1,4 @@
-"""Stand-in for h5py: objects that refuse to be pickled."""
+"""Stub of h5py: objects that cannot be pickled."""
 
 
 class _Open:

@@ -1,4 +1,4 @@
-"""Stand-in for lmdb: objects that refuse to be pickled."""
+"""Stub of lmdb: objects that cannot be pickled."""
 
 
 class _Open:

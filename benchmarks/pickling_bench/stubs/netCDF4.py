@@ -1,4 +1,4 @@
-"""Stand-in for netCDF4: objects that refuse to be pickled."""
+"""Stub of netCDF4: objects that cannot be pickled."""
 
 
 class _Open:

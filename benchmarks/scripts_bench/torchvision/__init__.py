@@ -1,4 +1,4 @@
-"""A stand-in of torchvision for scripts that train on MNIST: digits made up at random, of the same form."""
+"""Stub of torchvision for scripts that train on MNIST: random digits of the same form."""
 
 from torchvision import datasets, transforms
 

@@ -1,4 +1,4 @@
-"""Made-up digits, as torchvision's MNIST gives them."""
+"""Random digits in the form of torchvision's MNIST."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TRAINING, _TEST = 1500, 300
 
 
 class MNIST(Dataset[Any]):
-    """As ``torchvision.datasets.MNIST``, with fewer samples and nothing to download."""
+    """Replacement of ``torchvision.datasets.MNIST`` with fewer samples and no download."""
 
     def __init__(
         self,

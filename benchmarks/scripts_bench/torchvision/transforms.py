@@ -12,7 +12,7 @@ __all__ = ["Compose", "Normalize", "ToTensor"]
 
 
 class Compose:
-    """One transform after the other."""
+    """Applies one transform after the other."""
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
         self.transforms = transforms
@@ -24,14 +24,14 @@ class Compose:
 
 
 class ToTensor:
-    """A grey-scale image (H, W) as float32 (1, H, W) in [0, 1]."""
+    """Converts a grey-scale image (H, W) to float32 (1, H, W) in [0, 1]."""
 
     def __call__(self, image: Any) -> torch.Tensor:
         return torch.from_numpy(np.array(image)).unsqueeze(0).float().div(255)
 
 
 class Normalize:
-    """Less the mean, by the standard deviation, of one channel."""
+    """Subtracts the mean of one channel, and divides by its standard deviation."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         self.mean, self.std = mean[0], std[0]

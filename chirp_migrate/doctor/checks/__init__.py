@@ -1,4 +1,4 @@
-"""The checks: each module has one function, which reads a recording and yields the problems that it proves."""
+"""The checks of ``doctor``. Each module has a function ``check`` that reads a recording and yields its problems."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ CHECKS: tuple[Check, ...] = (
     copied_data.check,
     not_picklable.check,
 )
-"""All checks, in the order of their problems in the report."""
+"""All checks, in the order in which the report lists their problems."""
 
 
 def problems_of(recordings: Iterable[Recording]) -> list[Problem]:
-    """Return the problems of all entry points; a problem of several entry points appears once."""
+    """Run all checks on all recordings. A problem that several entry points have appears once in the result."""
     found: dict[tuple[str, str, int, str], Problem] = {}
     for recording in recordings:
         for check in CHECKS:

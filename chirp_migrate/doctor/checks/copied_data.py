@@ -1,4 +1,4 @@
-"""Data that each start of a worker process copies."""
+"""Find datasets whose data is copied to each worker process that starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEAST_BYTES = 64 * _MIB
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Count the bytes that loaders pickle for workers that started without fork."""
+    """Count the bytes that loaders pickle for worker processes that start with ``spawn`` or ``forkserver``."""
     for loader in seen.loaders:
         starts = sorted({run.started_in for one in seen.of_loader(loader) for run in seen.runs_of(one)})
         if loader.start_method == "fork" or loader.sent_bytes < _LEAST_BYTES or not starts:

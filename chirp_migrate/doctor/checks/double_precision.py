@@ -1,4 +1,4 @@
-"""Batches in float64 for a model in float32."""
+"""Find float64 batches for a float32 model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_BYTES = 16_384
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare the dtypes of training batches with the dtype of the parameters; small tensors do not count."""
+    """Compare the dtypes of training batches with the dtype of the model's parameters. Small tensors do not count."""
     for loader in seen.loaders:
         for one in seen.of_loader(loader):
             if not one.trains or one.parameters != "torch.float32" or not one.doubles:

@@ -1,4 +1,4 @@
-"""A stream that does not divide its samples among worker processes: each sample arrives once per worker."""
+"""Find streams (iterable datasets) whose worker processes all deliver the same samples."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _LEAST_SAMPLES = 4
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare what each worker of a stream delivered in the same loader pass.
+    """Compare the samples that the workers of a stream delivered in the same loader pass.
 
-    Two cases are certain: all workers deliver the same samples in the same order, or the same set of samples if the
-    streams ended. Samples that repeat within a worker prove nothing, because they may be equal by chance.
+    Two cases prove a problem. Either all workers deliver the same samples in the same order, or they deliver the same
+    set of samples until the stream ends. Samples that repeat within one worker prove nothing, because they may be equal
+    by chance.
     """
     for loader in seen.loaders:
         if not loader.is_stream or loader.num_workers < 2:

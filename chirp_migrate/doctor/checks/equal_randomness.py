@@ -1,4 +1,4 @@
-"""Random generators of loading that begin in the same state in several workers or epochs."""
+"""Find random generators that begin in the same state in several workers or epochs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ _GLOBAL = {"random", "numpy.random", "torch"}
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare the generators of workers and epochs, before and after the first batch of training passes.
+    """Compare the states of random generators in workers and epochs, before and after the first training batch.
 
-    A problem is certain if the generators begin in equal states, change during the first batch, and are in equal states
-    after it: then the random numbers were the same. The check skips streams, whose workers may share a state to divide
-    the samples.
+    The random numbers were the same if the generators are in equal states before the batch and in equal, changed states
+    after it. The check skips iterable datasets, because their workers may share a state to divide the samples.
     """
     for passes in seen.training_series():
         yield from _of_dataset(seen, passes)
@@ -53,7 +52,7 @@ def _usable(seen: Recording, one: LoaderPass) -> list[FetcherRun]:
 
 
 def _repeated(runs: list[FetcherRun], others: list[FetcherRun]) -> list[str]:
-    """Return the generators that were used, and that had the same states in all runs."""
+    """Return the names of the generators that the first batch used and whose states are equal in all runs."""
     if not others:
         return []
     before, after = runs[0].generators, runs[0].tasks[0].generators
@@ -71,7 +70,7 @@ def _fix(is_global: bool, in_workers: bool) -> str:
         return "Seed once, before the first epoch."
     if is_global:
         return (
-            "Leave worker_init_fn out (PyTorch seeds each worker), or seed from torch.initial_seed() in it: it differs "
-            "for each worker and epoch."
+            "Remove worker_init_fn, because PyTorch seeds each worker, or seed in it with torch.initial_seed(), which "
+            "differs for each worker and epoch."
         )
-    return "Make the generator in the worker, from get_worker_info().seed, or use the global generators of PyTorch."
+    return "Create the generator in the worker, from get_worker_info().seed, or use the global generators of PyTorch."

@@ -1,4 +1,4 @@
-"""Attributes of a dataset that changed after persistent workers started: the workers keep the old value."""
+"""Find dataset attributes that change while persistent workers keep the old value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["check"]
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare the dataset of the training process with the copies in its workers at the beginning of an epoch."""
+    """Compare the dataset in the training process with its copies in the workers at the beginning of later epochs."""
     for loader in seen.loaders:
         if not loader.persistent_workers or not loader.num_workers:
             continue

@@ -1,4 +1,4 @@
-"""Kept batches of worker processes, which use up the file descriptors of the training process."""
+"""Find trainings that keep the batches of worker processes, which keep file descriptors open."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from chirp_migrate.doctor.recording import LoaderPass, Recording
 __all__ = ["check"]
 
 _SETTLED = 4
-"""Number of batches after which prefetching adds no more descriptors."""
+"""Number of batches after which prefetching opens no more file descriptors."""
 _WINDOW = 4
 _LEAST_BATCHES = 12
 _LEAST_RISE, _RISING_SHARE = 0.5, 0.6
-"""Least number of descriptors that each batch adds, and least share of windows in which the number rises."""
+"""Smallest number of descriptors that each batch adds, and smallest share of comparisons in which the number rises."""
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Count the descriptors after each batch; the number must rise all the time, and across epochs."""
+    """Check whether the number of open file descriptors rises with the batches, and does not fall between epochs."""
     if not seen.most_handles:
         return
     for series in seen.series():
@@ -35,7 +35,7 @@ def check(seen: Recording) -> Iterator[Problem]:
         yield Problem.at(
             loader.place,
             "handles",
-            "Batches are kept, and each batch of a worker process keeps file descriptors open.",
+            "The training keeps its batches, and each batch of a worker process keeps file descriptors open.",
             f"Open file descriptors rose from {first.handles[0]} to {second.handles[-1]} in {batches} batches of "
             f"{loader}, and did not fall between epochs; the limit of {seen.most_handles} is reached after about "
             f"{int((seen.most_handles - first.handles[0]) / each)} batches.",
@@ -44,7 +44,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def _rises(one: LoaderPass, window: int) -> bool:
-    """Return whether descriptors rise after the first batches, by more than prefetched batches explain."""
+    """Return whether the number of file descriptors keeps rising after the first batches of a pass."""
     later = one.handles[_SETTLED:]
     steps = [after - before for before, after in zip(later, later[window:], strict=False)]
     return (

@@ -1,4 +1,4 @@
-"""The last batch: one sample for BatchNorm, or samples that drop_last leaves out."""
+"""Find last batches with one sample, which BatchNorm cannot normalize, and validation samples that drop_last omits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WHOLE = {"SequentialSampler", "RandomSampler"}
 def check(seen: Recording) -> Iterator[Problem]:
     """Check the last batch of each loader pass.
 
-    If doctor chose the number of samples, a batch of one sample or an empty loader proves nothing.
+    A batch of one sample and an empty loader are no problems if ``doctor`` chose the number of samples.
     """
     trained = seen.trained_datasets()
     for loader in seen.loaders:
@@ -66,7 +66,7 @@ def _dropped(seen: Recording, loader: LoaderInfo, one: LoaderPass, is_trained: b
         return Problem.at(
             loader.place,
             "last-batch",
-            f"Validation leaves out {count(loader.samples - read, 'sample')}, because its loader has drop_last=True.",
+            f"Validation omits {count(loader.samples - read, 'sample')}, because its loader has drop_last=True.",
             f"{read} of {loader.samples} samples were read without gradients ({loader}).",
             "Set drop_last=False on the validation loader.",
         )

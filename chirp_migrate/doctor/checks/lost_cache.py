@@ -1,4 +1,4 @@
-"""Caches that worker processes fill, and that are lost when the workers end."""
+"""Find caches that worker processes fill and that are lost when the worker processes end."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LEAST_STEPS = 2
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Find containers of a dataset that grow in workers in two epochs, from the same length each time.
+    """Find containers of a dataset that begin two epochs with the same length and grow in workers in both epochs.
 
-    The check skips streams, whose buffers grow and shrink by design.
+    The check skips iterable datasets, because their buffers grow and shrink by design.
     """
     for series in seen.series():
         loader = series[0][0]
@@ -39,12 +39,13 @@ def check(seen: Recording) -> Iterator[Problem]:
                 f"{path} is filled in worker processes and lost at the end of each epoch.",
                 f"The workers of {loader} added {grown[0]} entries in one epoch, and the next epoch began {start} and "
                 f"added {grown[1]}.",
-                "Fill it before the loader is used, keep it on disk, or keep the workers with persistent_workers=True.",
+                "Fill the cache before the loader is used, keep it on disk, or keep the workers with "
+                "persistent_workers=True.",
             )
 
 
 def _steps(run: FetcherRun, path: str) -> int:
-    """Return how often the container grew; a container for the parameters of the last sample grows once."""
+    """Return how often the container grew during a run. A container that only holds the last sample grows once."""
     lengths = [run.sizes.get(path, 0), *(task.sizes[path] for task in run.tasks if path in task.sizes)]
     return sum(after > before for before, after in pairwise(lengths))
 

@@ -1,4 +1,4 @@
-"""Memory of workers that grows with the samples that they read."""
+"""Find worker processes whose memory grows with the samples that they read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ _MIB = 2**20
 _LEAST_RISE = 3 * _MIB
 _LEAST_MEASURED = 4
 _LARGEST_STEP = 0.6
-"""Largest share of the rise between two measurements; a larger step is memory that a process needs once."""
+"""Largest share of the total rise that one step may have. A larger step is memory that a process needs only once."""
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Find containers with more entries than samples, and workers that copy large lists of Python objects.
+    """Find containers with more entries than the dataset has samples, and workers that copy large lists of objects.
 
-    No cache has more entries than the dataset has samples. The check skips streams, whose buffers grow by design.
+    A cache has at most one entry for each sample. The check skips iterable datasets, because their buffers grow by
+    design.
     """
     for loader in seen.loaders:
         if loader.is_stream or loader.samples < 1:
@@ -35,7 +36,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
-    """Yield containers with more entries than the dataset has samples, if each sample adds an entry."""
+    """Return the problem of a container to which each sample adds an entry; None if there is no such container."""
     for run in runs:
         for path, entries in run.last_container_sizes.items():
             began = run.sizes.get(path, entries)
@@ -44,8 +45,8 @@ def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
             return Problem.at(
                 loader.dataset_place if loader.dataset_place.file else loader.place,
                 "memory",
-                f"{path} grows with every epoch, and so does the memory.",
-                f"It had {count(entries, 'entry')} for {loader.samples} samples, "
+                f"{path} grows in every epoch, so the memory grows, too.",
+                f"{path} had {count(entries, 'entry')} for {loader.samples} samples, "
                 f"{entries - began} of them from the last epoch ({loader}).",
                 f"Empty {path} before each epoch, or do not store data for each sample.",
             )
@@ -53,13 +54,16 @@ def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
 
 
 def _read(run: FetcherRun) -> int:
-    """Return the number of samples that were read before the last measurement of containers; at least 1."""
+    """Return the number of samples that a run read before its containers were last measured; at least 1."""
     last = max((number for number, task in enumerate(run.tasks) if task.sizes), default=0)
     return max(1, sum(len(task.indices) for task in run.tasks[: last + 1]))
 
 
 def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
-    """Yield forked workers that copy the pages of Python objects, because reading an object writes to it."""
+    """Return the problem of forked workers that copy Python objects by reading them; None if memory does not rise.
+
+    Reading an object writes its reference count, and then the system copies the page.
+    """
     if not loader.objects or loader.start_method != "fork" or any(_has_grown(run) for run in runs):
         return None
     measured = [[task.memory for task in run.tasks if task.memory] for run in runs if run.worker >= 0]
@@ -71,16 +75,16 @@ def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
     return Problem.at(
         loader.dataset_place if loader.dataset_place.file else loader.place,
         "memory",
-        f"Every worker copies the Python objects of {path}: reading an object writes its reference count, so forked "
-        "memory does not stay shared.",
+        f"Every worker copies the Python objects of {path}: reading an object writes its reference count, so the "
+        "memory of forked workers does not stay shared.",
         f"{path} has {objects:,} objects. The memory of {count(len(rises), 'worker')} rose by "
-        f"{sum(rises) / _MIB:.0f} MiB in all while {loader} read {read:,} samples.",
+        f"{sum(rises) / _MIB:.0f} MiB in total while {loader} read {read:,} samples.",
         "Keep the objects in one array or tensor: numbers in numpy or torch, text as one bytes object with offsets.",
     )
 
 
 def _rises_steadily(memory: list[int]) -> bool:
-    """Return whether memory rises after the second measurement, and in more than one step."""
+    """Return whether memory rises after the second measurement, in more than one step."""
     steps = [after - before for before, after in pairwise(memory[1:])]
     rise = sum(steps)
     return len(memory) >= _LEAST_MEASURED and rise >= _LEAST_RISE and max(steps) <= _LARGEST_STEP * rise

@@ -1,4 +1,4 @@
-"""Objects of a loader that cannot be sent to worker processes, because pickle refuses them."""
+"""Find objects of a loader that cannot be pickled for worker processes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _FIXES = {
     "lambda": "Use a function at module level, or functools.partial of such a function.",
     "local function": "Move the function to module level, and bind its captured values with functools.partial.",
     "open file": "Open the file in the process that reads it: on first use in __getitem__, not in __init__.",
-    "generator": "Keep a list, or make the generator in the method that uses it.",
+    "generator": "Keep a list, or create the generator in the method that uses it.",
     "module": "Import the module where it is used; do not keep it as an attribute.",
-    "view of a dictionary": "Keep a list of it: list(…).",
+    "view of a dictionary": "Keep a list of the entries: list(…).",
 }
 _OTHERWISE = "Create the object in the worker, on first use in __getitem__, and remove it in __getstate__."
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Report the objects that pickle refused, for loaders with worker processes."""
+    """Report the objects that ``pickle`` refuses, for loaders with worker processes."""
     for loader in seen.loaders:
         for one in loader.unpicklable:
             at = f", {one.place}" if one.place.file else ""
@@ -38,7 +38,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 def _how(loader: LoaderInfo) -> str:
     if loader.start_method != "fork":
-        return f"Here {loader} starts workers by {loader.start_method}, so they cannot start."
+        return f"Here {loader} uses {loader.start_method}, so its workers cannot start."
     workers = count(loader.num_workers, "worker")
     return (
         f"Here {loader} forks {workers}, which needs no pickle; Windows, macOS and Linux with Python 3.14 or later do "

@@ -1,4 +1,4 @@
-"""The order in which training reads its samples: the same in every epoch, or sorted by class."""
+"""Find trainings that read their samples in the same random order in every epoch, or sorted by class."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LARGEST_CLASS = 0.7
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare the indices of two training epochs; a fixed order counts only if the sampler should change it.
+    """Compare the indices of two training epochs. Equal orders are a problem only if the sampler shuffles.
 
     Samples sorted by class are no problem if a recurrent model carries its state from batch to batch (truncated
-    backpropagation through time), because it must read its sequence in order.
+    backpropagation through time), because such a model must read its samples in order.
     """
     for passes in seen.training_series():
         loader = passes[0][0]
@@ -49,7 +49,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def _order(runs: list[FetcherRun]) -> dict[int, list[int]]:
-    """Return the indices, in the order in which each process read them."""
+    """Return worker number → indices in the order in which the worker read them."""
     return {run.worker: [index for task in run.tasks for index in task.indices] for run in runs}
 
 
@@ -69,7 +69,7 @@ def _begin(order: dict[int, list[int]]) -> str:
 
 
 def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherRun]) -> str | None:
-    """Return the evidence; None if samples are in another order, or the classes are not sorted or unknown."""
+    """Return the evidence that samples are read sorted by class; None if they are not, or if classes are not known."""
     tasks = sorted((task for run in runs for task in run.tasks), key=lambda task: task.indices[:1])
     indices = [index for task in tasks for index in task.indices]
     labels = [label for task in tasks for label in task.labels]
@@ -82,6 +82,4 @@ def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherRun]) -> str | None:
     if changes >= len(shares) or len(tasks) <= len(shares):
         return None
     pure = sum(len(set(task.labels)) == 1 for task in tasks)
-    return (
-        f"{pure} of {len(tasks)} batches had only one class, of {len(shares)} classes in all ({loader}, no shuffling)."
-    )
+    return f"{pure} of {len(tasks)} batches had only one of the {len(shares)} classes ({loader} does not shuffle)."

@@ -1,4 +1,4 @@
-"""Validation samples that are also training samples, by content."""
+"""Find validation samples whose content is equal to training samples."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _MOST_REPEATED = 0.1
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare each validation pass with the training pass before it.
+    """Compare the samples of each validation pass with the samples of the training pass before it.
 
-    The check skips loaders of the training dataset itself, which measure how well the training fits, and samples of few
-    bytes, which may be equal by chance. It skips all loaders if another validation loader after the same training has
-    no overlap.
+    The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples.
+    The check skips samples of few bytes, because small samples may be equal by chance. The check skips all loaders if
+    another validation loader has no overlap with the same training.
 
-    If all samples of a validation loader are training samples, there are two explanations: the validation set was not
-    held out, or the loader measures the fit. The code is the same, so the message names both. Only the first
-    explanation fits if each loader also has samples that the other lacks, for example after two random splits.
-    Samplers that omit samples, and random transforms, hide equal samples. So this conclusion requires that each
-    sample was read, and that the training samples are the same in a second epoch.
+    If all samples of a validation loader are training samples, there are two explanations: the split is wrong, or the
+    loader measures the fit. The message names both explanations. If each of the two loaders also has samples that the
+    other loader lacks, only a wrong split explains it, for example two random splits. The check is certain of a wrong
+    split only if both passes read every sample, and if the training samples are equal in a second epoch: samplers and
+    random transforms may hide equal samples.
     """
     trained = seen.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None
@@ -60,14 +60,14 @@ def check(seen: Recording) -> Iterator[Problem]:
                     "Split the samples once, so that no sample is in both parts."
                     if is_certain
                     else (
-                        "Validate with samples that are not used for training. doctor then does not report "
-                        "loaders that only measure the fit."
+                        "Validate with samples that are not used for training. If the training has such a validation "
+                        "loader, doctor does not report loaders that only measure the fit."
                     ),
                 )
 
 
 def _samples(seen: Recording, one: LoaderPass) -> set[str]:
-    """Return the hashes of the samples of a pass; empty if the samples are too small or too often equal."""
+    """Return the hashes of the samples of a pass; empty if the samples are small, or if many are equal."""
     tasks = [task for run in seen.runs_of(one) for task in run.tasks]
     samples = [sample for task in tasks for sample in task.names or task.samples]
     unique = set(samples)
@@ -76,12 +76,12 @@ def _samples(seen: Recording, one: LoaderPass) -> set[str]:
 
 
 def _is_whole(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
-    """Return whether a pass read each sample of the dataset."""
+    """Return whether a pass read every sample of the dataset."""
     return len(seen.samples_of(one)) == loader.samples
 
 
 def _repeats(seen: Recording, one: LoaderPass) -> bool:
-    """Return whether the samples of a training pass are the same in the next epoch."""
+    """Return whether the samples of a training pass are equal in the next epoch."""
     for (_, first), *later in seen.training_series():
         if first.number == one.number and later:
             compared, equal = seen.compare(first, later[0][1])

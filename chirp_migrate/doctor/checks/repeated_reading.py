@@ -1,4 +1,4 @@
-"""Samples that each epoch reads and decodes again, with the same result, while the training waits."""
+"""Find samples that each epoch reads and decodes again, with equal values, while the training waits for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from chirp_migrate.doctor.doctor_report import Problem
-from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Place, Recording
+from chirp_migrate.doctor.recording import CodeLine, LoaderInfo, LoaderPass, Recording
 
 __all__ = ["check", "is_in_memory", "read_again"]
 
@@ -19,20 +19,28 @@ _MIB = 2**20
 
 
 class _RepeatedReading(NamedTuple):
-    """A repeated reading: the evidence, its share of the reading time, the bytes of a sample, and its place."""
+    """A slow reading that two epochs repeat with equal results.
+
+    Attributes:
+        evidence: sentence on the comparison of both epochs.
+        share: share of the reading time that the repeated reading takes, 0 to 1.
+        bytes: bytes of one sample, or of one result of the function.
+        place: definition of the dataset, or of its function that repeats the work.
+        below: text for the message if random transforms follow the repeated reading.
+    """
 
     evidence: str
     share: float
     bytes: int
-    place: Place
+    place: CodeLine
     below: str = ""
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare the samples of two training epochs by index, and compare reading with the time of the epoch.
+    """Compare the samples of two training epochs by index, and compare the reading time with the time of the epoch.
 
-    For samples that random transforms change, the check compares the functions of the dataset that take most of the
-    time: all their results in the second epoch must be results of the first.
+    If random transforms change the samples, the check compares the results of the dataset's slowest functions. Every
+    result in the second epoch must also be a result in the first epoch.
     """
     for series in seen.series():
         epochs = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
@@ -54,12 +62,12 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def is_in_memory(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
-    """Return whether tensors and arrays of the dataset have about as many bytes as its samples, if that is known."""
+    """Return whether the tensors and arrays of a dataset have about as many bytes as all its samples."""
     return 0 < _HELD_SHARE * _sample_bytes(seen, one) * loader.samples <= loader.held_bytes
 
 
 def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> _RepeatedReading | None:
-    """Return a reading that is slow and the same in both epochs; None without one."""
+    """Return a slow reading that has equal results in the first two epochs; None if there is no such reading."""
     (loader, first), (_, later) = epochs[:2]
     tasks = [task for task in seen.tasks_of(later) if task.indices]
     seconds = sum(task.seconds for task in tasks)
@@ -79,7 +87,7 @@ def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> 
 
 
 def _waited_s(loader: LoaderInfo, one: LoaderPass) -> float:
-    """Return the seconds that the training waited for samples, without the start of workers in this pass."""
+    """Return the seconds that the training waited for samples in a pass, without the start of workers."""
     starts = loader.num_workers > 0 and not loader.persistent_workers
     return sum(one.waits_s[1:] if starts else one.waits_s)
 
@@ -91,7 +99,7 @@ def _sample_bytes(seen: Recording, one: LoaderPass) -> int:
 def _below(
     seen: Recording, loader: LoaderInfo, first: LoaderPass, later: LoaderPass, name: str
 ) -> _RepeatedReading | None:
-    """Return a function of the dataset that takes most of the time, and returns the same in both epochs."""
+    """Return the repeated reading by a function of the dataset that takes most of the time; None if there is none."""
     before, now = (
         [task.results[name] for task in seen.tasks_of(one) if name in task.results] for one in (first, later)
     )
@@ -101,10 +109,10 @@ def _below(
     if share < _LEAST_SHARE or len(set(again)) < max(_LEAST_COMPARED, len(again) / 2) or not known.issuperset(again):
         return None
     return _RepeatedReading(
-        f"{len(again)} results of {name} were compared, and each is also a result of the first epoch. {name} took "
-        f"{100 * share:.0f} % of the time to read.",
+        f"{len(again)} results of {name} in the second epoch were compared, and each is also a result of the first "
+        f"epoch. {name} took {100 * share:.0f} % of the reading time.",
         share,
         max(each.bytes for each in before),
         loader.functions[name],
-        " below random transforms",
+        ", before random transforms",
     )

@@ -1,4 +1,4 @@
-"""Files that were opened before workers were forked, and that several workers read."""
+"""Find files that were opened before workers were forked and that several workers read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _LEAST_POSITIONS = 3
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare the positions of the dataset's files in the training process, which does not read while workers do.
+    """Check whether the read positions of the dataset's files move in the training process while workers read.
 
-    The position moves there only if workers share the open file with it, and so with each other.
+    The training process does not read the dataset's files itself, so a read position moves only if all processes share
+    the open file.
     """
     for loader in seen.loaders:
         reported: set[str] = set()
@@ -31,6 +32,6 @@ def check(seen: Recording) -> Iterator[Problem]:
                     f"{path} was opened before the workers were forked, so each worker moves the position at which the "
                     "others read.",
                     f"While {workers} workers of {loader} read, the position of {path} in the training process moved "
-                    f"to {len(set(positions))} places.",
+                    f"to {len(set(positions))} different positions.",
                     "Open the file in the worker: on first use in __getitem__, not in __init__.",
                 )

@@ -1,4 +1,4 @@
-"""Standardization or scaling with statistics of training and validation samples together."""
+"""Find samples that are scaled with statistics of training and validation samples together."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Moments, Reco
 __all__ = ["check"]
 
 _EXACT_MEAN, _EXACT_DEVIATION = 2e-4, 1e-3
-"""Largest distance from 0 and 1 of mean and deviation of float32 samples after standardization."""
+"""Largest distance of the mean from 0, and of the standard deviation from 1, in standardized float32 samples."""
 _CLEARLY = 5e-3
-"""Least distance from 0 or 1 of a statistic of the training samples alone."""
+"""Smallest distance from 0 or 1 by which a statistic of the training samples alone clearly differs."""
 _LEAST_SAMPLES = 8
 _LEAST_COLUMNS, _EXACT_END = 3, 1e-6
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compute the statistics of the samples of whole passes, each sample once, as the loaders delivered them.
+    """Compute the statistics of all samples that the loaders delivered in complete passes.
 
-    A problem is certain if training and validation samples together have mean 0 and deviation 1 in every column or
-    channel, or go from 0 to 1 in every column, and the training samples alone do not.
+    The check reports a problem if training and validation samples together are standardized, and the training samples
+    alone are not. Standardized samples have mean 0 and standard deviation 1 in every column or channel. The check also
+    reports samples that are scaled to the range from 0 to 1 in the same way.
     """
     training: tuple[LoaderInfo, LoaderPass, Moments] | None = None
     for one in seen.passes:
@@ -57,7 +58,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Moments | None:
-    """Return the sums over a pass; None unless every sample was read once and recorded."""
+    """Return the sums over all samples of a pass; None if a sample was not read, read twice, or not recorded."""
     tasks = [task for run in seen.runs_of(one) for task in run.tasks]
     indices = [index for task in tasks for index in task.indices]
     if not one.is_complete or not len(indices) == len(set(indices)) == sum(one.sizes) or loader.is_stream:
@@ -71,7 +72,7 @@ def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Moments | 
 
 
 def _is_standardized(moments: Moments) -> bool:
-    """Return whether the values have mean 0 and deviation 1, for each column or channel, or over all values."""
+    """Return whether mean and standard deviation are 0 and 1 in each column or channel, or over all values."""
     return any(
         figures
         and all(abs(mean) < _EXACT_MEAN and abs(deviation - 1) < _EXACT_DEVIATION for mean, deviation in figures)
@@ -80,7 +81,7 @@ def _is_standardized(moments: Moments) -> bool:
 
 
 def _is_scaled(moments: Moments) -> bool:
-    """Return whether each of several columns goes from 0 to 1, except for the last two bits."""
+    """Return whether the values of each column go from 0 to 1, up to rounding errors."""
     return len(moments.lows) >= _LEAST_COLUMNS and all(
         abs(low) < _EXACT_END and abs(high - 1) < _EXACT_END
         for low, high in zip(moments.lows, moments.highs, strict=True)
@@ -88,7 +89,7 @@ def _is_scaled(moments: Moments) -> bool:
 
 
 def _inside(moments: Moments) -> int:
-    """Return the columns with a minimum or maximum clearly inside the range, without columns of classes."""
+    """Return the number of columns whose minimum or maximum is clearly between 0 and 1."""
     ends = zip(moments.lows, moments.highs, strict=True)
     return sum(_CLEARLY < low < 1 - _CLEARLY or _CLEARLY < high < 1 - _CLEARLY for low, high in ends)
 

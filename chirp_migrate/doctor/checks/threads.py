@@ -1,4 +1,4 @@
-"""Worker processes whose C libraries compute with several threads each, more than there are CPUs."""
+"""Find worker processes whose C libraries compute with more threads than the machine has CPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check"]
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Count the threads that used CPU time in the workers of each loader."""
+    """Count the threads that use CPU time in all workers of a loader."""
     for loader in seen.loaders:
         for one in seen.of_loader(loader):
             runs = [run for run in seen.runs_of(one) if run.tasks and run.worker >= 0]
@@ -23,7 +23,7 @@ def check(seen: Recording) -> Iterator[Problem]:
                 loader.place,
                 "threads",
                 "Worker processes compute with more threads than there are CPUs, so they wait for each other.",
-                f"{len(threads)} workers computed with {sum(threads)} threads in all, on {seen.cpus} CPUs ({loader}).",
+                f"{len(threads)} workers computed with {sum(threads)} threads together on {seen.cpus} CPUs ({loader}).",
                 "Limit the threads of each worker in worker_init_fn: torch.set_num_threads(1), cv2.setNumThreads(0), "
                 "or threadpoolctl.threadpool_limits(1).",
             )

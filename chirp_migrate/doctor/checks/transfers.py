@@ -1,4 +1,4 @@
-"""Batches that take long to copy to the device, because their memory is not pinned or not contiguous."""
+"""Find batches that take long to copy to the device, because their memory is not pinned or not contiguous."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _MIB = 2**20
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Check the first batch of training passes whose model is on another device than the batch.
+    """Check the first batch of each training pass whose model is on another device than the batch.
 
-    Memory that is not pinned counts only for loaders with workers: without them, pinning takes time of the training.
+    Memory that is not pinned is a problem only for loaders with workers. Without workers, the training itself would
+    have to wait for pinning.
     """
     for loader in seen.loaders:
         for one in seen.of_loader(loader):
@@ -37,7 +38,7 @@ def check(seen: Recording) -> Iterator[Problem]:
                     "Batches are views whose values are out of order in memory, so each copy to the device reorders "
                     "them first.",
                     f"at batch{one.strided[0]} is neither contiguous nor channels_last",
-                    "Transpose on the device, after the copy, or call .contiguous() where a worker makes the batch.",
+                    "Transpose on the device, after the copy, or call .contiguous() on the batch in the worker.",
                 )
             break
 

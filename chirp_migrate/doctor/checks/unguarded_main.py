@@ -1,4 +1,4 @@
-"""Scripts that train when worker processes import them."""
+"""Find scripts that train again when a worker process imports them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check"]
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Find a run that failed before any worker began to work, if workers import the line that starts them."""
+    """Find a run that failed before any worker began, because importing the script would start workers again."""
     for loader in seen.loaders:
         has_begun = any(one.number in seen.worker_starts for one in seen.of_loader(loader))
         if not seen.error or not loader.unguarded.file or has_begun:

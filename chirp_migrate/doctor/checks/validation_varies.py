@@ -1,4 +1,4 @@
-"""Validation that is not deterministic, because of different data for the same index, or a model in training mode."""
+"""Find validation that is not deterministic: its samples are random, or its model is in training mode."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["check"]
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare two validation epochs batch by batch; only batches of the same indices are compared.
+    """Compare batches of the same indices in two validation epochs, and check the mode of BatchNorm.
 
-    BatchNorm in training mode counts only if no validation pass uses evaluation mode. Otherwise the mode is intended,
-    for example to adapt the statistics to another domain.
+    BatchNorm in training mode is a problem only if no validation pass uses evaluation mode. A training that uses both
+    modes probably intends them, for example to adapt the statistics to another domain.
     """
     trained = seen.trained_datasets()
     chosen = any(
@@ -53,11 +53,11 @@ def _varying(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> It
         return
     ids = set(loader.dataset_ids)
     shared = next((other for other in seen.loaders if ids & set(other.dataset_ids) and _trains(seen, other)), None)
-    fix = "Give the validation dataset transforms without randomness."
+    fix = "Use transforms without randomness for the validation dataset."
     cause = ""
     if shared is not None:
         cause = f", and it shares a dataset object with {shared}, which trains"
-        fix = "Build the dataset twice, with and without augmentation, and take the validation samples from the second."
+        fix = "Build the dataset twice, and take the validation samples from a dataset without augmentation."
     yield Problem.at(
         loader.place,
         "validation-varies",
@@ -68,7 +68,7 @@ def _varying(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> It
 
 
 def _batches(seen: Recording, one: LoaderPass) -> dict[tuple[int, ...], list[str]]:
-    """Return the hashes of the samples of each batch, or of the whole batch, by its indices."""
+    """Return indices of a batch → hashes of its samples, or the hash of the whole batch for each sample."""
     return {
         tuple(task.indices): task.samples or [task.whole] * len(task.indices)
         for run in seen.runs_of(one)

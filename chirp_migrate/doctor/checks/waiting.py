@@ -1,4 +1,4 @@
-"""Training that waits for data: for workers to start, or for samples to be read."""
+"""Find trainings that wait for workers to start, or for samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LESS_WORK = "less work for each sample: decode once (docs/caching.md), transfor
 
 
 def check(seen: Recording) -> Iterator[Problem]:
-    """Compare waits with the time of training epochs; only for the user's own samples, and enough batches."""
+    """Compare the waits for batches with the time of training epochs, for loaders of the user's own samples."""
     if not seen.has_own_data:
         return
     for loader, first, second in _epochs(seen):
@@ -35,7 +35,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 
 
 def slow_reading(seen: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass]]:
-    """Yield each loader whose number of workers is too low, and its second training epoch."""
+    """Yield each loader that may need more workers, with its second training epoch."""
     for loader, first, second in _epochs(seen) if seen.has_own_data else ():
         if (
             not _is_start(loader, first, second)
@@ -47,7 +47,7 @@ def slow_reading(seen: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass]]:
 
 
 def _epochs(seen: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass, LoaderPass]]:
-    """Yield the first two training epochs of each loader with enough batches."""
+    """Yield each loader with its first two training epochs, if these have at least 20 batches."""
     for series in seen.series():
         epochs = [(loader, one) for loader, one in series if one.trains and len(one.sizes) >= _LEAST_BATCHES]
         if len(epochs) > 1:
@@ -68,7 +68,7 @@ def _waits_for_samples(seen: Recording, loader: LoaderInfo, first: LoaderPass, s
 
 
 def _busy_share(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> float:
-    """Return the share of the epoch in which the workers read."""
+    """Return the mean share of an epoch in which a worker reads samples."""
     return sum(task.seconds for task in seen.tasks_of(one)) / (loader.num_workers * one.seconds)
 
 
@@ -86,9 +86,9 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: L
         yield _problem(
             loader,
             "Training waits for samples, because the training process reads them itself.",
-            f"{waited}, which has no workers; {count(seen.cpus, 'CPU')} can be used.",
+            f"{waited}, which has no workers; the process may use {count(seen.cpus, 'CPU')}.",
             _measured(seen, loader)
-            or "Read in worker processes: num_workers. `chirp-migrate tune` measures which number is best.",
+            or "Read in worker processes: set num_workers. `chirp-migrate tune` measures which number is best.",
         )
         return
     busy = _busy_share(seen, loader, one)
@@ -108,7 +108,7 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: L
 
 
 def _measured(seen: Recording, loader: LoaderInfo) -> str:
-    """Return the fix with the measured numbers of workers; empty without a clear measurement."""
+    """Return a fix with the best measured number of workers; an empty string if it was not measured."""
     tuned = seen.tuned
     if tuned is None or tuned.loader != loader.number:
         return ""
@@ -117,7 +117,7 @@ def _measured(seen: Recording, loader: LoaderInfo) -> str:
         return f"Other numbers of workers do not help (measured: {tried}). Use {_LESS_WORK}"
     return (
         f"Use num_workers={tuned.num_workers}: loading an epoch takes {tuned.best_s:.2f} s instead of "
-        f"{tuned.now_s:.2f} s (loading alone, measured with {tried} workers)."
+        f"{tuned.now_s:.2f} s (without training, measured with {tried} workers)."
     )
 
 

@@ -1,1 +1,1 @@
-"""Recording in the child process: loaders, processes that read, datasets and models during a training."""
+"""Record loaders, datasets, models and processes that read samples during a training, in the child process."""

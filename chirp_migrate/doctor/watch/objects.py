@@ -1,4 +1,4 @@
-"""The contents of a dataset, found without running its code: instance dictionaries, lists, tuples and dictionaries."""
+"""Find the objects in a dataset without running its code: in attributes, lists, tuples and dictionaries."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = [
     "inner_datasets",
     "is_others_code",
     "large_containers",
+    "objects_in",
     "open_files",
     "plain_values",
     "sizes",
-    "walk",
 ]
 
 _DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32
@@ -39,7 +39,7 @@ _LONGEST_TEXT = 80
 _MANY_OBJECTS, _MANY_BYTES, _MOST_VALUES = 10_000, 8 * 2**20, 4_096
 _MOST_COUNTED = 20_000
 _PLAIN = (int, float, bool, str)
-#: Functions that read attributes by computed names; modules whose classes do not count.
+#: Names that code uses to read attributes whose names it computes.
 _READ_ANY = frozenset({"getattr", "vars", "__dict__", "attrgetter"})
 _OTHERS_CODE = frozenset({"torch", *sys.stdlib_module_names})
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict, deque)
@@ -47,8 +47,8 @@ _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, rand
 _LEAVES = (torch.Tensor, torch.nn.Module, np.ndarray, str, bytes, type, FunctionType, ModuleType, *_GENERATORS)
 
 
-def walk(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]:
-    """Yield the object and its contents, with attribute paths, outermost first; each object once."""
+def objects_in(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]:
+    """Yield attribute path and value of ``root`` and of the objects in it, outermost first. Each object occurs once."""
     seen = {id(root)}
     level = [(name, root)]
     left = _MOST_OBJECTS
@@ -67,19 +67,19 @@ def walk(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]:
 
 
 def inner_datasets(dataset: Any) -> list[Any]:
-    """Return the dataset and every dataset inside it, outermost first."""
-    return [value for _, value in walk(dataset) if isinstance(value, torch.utils.data.Dataset)] or [dataset]
+    """Return the dataset and every dataset that it wraps, outermost first."""
+    return [value for _, value in objects_in(dataset) if isinstance(value, torch.utils.data.Dataset)] or [dataset]
 
 
 def generator_states(dataset: Any) -> dict[str, str]:
-    """Return a short text for the state of each global generator, and of each generator in the dataset."""
+    """Return name of a random generator → text of its state, for global generators and generators in the dataset."""
     numpy_state: Any = np.random.get_state(legacy=False)
     states = {
         "random": str(hash(random.getstate()[1])),
         "numpy.random": _short(repr(numpy_state["state"]["pos"]).encode() + numpy_state["state"]["key"].tobytes()),
         "torch": _short(torch.get_rng_state().numpy().tobytes()),
     }
-    for path, value in walk(dataset):
+    for path, value in objects_in(dataset):
         if isinstance(value, _GENERATORS) and not isinstance(value, random.SystemRandom):
             state = generator_state(value)
             content = state.numpy().tobytes() if isinstance(state, torch.Tensor) else repr(_plain(state)).encode()
@@ -88,13 +88,13 @@ def generator_states(dataset: Any) -> dict[str, str]:
 
 
 def sizes(dataset: Any) -> dict[str, int]:
-    """Return the length of each named container in the dataset, and of each ``lru_cache`` of its methods.
+    """Return attribute path → length of each container in the dataset, and of each ``lru_cache`` of its methods.
 
-    None in a list counts as empty, unless the list is long. Two kinds of containers do not count: queues of bounded
-    length, and open files, archives and connections, of which each process needs its own.
+    The length of a short list does not include its None entries. The result omits queues of limited length. The result
+    also omits containers of open files, archives and connections, because each process must open its own.
     """
     found: dict[str, int] = {}
-    for path, value in walk(dataset):
+    for path, value in objects_in(dataset):
         is_named = not path.endswith("]")
         if type(value) in _CONTAINERS and (is_named or path.endswith("']")):
             if _holds_handles(value) or (type(value) is deque and value.maxlen is not None):
@@ -110,18 +110,19 @@ def sizes(dataset: Any) -> dict[str, int]:
 
 
 def _holds_handles(container: Any) -> bool:
-    """Return whether the first entry can be closed and is not an image, or is a memory-mapped file."""
+    """Return whether the first entry of a container is an open file or connection (except images), or a memory map."""
     first = next(iter(container.values() if isinstance(container, dict) else container), None)
     return isinstance(first, np.memmap) or (hasattr(type(first), "close") and not hasattr(type(first), "tobytes"))
 
 
 def large_containers(dataset: Any) -> dict[str, int]:
-    """Return the number of Python objects in each large container, without tensors, arrays and constants.
+    """Return attribute path → number of Python objects, for each large container of the dataset.
 
-    Containers whose objects take less than about 8 MiB do not count, because copies of their pages cost little.
+    A container is large if it has at least 10,000 entries that are Python objects, not tensors or arrays, and that take
+    about 8 MiB or more.
     """
     found = {}
-    for path, value in walk(dataset):
+    for path, value in objects_in(dataset):
         if type(value) in (*_CONTAINERS, tuple) and len(value) >= _MANY_OBJECTS:
             some = list(islice(value.values() if isinstance(value, dict) else value, _MOST_ITEMS))
             is_object = type(some[0]) in (str, bytes, tuple, list, dict, float, int) or hasattr(some[0], "__dict__")
@@ -131,16 +132,16 @@ def large_containers(dataset: Any) -> dict[str, int]:
 
 
 def _object_bytes(value: Any) -> int:
-    """Return the bytes of an object and of its direct contents."""
+    """Return the bytes of an object and of the objects directly in it."""
     held = value if type(value) in (tuple, list) else getattr(value, "__dict__", value)
     inner = held.values() if type(held) is dict else held if type(held) in (tuple, list) else ()
     return sys.getsizeof(value) + sum(map(sys.getsizeof, inner))
 
 
 def held_bytes(dataset: Any) -> int:
-    """Return the bytes of the tensors and arrays in the dataset; a list counts as copies of its first entry."""
+    """Return the bytes of the tensors and arrays in a dataset. All entries of a list count as large as the first."""
     found = 0
-    for path, value in walk(dataset):
+    for path, value in objects_in(dataset):
         if isinstance(value, (torch.Tensor, np.ndarray)) and not path.endswith("]"):
             found += value.nbytes
         elif type(value) in (*_CONTAINERS, tuple) and value:
@@ -156,23 +157,24 @@ def _parts(sample: Any) -> tuple[Any, ...]:
 
 
 def open_files(dataset: Any) -> dict[str, int]:
-    """Return the descriptor of each regular file that the dataset opened for reading."""
+    """Return attribute path → file descriptor, for each regular file that the dataset has opened for reading."""
     found = {}
-    for path, value in walk(dataset):
+    for path, value in objects_in(dataset):
         if isinstance(value, io.IOBase) and not value.closed:
-            with suppress(OSError, ValueError):  # no descriptor, or no access to the file
+            with suppress(OSError, ValueError):  # the file has no descriptor, or it cannot be accessed
                 if value.readable() and stat.S_ISREG(os.fstat(value.fileno()).st_mode):
                     found[path] = value.fileno()
     return found
 
 
 def plain_values(dataset: Any) -> dict[str, str]:
-    """Return the text of each number, truth value and short string that the dataset stores and reads.
+    """Return attribute path → text of the value, for the plain values that the dataset stores and that its code reads.
 
-    For small lists of these, arrays and tensors, the text is their length and a hash. An attribute counts as read if
-    code of the dataset, or of an object in it, loads an attribute of that name, or attributes by computed names.
+    Plain values are numbers, bools and short strings. For small lists, arrays and tensors, the text is the length and a
+    hash. An attribute counts as read if code of the dataset, or of an object in it, loads an attribute of this name, or
+    computes names of attributes.
     """
-    held = dict(walk(dataset))
+    held = dict(objects_in(dataset))
     readers: set[Any] = {one if isinstance(one, FunctionType) else type(one) for one in held.values()}
     read = frozenset(name for one in readers for name in _names_read(one))
     return {
@@ -186,7 +188,7 @@ def plain_values(dataset: Any) -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _names_read(reader: Any) -> frozenset[str]:
-    """Return the names of attributes that a function or the methods of a class load."""
+    """Return the names of the attributes that a function, or the methods of a class, read."""
     if isinstance(reader, FunctionType):
         return frozenset(_loaded(reader.__code__))
     kinds = [one for one in reader.__mro__ if not is_others_code(one)]
@@ -195,12 +197,12 @@ def _names_read(reader: Any) -> frozenset[str]:
 
 
 def is_others_code(kind: type) -> bool:
-    """Return whether a class is part of PyTorch or of Python's library."""
+    """Return whether a class belongs to PyTorch or to Python's standard library."""
     return kind.__module__.partition(".")[0] in _OTHERS_CODE
 
 
 def _function_of(member: Any) -> Any:
-    """Return the function that a member of a class calls; any other member unchanged."""
+    """Return the function of a class member such as a property or static method; return other members unchanged."""
     match member:
         case property():
             return member.fget
@@ -252,7 +254,7 @@ def _is_key(key: Any) -> bool:
 
 
 def _plain(state: Any) -> Any:
-    """Return the state with arrays as lists, because the text of lists is complete."""
+    """Convert the arrays in a generator's state to lists, because ``repr`` shortens long arrays."""
     if isinstance(state, dict):
         return {key: _plain(value) for key, value in state.items()}
     return state.tolist() if isinstance(state, np.ndarray) else state

@@ -1,7 +1,8 @@
-"""Objects that a loader could not send to spawned workers, by attribute path.
+"""Find the objects of a loader that cannot be pickled for spawned workers, with their attribute paths.
 
-The pickler of :mod:`multiprocessing` pickles the objects, as for ``spawn``. If pickling fails, Python's own pickler
-repeats it step by step. The unfinished objects at the error are the path to the object that fails.
+The pickler of :mod:`multiprocessing` pickles the loader's objects, as for ``spawn``. If an error occurs, a pickler that
+is written in Python repeats the work. The objects that the second pickler has begun and not finished are the path to
+the object that cannot be pickled.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 
 from chirp_migrate.doctor.recording import UnpicklablePart
-from chirp_migrate.doctor.watch.places import Places
+from chirp_migrate.doctor.watch.places import LineFinder
 from chirp_migrate.verify.equivalence.picklability import as_if_starting_a_process, check_picklable, is_plain_data
 
 __all__ = ["sent_bytes", "unpicklable_parts"]
@@ -36,18 +37,18 @@ _KINDS: tuple[tuple[Any, str], ...] = (
 )
 
 
-def unpicklable_parts(loader: Any, places: Places) -> Iterator[UnpicklablePart]:
+def unpicklable_parts(loader: Any, places: LineFinder) -> Iterator[UnpicklablePart]:
     """Return the objects in the loader's dataset, ``collate_fn`` and ``worker_init_fn`` that cannot be pickled."""
     for name in _PARTS:
         part = getattr(loader, name, None)
         try:
             check_picklable(part)
-        except Exception as error:  # an error of the user's __getstate__ or __setstate__ is the reason
+        except Exception as error:  # __getstate__ or __setstate__ of the user's class may raise any error
             yield _first_failure(part, name, error, places)
 
 
 def sent_bytes(loader: Any) -> int:
-    """Return the bytes that pickle copies when a worker starts, without the data of tensors, which are shared."""
+    """Return the number of bytes that are pickled when a worker starts, without tensors, because these are shared."""
     counter = _Counter()
     with as_if_starting_a_process():
         for name in _PARTS:
@@ -56,26 +57,26 @@ def sent_bytes(loader: Any) -> int:
 
 
 class _Counter(ForkingPickler):
-    """A file that counts the written bytes and stores nothing."""
+    """A pickler that counts the bytes of the pickle and stores nothing."""
 
     def __init__(self) -> None:
         super().__init__(self)
         self.arrays = self.pickled = 0
 
     def write(self, data: bytes) -> int:
-        """Count a piece of the pickle."""
+        """Count the bytes of ``data``, a piece of the pickle."""
         self.pickled += len(data)
         return len(data)
 
     def persistent_id(self, value: Any) -> Any:
-        """Keep the data of arrays and tensors out of the pickle."""
+        """Return an id for arrays and tensors, so that the pickle does not contain their data."""
         if not is_plain_data(value):
             return None
         self.arrays += 0 if isinstance(value, torch.Tensor) else value.nbytes
         return id(value)
 
 
-def _first_failure(part: Any, name: str, error: Exception, places: Places) -> UnpicklablePart:
+def _first_failure(part: Any, name: str, error: Exception, places: LineFinder) -> UnpicklablePart:
     tracer = _Tracer()
     try:
         with as_if_starting_a_process():
@@ -90,7 +91,7 @@ def _first_failure(part: Any, name: str, error: Exception, places: Places) -> Un
 
 
 class _Tracer(pickle._Pickler):
-    """Python's pickler with a stack of the unfinished objects, outermost first."""
+    """A pickler with a list of the objects that it has begun and not finished, outermost first."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO())
@@ -98,18 +99,21 @@ class _Tracer(pickle._Pickler):
         self.begun: list[Any] = []
 
     def save(self, obj: Any, save_persistent_id: bool = True) -> None:
-        """Write an object."""
+        """Pickle an object, and keep it in ``begun`` until it is finished."""
         self.begun.append(obj)
         super().save(obj, save_persistent_id)  # type: ignore[misc]
         self.begun.pop()
 
     def persistent_id(self, value: Any) -> Any:
-        """Skip plain data: it is large, and pickle accepts it."""
+        """Return an id for arrays and tensors, because these are large and always pickle."""
         return id(value) if is_plain_data(value) else None
 
 
 def _step(above: list[Any], child: Any) -> str:
-    """Return the step from the last unfinished object to a child; empty if pickle built that object."""
+    """Return the step of the attribute path from the last object of ``above`` to ``child``, such as ``.name``.
+
+    The step is empty if ``pickle`` created the object, so that it is not part of the user's data.
+    """
     parent = above[-1]
     owner = above[-2] if len(above) > 1 else None
     if type(parent) in (tuple, list) and not _is_made_by_pickle(parent, owner):
@@ -120,7 +124,7 @@ def _step(above: list[Any], child: Any) -> str:
             return ""
         is_state = owner is not None and not isinstance(owner, (dict, list, tuple)) and isinstance(key, str)
         return f".{key}" if is_state else f"[{key!r}]"
-    if type(parent) is tuple:  # from __reduce__: arguments of a constructor
+    if type(parent) is tuple:  # arguments of a constructor, from __reduce__
         if isinstance(owner, partial):
             return _of_partial(owner, child)
         if isinstance(owner, defaultdict):
@@ -133,7 +137,7 @@ def _step(above: list[Any], child: Any) -> str:
 
 
 def _is_made_by_pickle(parent: Any, owner: Any) -> bool:
-    """Return whether a tuple is the result of ``__reduce__`` of its owner, and not part of the user's data."""
+    """Return whether ``__reduce__`` of ``owner`` created the tuple ``parent``, so that it is not the user's data."""
     if owner is None or isinstance(owner, (list, tuple)):
         return False
     return not (isinstance(owner, dict) and any(one is parent for one in owner.values()))

@@ -1,4 +1,4 @@
-"""Lines of the user's code: where a loader is built, and where a class or function is defined."""
+"""Find the lines of the user's code that build a loader or define a class or function."""
 
 from __future__ import annotations
 
@@ -9,61 +9,62 @@ from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
 
-from chirp_migrate.doctor.recording import Place
+from chirp_migrate.doctor.recording import CodeLine
 
-__all__ = ["Places"]
+__all__ = ["LineFinder"]
 
 
-class Places:
-    """Finds lines of the code in a folder.
+class LineFinder:
+    """Finds lines of the user's code.
 
     Args:
-        tree: the folder, an absolute path.
+        tree: folder of the user's code, an absolute path.
     """
 
     def __init__(self, tree: Path) -> None:
         self._tree = tree
 
-    def of_caller(self) -> Place:
-        """Return the innermost line on the call stack that is in the folder; an empty place without one."""
+    def of_caller(self) -> CodeLine:
+        """Return the innermost line of the user's code on the call stack; an empty place if there is none."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             place = self._place(frame.f_code.co_filename, frame.f_lineno)
             if place.file:
                 return place
             frame = frame.f_back
-        return Place()
+        return CodeLine()
 
-    def of_unguarded_main(self) -> Place:
-        """Return the line of the main script on the call stack that also runs when a worker imports the script.
+    def of_unguarded_main(self) -> CodeLine:
+        """Return the line of the main script on the call stack, if the line runs again in workers that import it.
 
-        Lines under any ``if`` do not count. Workers do not import the script of a package, ``__main__.py``.
+        A line under an ``if`` does not count, because the ``if`` may guard it. ``__main__.py`` of a package does not
+        count, because workers do not import it.
         """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             place = self._place(frame.f_code.co_filename, frame.f_lineno)
             is_main = frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
             if is_main and place.file and Path(place.file).name != "__main__.py":
-                return Place() if _is_under_if(self._tree / place.file, place.line) else place
+                return CodeLine() if _is_under_if(self._tree / place.file, place.line) else place
             frame = frame.f_back
-        return Place()
+        return CodeLine()
 
-    def of_definition(self, value: Any) -> Place:
-        """Return the definition of a function or class; an empty place if it is not in the folder."""
+    def of_definition(self, value: Any) -> CodeLine:
+        """Return the line that defines a function or class; an empty place if it is not the user's code."""
         if isinstance(value, FunctionType):
             return self._place(value.__code__.co_filename, value.__code__.co_firstlineno)
         if not isinstance(value, type):
-            return Place()
+            return CodeLine()
         try:
             return self._place(inspect.getsourcefile(value) or "", inspect.findsource(value)[1] + 1)
         except (OSError, TypeError):
-            return Place()
+            return CodeLine()
 
-    def _place(self, file: str, line: int) -> Place:
+    def _place(self, file: str, line: int) -> CodeLine:
         path = self._tree / file
         if not file or file.startswith("<") or not path.is_relative_to(self._tree) or not path.is_file():
-            return Place()
-        return Place(path.relative_to(self._tree).as_posix(), line)
+            return CodeLine()
+        return CodeLine(path.relative_to(self._tree).as_posix(), line)
 
 
 def _is_under_if(path: Path, line: int) -> bool:

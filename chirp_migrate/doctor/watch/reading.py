@@ -1,7 +1,7 @@
-"""Recording of batches in the process that reads: the training process, or a worker process of any start method.
+"""Record batches in the process that reads them: the training process or a worker process.
 
-PyTorch makes a fetcher for each loader pass, in the process that reads. A recording fetcher wraps each of them.
-Worker processes write their records to files in a folder of the child process, one JSON document a line.
+PyTorch creates a fetcher for each loader pass in the process that reads samples. This module wraps each fetcher. Worker
+processes write their recordings to files, one JSON document per line. The training process reads these files.
 """
 
 from __future__ import annotations
@@ -19,46 +19,45 @@ import psutil
 from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import worker
 
-from chirp_migrate.doctor.recording import FetcherRun, Task
+from chirp_migrate.doctor.recording import BatchRecord, FetcherRun
 from chirp_migrate.doctor.watch.objects import generator_states, large_containers, plain_values, sizes
 from chirp_migrate.doctor.watch.results import ResultWatch
 from chirp_migrate.doctor.watch.samples import describe_batch
 
-__all__ = ["Sink", "WorkerLoop", "read_runs", "recorded_fetchers", "worker_starts"]
+__all__ = ["RecordReceiver", "WorkerLoop", "read_runs", "recorded_fetchers", "worker_starts"]
 
 _TASKS_WITH_GENERATORS = 2
 _MOST_TASKS = 400
 _EACH_OF_FIRST, _EVERY = 4, 8
-"""Worker processes measure containers and threads after each of the first batches, then after every eighth."""
+"""Worker processes measure containers and threads after each of the first 4 batches, then after every 8th batch."""
 _WAIT_FOR_MEMORY = 25
-"""CPU time from one memory measurement to the next, as a multiple of the CPU time of a measurement."""
+"""After a memory measurement, the next has to wait for this many times the CPU time of the measurement."""
 _BUSY_S = 0.03
-"""CPU seconds after the first batch from which a thread counts as busy; idle threads of BLAS use less."""
+"""A thread counts as busy if it uses at least this many CPU seconds after the first batch; idle threads use less."""
 
 _ORIGINAL_LOOP: Callable[..., None] = worker._worker_loop
 _make_fetcher: Callable[..., Any] = dataloader._DatasetKind.create_fetcher
 
 
 class _End(msgspec.Struct, tag="end"):
-    """A record: the stream of a run ended."""
+    """Line of a file: the iterable dataset has no more samples."""
 
 
 class _RunLine(FetcherRun, tag="run"):
     pass
 
 
-class _TaskLine(Task, tag="task"):
+class _TaskLine(BatchRecord, tag="task"):
     pass
 
 
-class Sink(NamedTuple):
-    """The receiver of the records of one fetcher.
+class RecordReceiver(NamedTuple):
+    """The receiver of the recording of one fetcher.
 
     Attributes:
-        run: the new run.
-        write: called with the run, then with its tasks, then with an end.
-        every: share of the samples to hash, see :func:`.describe_batch`: all in the first pass and in passes without
-            gradients.
+        run: the recording of the loader pass in this process, which is still empty.
+        write: called with the run, then with each batch, and with :class:`_End` when an iterable dataset ends.
+        every: which samples to hash; see :func:`.describe_batch`.
     """
 
     run: FetcherRun
@@ -67,9 +66,9 @@ class Sink(NamedTuple):
 
 
 class _Fetcher:
-    """PyTorch's own fetcher, with a recording of its batches."""
+    """A wrapper of PyTorch's fetcher that records its batches."""
 
-    def __init__(self, fetcher: Any, dataset: Any, sink: Sink) -> None:
+    def __init__(self, fetcher: Any, dataset: Any, sink: RecordReceiver) -> None:
         self._fetcher, self._dataset = fetcher, dataset
         self._run, self._write, self._every = sink
         self._begun, self._count = False, 0
@@ -78,8 +77,8 @@ class _Fetcher:
         self._thread_times: dict[int, float] | None = None
 
     def fetch(self, requested: Any) -> Any:
-        """Read one batch."""
-        if not self._begun:  # the sampler may have used the generators since the fetcher was created
+        """Read one batch with PyTorch's fetcher, and record it."""
+        if not self._begun:  # record generators now, because the sampler may use them before
             self._begun, run, dataset = True, self._run, self._dataset
             with suppress(Exception):  # an object that cannot be inspected is not recorded
                 run.generators, run.sizes, run.values = generator_states(dataset), sizes(dataset), plain_values(dataset)
@@ -113,7 +112,7 @@ class _Fetcher:
         return batch
 
     def _busy_threads(self) -> int:
-        """Return the number of threads of C libraries that used CPU time since the first batch."""
+        """Return the number of threads of C libraries that have used CPU time since the first batch."""
         times = _native_thread_times()
         if self._thread_times is None:
             self._thread_times = times
@@ -124,59 +123,60 @@ class _Fetcher:
 
 
 class _Memory:
-    """Measures the memory that only this process has, for a small share of the time."""
+    """Measures the memory that this process does not share, so rarely that measuring takes little time."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
     def measured(self) -> int:
-        """Return the bytes; 0 if it is too early to measure again, or unknown."""
+        """Return the bytes of unshared memory; 0 if it is too early to measure again, or if they are not known."""
         if time.perf_counter() < self._next:
             return 0
         began, found = time.thread_time(), 0
         with suppress(psutil.Error, OSError, AttributeError):
             found = int(psutil.Process().memory_full_info().uss)
-        # CPU time: a busy machine measures as often as an idle one.
+        # CPU time, so that a busy machine measures as often as an idle machine.
         self._next = time.perf_counter() + _WAIT_FOR_MEMORY * (time.thread_time() - began)
         return found
 
 
 class WorkerLoop:
-    """PyTorch's loop of a worker process, with recording; worker processes get it by pickle or by fork.
+    """A replacement for PyTorch's main loop of a worker process that also records the batches.
 
     Args:
-        folder: folder for the records.
+        folder: folder for the files with the recordings.
         started_in: number of the loader pass that starts the worker.
-        every: share of the samples to hash in the first epoch, and in later epochs.
+        every: which samples to hash in the first epoch and in later epochs; see :func:`.describe_batch`.
     """
 
     def __init__(self, folder: str, started_in: int, every: tuple[int, int]) -> None:
         self._folder, self._started_in, self._every = folder, started_in, every
 
     def __call__(self, *arguments: Any, **named: Any) -> None:
-        """Run the loop of a worker process."""
+        """Run PyTorch's main loop of a worker process, and record its batches."""
         path = Path(self._folder, f"{self._started_in}-{os.getpid()}.jsonl")
         path.touch()  # an empty file shows that the worker reached this line
         epochs = iter(range(1_000_000))
 
-        def sink(dataset: Any) -> Sink | None:
+        def sink(dataset: Any) -> RecordReceiver | None:
             info = get_worker_info()
-            if info is None or info.dataset is not dataset:  # of a loader inside the dataset
+            if info is None or info.dataset is not dataset:  # a loader inside the dataset created the fetcher
                 return None
             epoch = next(epochs)
             run = FetcherRun(info.id, self._started_in, epoch)
-            return Sink(run, lambda what: _append(path, what), self._every[epoch > 0])
+            return RecordReceiver(run, lambda what: _append(path, what), self._every[epoch > 0])
 
         with recorded_fetchers(sink):
             _ORIGINAL_LOOP(*arguments, **named)
 
 
 @contextmanager
-def recorded_fetchers(make_sink: Callable[[Any], Sink | None]) -> Iterator[None]:
-    """Wrap every fetcher that this process creates.
+def recorded_fetchers(make_sink: Callable[[Any], RecordReceiver | None]) -> Iterator[None]:
+    """Return a context that wraps every fetcher that this process creates.
 
     Args:
-        make_sink: called with a dataset; returns the receiver for its new fetcher, or None to record nothing.
+        make_sink: called with the dataset of a new fetcher; returns the receiver of its recording, or None to record
+            nothing.
     """
 
     def create_fetcher(kind: Any, dataset: Any, *arguments: Any, **named: Any) -> Any:
@@ -196,23 +196,23 @@ def recorded_fetchers(make_sink: Callable[[Any], Sink | None]) -> Iterator[None]
 
 
 def worker_starts(folder: Path) -> list[int]:
-    """Return the numbers of the loader passes that started workers, if at least one worker began its loop."""
+    """Return the numbers of the loader passes in which at least one new worker began its main loop."""
     return sorted({int(path.name.partition("-")[0]) for path in folder.glob("*.jsonl")})
 
 
 def read_runs(folder: Path) -> list[FetcherRun]:
-    """Return the recordings of all worker processes."""
+    """Read the recordings of all worker processes from their files, and remove the files."""
     runs: list[FetcherRun] = []
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
             try:
                 record = msgspec.json.decode(line, type=_RunLine | _TaskLine | _End)
-            except msgspec.DecodeError:  # the process ended while it wrote
+            except msgspec.DecodeError:  # the worker process ended while it wrote
                 break
             match record:
                 case FetcherRun():
                     runs.append(record)
-                case Task():
+                case BatchRecord():
                     runs[-1].tasks.append(record)
                 case _End():
                     runs[-1].is_over = True
@@ -229,7 +229,10 @@ def _append(path: Path, record: Any) -> None:
 
 
 def _native_thread_times() -> dict[int, float]:
-    """Return the CPU seconds of each thread that Python did not start; empty if the system does not list threads."""
+    """Return the CPU seconds of each thread that Python did not start: thread id → seconds.
+
+    The result is empty if the system does not list threads.
+    """
     own = {one.native_id for one in threading.enumerate()}
     with suppress(psutil.Error, OSError, AttributeError):
         return {one.id: one.user_time for one in psutil.Process().threads() if one.id not in own}

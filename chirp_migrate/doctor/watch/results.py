@@ -1,6 +1,6 @@
-"""Results of the functions that a dataset reads with, below the ``__getitem__`` that the loader calls.
+"""Record the return values of the functions that ``__getitem__`` of a dataset calls to read a sample.
 
-``sys.monitoring`` (Python 3.12 and later) reports the results. It neither replaces a function nor calls it again.
+``sys.monitoring`` (Python 3.12 and later) reports the return values, without replacing functions or calling them again.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from chirp_migrate.doctor.recording import Results
-from chirp_migrate.doctor.watch.objects import is_others_code, walk
+from chirp_migrate.doctor.recording import FunctionCalls
+from chirp_migrate.doctor.watch.objects import is_others_code, objects_in
 from chirp_migrate.training.watch.samples import contents
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor
 
 __all__ = ["ResultWatch", "reading_functions"]
 
 _TOOL = 4
-"""Number of our tool in ``sys.monitoring``; by convention, no other kind of tool has it."""
+"""Tool id of this module in ``sys.monitoring``. Python reserves other ids for debuggers and profilers."""
 _LEAST_S = 1e-3
-"""Mean seconds of a call from which results are hashed."""
+"""Return values are hashed only for functions whose calls take at least this many seconds on average."""
 _QUICK_CALLS, _QUICK_S = 64, 1e-4
-"""Mean seconds of the first calls of a function below which it is no longer recorded."""
+"""A function is no longer recorded if its first 64 calls take less than 0.1 ms on average."""
 
 _of_thread = threading.local()
 
 
 def reading_functions(dataset: Any) -> dict[CodeType, FunctionType]:
-    """Return the functions and methods of datasets, by code, without the method that the loader calls."""
+    """Return code object → function, for the functions and methods in a dataset, except the outer ``__getitem__``."""
     found: dict[CodeType, FunctionType] = {}
-    for _, value in walk(dataset):
+    for _, value in objects_in(dataset):
         members = [value]
         if isinstance(value, Dataset):
             members = [one for kind in type(value).__mro__ if not is_others_code(kind) for one in vars(kind).values()]
@@ -51,24 +51,25 @@ def reading_functions(dataset: Any) -> dict[CodeType, FunctionType]:
 
 
 class ResultWatch:
-    """Records the results of the functions of a dataset while this thread reads a batch.
+    """Records the return values of the functions of a dataset while this thread reads a batch.
 
     Args:
-        every: 0 hashes no results, 1 hashes all, and N > 1 hashes every Nth result.
+        dataset: the dataset.
+        every: 0 to hash no return values, 1 to hash all, N > 1 to hash every N-th return value.
     """
 
     def __init__(self, dataset: Any, every: int) -> None:
         self._every = every
         self._names = {code: one.__qualname__ for code, one in reading_functions(dataset).items()}
-        self._calls: dict[CodeType, Results] = {}
+        self._calls: dict[CodeType, FunctionCalls] = {}
         self._begun: dict[CodeType, list[float]] = {}
-        self._taken: dict[str, Results] = {}
+        self._taken: dict[str, FunctionCalls] = {}
         if sys.version_info >= (3, 12) and self._names:
             _install(self._names)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Record the functions that this thread calls."""
+        """Return a context in which the calls of this thread are recorded."""
         self._begun, self._taken = {}, {}
         _of_thread.watch = self
         try:
@@ -76,37 +77,37 @@ class ResultWatch:
         finally:
             _of_thread.watch = None
 
-    def taken(self) -> dict[str, Results]:
-        """Return the results of the last batch, by the name of the function."""
+    def taken(self) -> dict[str, FunctionCalls]:
+        """Return name of a function → its calls in the last context of :meth:`watching`."""
         return self._taken
 
     def is_quick(self, code: CodeType) -> bool:
-        """Return whether recording a function costs more time than its calls."""
+        """Return whether a function is so fast that it need not be recorded."""
         all_of_it = self._calls.get(code)
         return all_of_it is not None and all_of_it.calls >= _QUICK_CALLS and all_of_it.mean_s < _QUICK_S
 
     def begin(self, code: CodeType) -> None:
-        """Note the start of a call."""
+        """Record the start of a call of the function with this code object."""
         self._begun.setdefault(code, []).append(time.perf_counter())
 
     def end(self, code: CodeType, value: Any) -> None:
-        """Note the end of a call."""
+        """Record the end of a call of the function with this code object, and its return value."""
         begun = self._begun.get(code)
         if not begun or code not in self._names:
             return
         seconds = time.perf_counter() - begun.pop()
-        all_of_it = self._calls.setdefault(code, Results())
-        of_batch = self._taken.setdefault(self._names[code], Results())
+        all_of_it = self._calls.setdefault(code, FunctionCalls())
+        of_batch = self._taken.setdefault(self._names[code], FunctionCalls())
         for one in (all_of_it, of_batch):
             one.calls += 1
             one.seconds += seconds
         if self._every and all_of_it.calls % self._every == 0 and all_of_it.mean_s >= _LEAST_S:
-            with suppress(Exception):  # a result that cannot be read is not recorded
+            with suppress(Exception):  # a return value that cannot be read is not recorded
                 of_batch.bytes = _add(of_batch.hashes, value) or of_batch.bytes
 
 
 def _add(hashes: list[str], value: Any) -> int:
-    """Add the hash of the tensors, arrays and images of a result, and return their bytes."""
+    """Append a hash of the tensors, arrays and images in ``value`` to ``hashes``; return the number of their bytes."""
     whole, size = Hash(), 0
     for leaf in contents(value).values():
         if isinstance(leaf, torch.Tensor):
@@ -122,7 +123,7 @@ def _add(hashes: list[str], value: Any) -> int:
 
 
 def _is_decoded_image(leaf: Any) -> bool:
-    """Return whether a value is a Pillow image whose pixels were read, without calling code of other classes."""
+    """Return whether a value is a Pillow image whose pixels are in memory."""
     return type(leaf).__module__.partition(".")[0] == "PIL" and getattr(leaf, "fp", None) is None
 
 
@@ -130,7 +131,7 @@ if sys.version_info >= (3, 12):
     from sys import monitoring
 
     def _install(codes: dict[CodeType, str]) -> None:
-        """Have the interpreter report these functions; none if another program uses the number of the tool."""
+        """Let the interpreter report the calls of these functions, unless another program uses the same tool id."""
         if monitoring.get_tool(_TOOL) is None:
             monitoring.use_tool_id(_TOOL, __name__)
             monitoring.register_callback(_TOOL, monitoring.events.PY_START, _started)

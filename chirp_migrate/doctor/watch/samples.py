@@ -1,4 +1,4 @@
-"""Hashes and labels of the samples of a batch."""
+"""Compute hashes, labels and statistics of the samples in a batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import xxhash
 
-from chirp_migrate.doctor.recording import Moments, Task
+from chirp_migrate.doctor.recording import BatchRecord, Moments
 from chirp_migrate.training.watch.samples import contents
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor
 
@@ -19,18 +19,18 @@ _MOST_COLUMNS = 256
 _LEAST_MOVED = 1 << 20
 
 
-def describe_batch(requested: Any, batch: Any, *, every: int) -> Task:
-    """Return the samples of a batch, by hash.
+def describe_batch(requested: Any, batch: Any, *, every: int) -> BatchRecord:
+    """Return the recording of a batch, with hashes of its samples.
 
     Args:
-        requested: the indices of the batch from the sampler, or one index without automatic batching.
+        requested: the indices of the samples, from the sampler; one index if the loader does not batch.
         batch: the batch that the process read.
-        every: 0 hashes no samples. N > 1 hashes the samples whose index is a multiple of N. 1 hashes all samples and
-            sums their values; this is slow.
+        every: 1 to hash all samples and to sum their values, which is slow; N > 1 to hash the samples whose index is a
+            multiple of N; 0 to hash no samples.
     """
     is_batch = isinstance(requested, (list, tuple))
     indices = _whole_numbers(requested if is_batch else [requested])
-    task = Task(indices=indices)
+    task = BatchRecord(indices=indices)
     chosen = [place for place, index in enumerate(indices) if index % every == 0] if every > 1 else []
     tensors = [leaf for leaf in contents(batch).values() if _is_dense(leaf)] if every == 1 or chosen else []
     if not tensors:
@@ -44,7 +44,7 @@ def describe_batch(requested: Any, batch: Any, *, every: int) -> Task:
         elif not is_batch:
             task.some = {indices[0]: _whole_hash(tensors)}
         return task
-    if not is_rows:  # one sample, or a batch that is not one row for each sample
+    if not is_rows:  # one sample, or a batch without one row per sample
         task.whole = _whole_hash(tensors)
         if not is_batch:
             task.samples, task.sample_bytes = [task.whole], sum(tensor.nbytes for tensor in tensors)
@@ -59,7 +59,7 @@ def describe_batch(requested: Any, batch: Any, *, every: int) -> Task:
 
 
 def _moments(tensor: torch.Tensor) -> Moments | None:
-    """Return the sums for each column, or for each channel of images and signals."""
+    """Return the sums over the values of each column, or of each channel of images and signals."""
     if tensor.ndim < 2 or tensor.shape[1] > _MOST_COLUMNS:
         return None
     others = [axis for axis in range(tensor.ndim) if axis != 1]
@@ -73,7 +73,7 @@ def _moments(tensor: torch.Tensor) -> Moments | None:
 
 
 def bytes_of_doubles(batch: Any) -> dict[str, int]:
-    """Return the bytes of each float64 tensor of a batch, by its place."""
+    """Return position in the batch → bytes, for each float64 tensor."""
     return {
         place: leaf.nbytes
         for place, leaf in contents(batch).items()
@@ -82,17 +82,17 @@ def bytes_of_doubles(batch: Any) -> dict[str, int]:
 
 
 def bytes_to_move(batch: Any) -> dict[str, int]:
-    """Return the bytes of each large tensor of a batch in CPU memory, by its place."""
+    """Return position in the batch → bytes, for each tensor of 1 MiB or more in CPU memory."""
     return {place: leaf.nbytes for place, leaf in _large(batch).items()}
 
 
 def is_pinned(batch: Any) -> bool:
-    """Return whether all large tensors of a batch in CPU memory are pinned."""
+    """Return whether all tensors of 1 MiB or more in CPU memory are pinned."""
     return all(leaf.is_pinned() for leaf in _large(batch).values())
 
 
 def strided_tensors(batch: Any) -> list[str]:
-    """Return the places of large tensors in CPU memory that are neither contiguous nor in the order channels last."""
+    """Return the positions of tensors of 1 MiB or more in CPU memory that are not contiguous and not channels_last."""
     return [place for place, leaf in _large(batch).items() if not _is_in_order(leaf)]
 
 
@@ -117,7 +117,10 @@ def _whole_hash(tensors: list[torch.Tensor]) -> str:
 
 
 def _row_hashes(tensors: list[torch.Tensor], rows: Sequence[int]) -> list[str]:
-    """Return a hash of each row over all tensors; the hash of a row in one tensor is the seed for the next tensor."""
+    """Return a hash for each row number, over its row in every tensor.
+
+    The hash of the row in a tensor is the seed of the hash for the next tensor.
+    """
     forms = "".join(f"{tensor.dtype}{tuple(tensor.shape[1:])}" for tensor in tensors)
     hashes = [int(xxhash.xxh3_64_intdigest(forms.encode()))] * len(rows)
     for tensor in tensors:

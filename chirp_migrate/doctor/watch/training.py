@@ -1,4 +1,4 @@
-"""Recording of a training call, until its third epoch begins or its time is up."""
+"""Record a training call until its third epoch begins or its time is up."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from torch.utils.data._utils import worker
 
 from chirp_migrate.doctor.recording import (
     IN_TRAINING_PROCESS,
+    BatchRecord,
+    CodeLine,
     FetcherRun,
     LoaderInfo,
     LoaderPass,
     NormalizationCall,
-    Place,
     Recording,
-    Task,
 )
 from chirp_migrate.doctor.watch.objects import held_bytes, inner_datasets, large_containers, open_files, plain_values
 from chirp_migrate.doctor.watch.pickling import sent_bytes, unpicklable_parts
-from chirp_migrate.doctor.watch.places import Places
-from chirp_migrate.doctor.watch.reading import Sink, WorkerLoop, read_runs, recorded_fetchers, worker_starts
+from chirp_migrate.doctor.watch.places import LineFinder
+from chirp_migrate.doctor.watch.reading import RecordReceiver, WorkerLoop, read_runs, recorded_fetchers, worker_starts
 from chirp_migrate.doctor.watch.results import reading_functions
 from chirp_migrate.doctor.watch.samples import (
     bytes_of_doubles,
@@ -65,37 +65,38 @@ _EPOCHS = 2
 _LEAST_BATCHES = 8
 _BATCHES_WITH_STATE = 2
 _COMPARED = 64
-"""Approximate number of samples of each later training epoch that are compared with the first epoch."""
+"""Approximate number of samples in a later training epoch that are compared with the first epoch."""
 _SHARE_OF_PASS = 0.2
-"""Share of the time of an entry point that one loader pass may take."""
+"""Largest share of an entry point's time that one loader pass may take."""
 _LONGER = 2
-"""Factor for the time of a pass whose workers' memory is measured, because memory rises slowly."""
+"""A pass may take this many times longer if the memory of its workers is measured, because memory rises slowly."""
 
 
 class _SeenEnough(BaseException):
-    """Ends a training call; not a subclass of Exception, so that code that handles errors does not catch it."""
+    """Ends a training call. ``except Exception`` does not catch a ``BaseException``."""
 
 
 def record_training(
     label: str, call: Callable[[], Any], tree: Path, folder: Path, seconds: float, recording: Recording
 ) -> list[Any]:
-    """Run a training call and fill in the recording, even if the call raises.
+    """Run a training call and fill in ``recording``, even if the call raises an error.
 
     Args:
-        label: the entry point.
+        label: label of the entry point.
+        call: the training call.
         tree: folder of the user's code, an absolute path.
-        folder: parent of the folder in which worker processes of this call write their records.
-        seconds: time for the call. A loader pass is cut short after a fifth of it.
+        folder: folder for the files in which worker processes write their recordings.
+        seconds: time for the call. A loader pass ends after a fifth of this time.
         recording: the recording to fill in.
 
     Returns:
-        The loaders, by number; their workers have ended.
+        The loaders of the training, in the order of their numbers, without running workers.
 
     Raises:
-        Exception: an error of the call.
+        Exception: any error of the call.
     """
-    folder = Path(tempfile.mkdtemp(dir=folder))  # workers of an earlier call that failed may still write
-    watch = _Watch(recording, Places(tree), folder, seconds)
+    folder = Path(tempfile.mkdtemp(dir=folder))  # workers of a failed call may still write to its folder
+    watch = _Watch(recording, LineFinder(tree), folder, seconds)
     recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _most_handles()
     began = time.perf_counter()
     try:
@@ -110,13 +111,13 @@ def record_training(
 
 
 class _Watch(Interception):
-    def __init__(self, recording: Recording, places: Places, folder: Path, seconds: float) -> None:
+    def __init__(self, recording: Recording, places: LineFinder, folder: Path, seconds: float) -> None:
         super().__init__(self._pass)
         self._recording, self._places, self._folder = recording, places, folder
         self._pacing, self._epoch = Pacing(), 0
         self._pass_s = seconds * _SHARE_OF_PASS
         self._until = time.perf_counter() + seconds
-        self._built: WeakKeyDictionary[Any, Place] = WeakKeyDictionary()
+        self._built: WeakKeyDictionary[Any, CodeLine] = WeakKeyDictionary()
         self._models: list[Any] = []
         self._loaders: list[Any] = []
         self._datasets: list[Any] = []
@@ -143,7 +144,7 @@ class _Watch(Interception):
             yield
 
     def end_workers(self) -> list[Any]:
-        """End persistent workers, and return the loaders of the entry point."""
+        """End persistent workers, and return all loaders of the training."""
         loaders, self._loaders = self._loaders, []
         for loader in loaders:
             shut_down_workers(loader)
@@ -159,7 +160,7 @@ class _Watch(Interception):
         with restored_generators():
             info = self._info(loader)
         is_third = torch.is_grad_enabled() and self._trained_at(info.place) >= _EPOCHS
-        if self._epoch == 0 and is_third:  # each epoch has its own dataset
+        if self._epoch == 0 and is_third:  # the training builds a new dataset for each epoch
             self._end()
         one = LoaderPass(len(self._recording.passes), info.number)
         files = open_files(loader.dataset) if info.num_workers > 1 and info.start_method == "fork" else {}
@@ -172,7 +173,7 @@ class _Watch(Interception):
 
         def around(advance: Callable[[], Any]) -> Any:
             asked = time.perf_counter()
-            if one.sizes:  # the start of workers may take long, and there is nothing to record before the first batch
+            if one.sizes:  # not before the first batch, because the start of workers may take long
                 self._end_if_late()
             if len(one.sizes) >= _LEAST_BATCHES and asked - began > pass_s:
                 raise StopIteration
@@ -197,7 +198,7 @@ class _Watch(Interception):
             if info.num_workers:
                 one.handles.append(_handles(self._process))
             for path, descriptor in files.items():
-                with suppress(OSError):  # it was closed
+                with suppress(OSError):  # the file was closed
                     one.positions.setdefault(path, []).append(os.lseek(descriptor, 0, os.SEEK_CUR))
             self._current = one
             return batch
@@ -220,7 +221,7 @@ class _Watch(Interception):
         return PassingIterator(self, loader, iterator, around)
 
     def _recorder(self, loader: Any, one: LoaderPass) -> Callable[[Any], None]:
-        """Records the batches of a loader that reads without PyTorch's fetcher."""
+        """Return a function that records the batches of a loader that reads without PyTorch's fetcher."""
         run, every = FetcherRun(IN_TRAINING_PROCESS, one.number, 0), self._every
         self._recording.runs.append(run)
 
@@ -250,17 +251,17 @@ class _Watch(Interception):
             self._end()
 
     def _end(self) -> None:
-        """End the training in the main thread; threads that only load ahead continue.
+        """End the training by an exception in the main thread; other threads only load ahead, and continue.
 
         Raises:
-            _SeenEnough: this is the main thread.
+            _SeenEnough: the caller is the main thread.
         """
         self._is_over = True
         if threading.current_thread() is threading.main_thread():
             raise _SeenEnough
 
-    def _sink(self, _dataset: Any) -> Sink | None:
-        """Return the receiver for a fetcher of this process, whose records belong to the pass that begins."""
+    def _sink(self, _dataset: Any) -> RecordReceiver | None:
+        """Return the receiver for the recording of a fetcher that this process creates at the beginning of a pass."""
         if self._beginning is None:
             return None
         self._is_fetched = True
@@ -270,12 +271,12 @@ class _Watch(Interception):
             match record:
                 case FetcherRun():
                     self._recording.runs.append(record)
-                case Task():
+                case BatchRecord():
                     run.tasks.append(record)
                 case _:
                     run.is_over = True
 
-        return Sink(run, write, self._every)
+        return RecordReceiver(run, write, self._every)
 
     def _info(self, loader: Any) -> LoaderInfo:
         number = next((n for n, one in enumerate(self._loaders) if one is loader), None)
@@ -308,20 +309,20 @@ class _Watch(Interception):
             info.unpicklable = list(unpicklable_parts(loader, self._places))
             if info.start_method != "fork" and not info.unpicklable:
                 info.unguarded = self._places.of_unguarded_main()
-                with suppress(Exception):  # the user's __getstate__ may work only once
+                with suppress(Exception):  # __getstate__ of the user's class may work only once
                     info.sent_bytes = sent_bytes(loader)
         self._loaders.append(loader)
         self._recording.loaders.append(info)
         return info
 
-    def _place(self, loader: Any) -> Place:
-        """Return the line that built a loader; if unknown, the line that iterates it."""
+    def _place(self, loader: Any) -> CodeLine:
+        """Return the line that built a loader; if it is not known, the line that iterates over the loader."""
         with suppress(TypeError, KeyError):
             return self._built[loader]
         return self._places.of_caller()
 
-    def _trained_at(self, place: Place) -> int:
-        """Return the number of training passes over loaders built at this place."""
+    def _trained_at(self, place: CodeLine) -> int:
+        """Return the number of training passes over loaders that the line ``place`` built."""
         loaders = self._recording.loaders
         return sum(one.trains and loaders[one.loader].place == place for one in self._recording.passes)
 
@@ -371,7 +372,7 @@ class _Watch(Interception):
             calls.with_one_sample += 1
 
     def _see_state(self, one: LoaderPass, module: torch.nn.Module, arguments: Any) -> None:
-        """Record whether the first call of a recurrent module in a batch gets a state that is not zero."""
+        """Record whether the first call of a recurrent module for a batch has an initial state that is not zero."""
         batch = one.number, len(one.sizes)
         begins = self._begins_with_state.setdefault(id(module), {})
         if batch not in begins:
@@ -391,7 +392,7 @@ def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[Non
 
 
 def _number(one: Any, known: list[Any]) -> int:
-    """Return the number of an object in a list of known objects; append the object if it is new."""
+    """Return the position of an object in a list of known objects; append the object if it is new."""
     number = next((number for number, other in enumerate(known) if other is one), len(known))
     if number == len(known):
         known.append(one)
@@ -406,17 +407,17 @@ def _length(dataset: Any) -> int:
 
 
 def _handles(process: psutil.Process) -> int:
-    """Return the number of open file descriptors of this process; 0 if the system has none."""
+    """Return the number of open file descriptors of a process; 0 if the system does not count them."""
     with suppress(psutil.Error, OSError, AttributeError):
         return int(process.num_fds())
     return 0
 
 
 def _most_handles() -> int:
-    """Return the limit of file descriptors of this process; 0 if unknown."""
+    """Return the largest number of file descriptors that this process may open; 0 if it is not known."""
     try:
         import resource
-    except ImportError:  # no POSIX
+    except ImportError:  # Windows
         return 0
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 0 if most == resource.RLIM_INFINITY else most

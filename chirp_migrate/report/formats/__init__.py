@@ -1,1 +1,1 @@
-"""Findings in the formats of other programs: SARIF, and annotations of GitHub."""
+"""Write findings in formats of other programs: SARIF, and annotations of GitHub."""

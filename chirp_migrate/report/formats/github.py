@@ -1,4 +1,4 @@
-"""Findings as workflow commands of GitHub Actions, which shows them next to the changed lines."""
+"""Write findings as workflow commands of GitHub Actions, so that GitHub shows findings next to the code."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ __all__ = ["workflow_commands"]
 
 
 def workflow_commands(check: Check, *, verbose: bool = False) -> Iterator[str]:
-    """Yield lines without newline for each finding that counts, and an error for each file that was not handled.
+    """Yield a workflow command for each finding, and for each file that could not be handled.
 
-    Findings of rules with ``Rule.finds_bugs`` are warnings, all others are notices.
-
-    Paths are relative to the top of the repository (see ``places.top_of``). The line in a notebook is the line of its
-    JSON at which the cell's code begins.
+    Findings of rules that find bugs are warnings, and other findings are notices. Files that could not be handled are
+    errors. Paths are relative to the top of the git repository. For a notebook, the line number is the number of the
+    line of its JSON at which the code of the cell begins.
 
     Args:
         check: the result of ``check``.
-        verbose: include remarks and suggestions that do not count.
+        verbose: whether to include remarks and suggestions, which do not change the exit code.
 
     Raises:
         UsageProblem: a file changed while it was checked.
@@ -51,7 +50,7 @@ def _format_command(level: str, properties: dict[str, str], message: str) -> str
 
 
 def _escape_message(text: str) -> str:
-    """Escape text as GitHub's own toolkit does."""
+    """Escape text like GitHub's own toolkit."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

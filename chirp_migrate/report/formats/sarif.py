@@ -1,7 +1,7 @@
-"""Findings as SARIF 2.1.0 (OASIS Static Analysis Results Interchange Format), with the rewrites as fixes.
+"""Write findings as SARIF 2.1.0 (OASIS Static Analysis Results Interchange Format), with the rewrites as fixes.
 
-The document contains neither the machine nor the time, so that the same tree leads to the same bytes. Paths are
-relative to the top of the repository (see :func:`~chirp_migrate.review.places.top_of`).
+The document contains neither the machine nor the time, so the same code always leads to the same bytes. Paths are
+relative to the top of the git repository (see :func:`~chirp_migrate.review.places.top_of`).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ __all__ = ["sarif"]
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _BASE = "%SRCROOT%"
-#: Version 1 of the way in which equal lines are distinguished.
+#: Name of the fingerprint, with the version of its definition.
 _FINGERPRINT = "ruleAndLine/v1"
 
 _Json = dict[str, Any]
 
 
 def sarif(check: Check) -> _Json:
-    """Return the SARIF document of the findings, without findings that need no change.
+    """Return the SARIF document of all findings that need a change.
 
-    Findings of rules with ``Rule.finds_bugs`` have the level ``warning``, all others ``note``. Files that could not be
+    Findings of rules that find bugs have the level ``warning``, and other findings ``note``. Files that could not be
     handled are notifications with the level ``error``.
 
     Raises:
@@ -126,7 +126,7 @@ class _Run:
         return place
 
     def _fixes(self) -> Mapping[tuple[str, int | None], _Json]:
-        """Return the fix of every hunk, by path and number."""
+        """Return (path, number of the hunk) → fix, for every hunk."""
         members: dict[tuple[str, int | None], list[Finding]] = {}
         for finding in self._findings:
             members.setdefault((finding.path, finding.hunk), []).append(finding)
@@ -167,16 +167,22 @@ def _replace(one: Replacement) -> _Json:
 
 
 def _describe_fix(findings: Sequence[Finding]) -> str:
-    """Return the description of the fix by one hunk, which may resolve several findings."""
+    """Return a description of the fix that one hunk makes; ``findings`` are the findings that it rewrites."""
     places = ", ".join(f"{finding.rule} ({finding.name}) in line {finding.line}" for finding in findings)
     return f"Rewrite {places}."
 
 
 def _fingerprint(rule: str, line: str, occurrence: int) -> str:
-    """Return a hash that stays the same when the line of code moves in its file, in any context."""
+    """Return a hash that does not change if the line of code moves within its file.
+
+    Args:
+        rule: code of the rule.
+        line: the line of code.
+        occurrence: number of the finding among equal lines of the file, from 1.
+    """
     return hashlib.sha256("\0".join((rule, line, str(occurrence))).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _message(text: str) -> _Json:
-    """Return a message of the document; names of files in it may contain bytes that are not text."""
+    """Return a message object of SARIF. Bytes of file names that are no UTF-8 are escaped."""
     return {"text": text.encode("utf-8", "backslashreplace").decode("utf-8")}

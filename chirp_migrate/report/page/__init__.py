@@ -1,1 +1,1 @@
-"""A report as one HTML file."""
+"""Render a report as one HTML file."""

@@ -1,7 +1,7 @@
-"""Plots as inline SVG in the page's colours; the tables next to them contain the same values.
+"""Draw plots as inline SVG in the colours of the page. Tables on the page contain the same values.
 
-Text is in HTML, or has a size that is readable on a phone. Styles come from the page's style sheet, because its content
-security policy permits no others.
+Text in a plot is large enough for a phone. The colours are in the style sheet of the page, because its content security
+policy forbids styles in elements.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["SIDES", "Plot", "plots_of", "time_bars", "times_plot"]
 
-#: Names of the versions on the page.
+#: Version in the document → its name on the page.
 SIDES = {"before": "before", "after": "after", "cached": "model only"}
 
 _BAR, _GAP = 7, 2
@@ -32,7 +32,16 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot: its name, its title, a sentence that describes it, its versions, the SVG and its height."""
+    """A plot of the page.
+
+    Attributes:
+        name: name of the plot in file names.
+        title: title of the plot.
+        says: sentence that describes the plot.
+        sides: the versions that the plot shows, such as ``before``.
+        svg: content of the SVG element.
+        height: height of the plot in pixels.
+    """
 
     name: str
     title: str
@@ -43,11 +52,11 @@ class Plot:
 
 
 def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
-    """Return the bars of one entry point: medians of the rounds, with a line from the smallest to the largest time.
+    """Draw a bar for each version of one entry point: the median time, with a line from the shortest to the longest.
 
     Args:
         seconds: version → seconds of every round.
-        longest: seconds that fill the width, the same for all compared bars.
+        longest: seconds of a bar that fills the width, equal for all bars that users compare.
     """
     shapes = []
     sides = [side for side in SIDES if seconds.get(side)]
@@ -66,7 +75,7 @@ def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
 
 
 def times_plot(report: VerifyReport) -> list[Plot]:
-    """Return the bars of all entry points with their names and medians; None if nothing was timed."""
+    """Return one plot with the times of all entry points; an empty list if nothing was timed."""
     labels = [label for label, taken in report.seconds.get("before", {}).items() if taken]
     if not labels:
         return []
@@ -82,13 +91,13 @@ def times_plot(report: VerifyReport) -> list[Plot]:
         shown.append(Markup('<text y="{}">{}</text>').format(y + 10, name))
         shown.append(Markup('<text x="{}" y="{}" text-anchor="end">{} s</text>').format(_WIDTH, y + 10, medians))
         shown.append(Markup('<svg y="{}" height="{}">{}</svg>').format(y + 14, row - 24, time_bars(of, longest)))
-    says = "Seconds of training: bars and figures are medians of the rounds, lines go from the least to the most."
+    says = "Seconds of training: bars and figures are medians of the rounds, lines go from the shortest to the longest."
     svg = Markup("").join(shown)
     return [Plot("training-time", "Training time", says, tuple(sides), svg, row * len(labels))]
 
 
 def plots_of(report: VerifyReport) -> list[Plot]:
-    """Return the plots of other measurements, if there are any: waits, loading at several worker counts, memory."""
+    """Return plots of waits for batches, of loading with several numbers of workers, and of memory, if measured."""
     raw = {side: of for side, of in report.measures.raw.items() if side in SIDES}
     waits = waits_ms(report)
     logs = {
@@ -101,7 +110,7 @@ def plots_of(report: VerifyReport) -> list[Plot]:
     plain = [(float(rate.workers), rate.samples_per_second) for rate in after if rate.loader == "plain"]
     rates = {"after": [(workers, rate) for workers, rate in plain if rate is not None]}
     factory = next((rate.samples_per_second for rate in after if rate.loader == "factory"), None)
-    own = "" if factory is None else f" The factory's own choice: {factory:,.0f} samples/s."
+    own = "" if factory is None else f" The loader that the factory chooses: {factory:,.0f} samples/s."
     memory = {
         side: [(one.seconds, one.memory_bytes / _MIB) for one in of.usage if one.memory_bytes is not None]
         for side, of in raw.items()
@@ -117,7 +126,7 @@ def plots_of(report: VerifyReport) -> list[Plot]:
         Plot(
             "worker-counts",
             "Loading at several worker counts",
-            f"Samples/s of the migrated data alone, by worker processes of PyTorch's loader.{own}",
+            f"Samples/s of the migrated data without training, by worker processes of PyTorch's loader.{own}",
             *_draw_curves(
                 rates, "worker processes", "{:g}".format, "{:,.0f}", ticks=sorted({count for count, _ in plain})
             ),
@@ -125,7 +134,7 @@ def plots_of(report: VerifyReport) -> list[Plot]:
         Plot(
             "memory",
             "Memory while training",
-            "MiB of the training with its workers, all entry points one after the other.",
+            "Memory of the training with its workers in MiB, for all entry points one after the other.",
             *_draw_curves(memory, "seconds of training", "{:.3g}".format, "{:,.0f}"),
         ),
     )
@@ -140,7 +149,18 @@ def _draw_curves(
     *,
     ticks: Sequence[float] | None = None,
 ) -> tuple[tuple[str, ...], Markup]:
-    """Return the versions with points, and their curves from zero on; by default x has five ``ticks``."""
+    """Draw one curve for each version that has at least two points. The y axis begins at 0.
+
+    Args:
+        curves: version → points (x, y).
+        x_title: title of the x axis.
+        x_text: function that formats an x value.
+        y_text: format string for y values.
+        ticks: x values of the grid lines; None for five lines from 0 on.
+
+    Returns:
+        The versions that have a curve, and the SVG element.
+    """
     known = {side: points for side, points in curves.items() if len(points) > 1}
     if not known:
         return (), Markup()
@@ -174,7 +194,7 @@ def _draw_curves(
 
 
 def _steps(waits: Sequence[float], points: int = 200) -> list[tuple[float, float]]:
-    """Return at most ``points`` points of the cumulative distribution of waits."""
+    """Return about ``points`` points of the cumulative distribution of sorted waits."""
     every = max(1, len(waits) // points)
     chosen = sorted({*range(0, len(waits), every), len(waits) - 1})
     return [(waits[at], (at + 1) / len(waits)) for at in chosen]

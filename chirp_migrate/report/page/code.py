@@ -1,4 +1,4 @@
-"""Lines of source as HTML, and the only place where invisible characters of text are escaped."""
+"""Render lines of source code as HTML, and escape invisible characters of all text on the page."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from chirp_migrate.report.hunks import Row, Section, differing_words, groups, si
 
 __all__ = ["LARGEST_INDENT", "place_of", "section_code", "source_code", "visible"]
 
-#: Continuation lines of code with a larger indentation use this indentation.
+#: Largest indentation of the continuation of a long line, in characters.
 LARGEST_INDENT = 40
 
 _TAB = 4
-#: Letters that are invisible although they count as printable.
+#: Characters that are invisible, although ``str.isprintable`` accepts them.
 _BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0"
 _ELEMENTS = {" ": "div", "-": "del", "+": "ins"}
 
 
 def visible(value: Any) -> Any:
-    """Return text in which characters that are invisible, or move other text, are escaped as ``⟨U+202E⟩``.
+    """Escape characters that are invisible or change the order of other characters, for example as ``⟨U+202E⟩``.
 
-    Tabs and newlines stay. All other characters of the result are printable, so UTF-8 can encode it.
+    Tabs and newlines do not change. All other characters of the result are printable, so encoding it as UTF-8 cannot
+    fail.
     """
     if not isinstance(value, str) or isinstance(value, Markup) or (value.isascii() and value.isprintable()):
         return value
@@ -35,12 +36,12 @@ def visible(value: Any) -> Any:
 
 
 def source_code(source: str) -> Markup:
-    """Return a line alone, without colours."""
+    """Render a single line of code without colours."""
     return Markup(_mark_hidden(source.strip()))
 
 
 def place_of(section: Section) -> str:
-    """Return ``line 7``, or the range from the first to the last line; for a notebook, with the cell."""
+    """Return the line numbers of a section as text, such as ``line 7``; for a notebook, with the cell."""
     numbers = [row.before for row in section.rows if row.before is not None and row.sign == "-"]
     numbers = numbers or [row.after for row in section.rows if row.after is not None and row.sign == "+"]
     first, last = (numbers[0], numbers[-1]) if numbers else (0, 0)
@@ -49,11 +50,11 @@ def place_of(section: Section) -> str:
 
 
 def section_code(section: Section) -> Markup:
-    """Return the lines of a section, with changed lines in groups."""
+    """Render the lines of a section as HTML."""
     where = f"{place_of(section)}{f', in {section.within}' if section.within else ''}"
     shape = _Shape(
         width=len(str(max(row.before or row.after or 0 for row in section.rows))),
-        # All of it is blank.
+        # The common prefix consists of blanks.
         margin=len(commonprefix([_indent(row.text) for row in section.rows if row.text.strip()])),  # noqa: RUF071
     )
     parts = [f'<div class="at">{html.escape(visible(where))}</div>']
@@ -66,14 +67,14 @@ def section_code(section: Section) -> Markup:
 
 @dataclass(frozen=True)
 class _Shape:
-    """The common layout of the lines of a section: number of digits, and common indentation."""
+    """The layout of a section: number of digits of its line numbers, and indentation that all its lines have."""
 
     width: int
     margin: int
 
 
 def _differing(rows: Sequence[Row]) -> dict[int, tuple[int, int]]:
-    """Return, by the identity of a row, the range in which it differs from the row next to it."""
+    """Return ``id`` of a row → start and end of the part in which it differs from the row next to it."""
     found: dict[int, tuple[int, int]] = {}
     for old, new in side_by_side(rows):
         places = differing_words(old.text, new.text) if old is not None and new is not None else None
@@ -83,9 +84,9 @@ def _differing(rows: Sequence[Row]) -> dict[int, tuple[int, int]]:
 
 
 def _row(row: Row, shape: _Shape, strong: tuple[int, int]) -> str:
-    """Return the HTML of a line; the style sheet shows the line numbers, so that they are not copied with it.
+    """Render one line. The style sheet adds the line numbers, so that users do not copy line numbers with the code.
 
-    The common indentation takes no space on the page, but is copied with the lines.
+    The common indentation of a section takes no space on the page, but users copy this indentation with the code.
     """
     name = _ELEMENTS[row.sign]
     old, new = (f"{number or '':>{shape.width}}" for number in (row.before, row.after))
@@ -93,13 +94,16 @@ def _row(row: Row, shape: _Shape, strong: tuple[int, int]) -> str:
     text = f"<u>{row.text[:margin]}</u>" if margin else ""
     text += _words(row, margin, strong)
     indent = min(len(_indent(row.text)[margin:].expandtabs(_TAB)), LARGEST_INDENT)
-    # Lines that are too long continue below their beginning.
+    # The continuation of a long line has the indentation of its beginning.
     hangs = f' class="w{indent}"' if indent else ""
     return f'<{name}{hangs} data-o="{old}" data-n="{new}">{text}\n</{name}>'
 
 
 def _words(row: Row, margin: int, strong: tuple[int, int]) -> str:
-    """Return the text after the margin, its words in their kinds, and hidden characters marked."""
+    """Render the text of a line after its first ``margin`` characters, with colours.
+
+    The characters from ``strong[0]`` to ``strong[1]`` are highlighted, and invisible characters are marked.
+    """
     shown = []
     at = 0
     for kind, word in row.words or (("", row.text),):

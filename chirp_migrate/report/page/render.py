@@ -1,4 +1,4 @@
-"""A report as one HTML file, which loads no other file, runs only its own script, and is readable without it."""
+"""Render a report as one HTML file. The file loads no other file, and it is readable if its script does not run."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["environment", "render_page", "style_sheet"]
 
-#: Characters that look like others in sources of this project.
+#: Characters that would look like ASCII characters in this source file.
 _DASH, _MINUS, _TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
-#: Classes of the style sheet for the outcomes of a loader.
+#: Outcome of a loader → class of the style sheet.
 _SWATCHES = {
     Status.REWRITE: "migrated",
     Status.FINE: "fine",
@@ -50,10 +50,10 @@ _DIFFERENCES_SHOWN = 20
 
 
 def render_page(story: Story) -> str:
-    """Return the whole document.
+    """Return the HTML of the whole report.
 
-    A content security policy permits only the script and the style of the page, by their hashes, and no loading. So
-    even source code that was not escaped could not run.
+    The content security policy of the page permits only the script and the style sheet of the page, so that source code
+    in the report could not run, even if it were not escaped.
     """
     style, script = style_sheet(), _asset("report.js")
     policy = (
@@ -87,7 +87,7 @@ def render_page(story: Story) -> str:
 
 
 def environment() -> Environment:
-    """Return a Jinja environment that escapes all text and invisible characters, and refuses missing names."""
+    """Return a Jinja environment that escapes all text and raises an error for undefined names."""
     made = Environment(
         loader=PackageLoader("chirp_migrate.report.page"),
         autoescape=True,
@@ -121,7 +121,7 @@ def _asset(name: str) -> str:
 
 
 def style_sheet() -> Markup:
-    """Return the style sheet, with the dark colours in both places, and a class for every width of indentation."""
+    """Return the style sheet, with the dark colours and with a class for every indentation of code."""
     indents = "".join(f".code .w{width} {{ --in: min({width}ch, 30%); }}\n" for width in range(1, LARGEST_INDENT + 1))
     text = _asset("report.css").replace("/* dark */", _asset("dark.css").strip())
     return Markup(text.replace("/* indents */\n", indents))
@@ -188,7 +188,7 @@ def _metric_values(found: VerifyReport) -> dict[str, Any]:
     """Return the values for the template of the metrics."""
     each, together = entry_times(found), all_together(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
-    # The total is the sum: on the same scale, the entry points could not be compared.
+    # The total has its own scale, because the bars of entry points would be too short on it.
     longest = max((value for entry in each for values in entry.seconds.values() for value in values), default=1.0)
     conditions = (
         ("Compared with", found.before),
@@ -226,15 +226,15 @@ def _time_row(entry: EntryTimes, longest: float, *, together: bool) -> dict[str,
 
 
 def _same_training(found: VerifyReport) -> list[str]:
-    """Return a sentence for each difference, or about the comparison."""
+    """Return one sentence for each difference between the versions; without differences, describe the comparison."""
     if found.verdict == "failed":
         return []
     lines = [f"{one.message.rstrip('.')}." for one in found.differences[:_DIFFERENCES_SHOWN]]
     hidden = len(found.differences) - _DIFFERENCES_SHOWN
-    lines += [f"And {hidden} more: verify --json has them."] if hidden > 0 else []
+    lines += [f"And {hidden} more differences: verify --json has them."] if hidden > 0 else []
     exact = len(found.ratios) - len(found.smallest_adjusted_p)
     if not found.differences and exact:
-        lines.append(f"{count(exact, 'entry point')}: no difference in what was compared.")
+        lines.append(f"{count(exact, 'entry point')}: no difference found.")
     for label, p in found.smallest_adjusted_p.items() if not found.differences else ():
         share = noticeable_change(found, label)
         could = "" if share is None else f"; a probability that changed by {share:.2f} would be noticed 9 times in 10"
@@ -244,7 +244,7 @@ def _same_training(found: VerifyReport) -> list[str]:
 
 
 def _ledger_parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
-    """Return the loaders as parts of a sum, with their places in a bar of 100 units."""
+    """Return the number of loaders with each outcome, and the position of this part in a bar of 100 units."""
     parts, position = [], 0.0
     for status, name, number in loader_outcomes(ledger, planned=planned):
         width = 100 * number / ledger.found if ledger.found else 0.0
@@ -255,7 +255,7 @@ def _ledger_parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
 
 
 def _statuses_with_texts(ledger: Ledger) -> list[tuple[Status, str]]:
-    """Return the statuses of a rule's findings with the texts for them."""
+    """Return each status that findings of this report have, with its text."""
     together = Counter(status for counts in ledger.rules.values() for status in counts if counts[status])
     return [(status, word) for status, word, _ in outcomes(together)]
 
@@ -268,14 +268,14 @@ def _group_reports(story: Story) -> Iterator[tuple[str, list[tuple[str, list[lis
 
 
 def _rules_of_report(story: Story) -> list[tuple[str, str, str, str]]:
-    """Return every rule of this report: code, name, reason, and safety."""
+    """Return code, name, reason and safety of every rule with a finding in this report."""
     safeties = {rule.code: rule.safety for rule in all_rules()}
     said: dict[str, FindingStory] = {}
     for one in story.findings:
         said.setdefault(one.finding.rule, one)
     found = []
     for code, one in sorted(said.items()):
-        safety = safeties.get(code, one.finding.safety)  # that of a finding may only be that it is reported
+        safety = safeties.get(code, one.finding.safety)  # the safety of a single finding may be "advice"
         found.append((code, one.finding.name, one.reason, f"{safety.value}: {SAFETIES[safety]}"))
     return found
 
@@ -288,7 +288,7 @@ def _places(same: Sequence[FindingStory]) -> str:
 
 
 def _breakable(name: str) -> Markup:
-    """Return a path or label that may be broken after a slash, a point or an underscore."""
+    """Render a path or label so that a browser may break the line after a slash, a dot or an underscore."""
     shown = escape(visible(name))
     for mark in "/._":
         shown = shown.replace(mark, Markup(f"{mark}<wbr>"))

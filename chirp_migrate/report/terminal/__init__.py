@@ -1,1 +1,1 @@
-"""A report as lines for a terminal."""
+"""Print a report on a terminal."""

@@ -1,4 +1,4 @@
-"""Output of ``apply`` and ``plan``: the changes that they made or would make."""
+"""Print what ``apply`` changed, or what ``plan`` would change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 from chirp_migrate.transaction.commit import CommitResult
 
-#: Short names of gains for table cells with several gains.
+#: Short names of gains, for table cells that list several gains.
 _SHORT = {
     GainKind.BATCHED: "batched",
     GainKind.AT_RUN_TIME: "at run time",
@@ -37,13 +37,13 @@ _SHORT = {
     GainKind.PINNED: "pinned",
     GainKind.NOTHING: "nothing",
 }
-#: Reasons for excluded files that users may not expect.
+#: Excluded files are printed if their reason matches: users may not expect these exclusions.
 _TELLING = re.compile(
     "stored outputs|vendored|larger than|cannot be listed|outside the folder|leads nowhere|not a regular"
 )
 _NOTHING = "Nothing to do: already migrated, or no rule applies here."
 _NO_GAIN = "Nothing to rewrite: no loader here gains from a migration. No file was changed, and none was added."
-#: Added if there is no finding at all.
+#: Printed by ``apply`` if no rule finds anything.
 _NOTHING_FOUND = (
     "No file was changed, and no file or dependency was added.",
     "List of the rules: chirp-migrate rules",
@@ -51,7 +51,7 @@ _NOTHING_FOUND = (
 
 
 def totals(plan: Plan) -> str:
-    """Return one line with the number of changed files and lines."""
+    """Return one line with the number of files and lines that a plan changes."""
     return (
         f"{_count_files(plan.files, ' to rewrite', ' to add')} Nothing was written."
         if plan.files
@@ -60,7 +60,7 @@ def totals(plan: Plan) -> str:
 
 
 def _message_without_changes(plan: Plan) -> str:
-    """Return the message for a run that writes no file."""
+    """Return the message for a plan that changes no file."""
     if plan.files:
         return "Nothing was rewritten."
     if all(finding.status is Status.FINE for finding in plan.findings):
@@ -71,7 +71,7 @@ def _message_without_changes(plan: Plan) -> str:
 
 
 def gains_nothing(plan: Plan) -> bool:
-    """Return whether nothing is rewritten, and loaders are unchanged because nothing would be gained."""
+    """Return whether a plan changes no file because no loader would gain from a rewrite."""
     return not plan.files and any(finding.status is Status.UNCHANGED for finding in plan.findings)
 
 
@@ -82,7 +82,7 @@ def _count_files(files: Sequence[FilePlan], rewritten: str, created: str) -> str
 
 
 def show_planned(plan: Plan, screen: Screen) -> None:
-    """Print the report on a plan that is not applied."""
+    """Print the changes of a plan that is not applied."""
     if screen.quiet:
         _show_attention(plan, (), screen)
         return
@@ -95,10 +95,14 @@ def show_planned(plan: Plan, screen: Screen) -> None:
 
 
 def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, following: Sequence[str] = ()) -> None:
-    """Print the report after an apply, with the line numbers of the new files.
+    """Print the changes of a run of ``apply``, with the line numbers of the changed files.
 
     Args:
-        following: lines on what to do next.
+        plan: the plan that was applied.
+        result: the files that were written, and the files that were not.
+        path: folder of the project.
+        screen: the terminal.
+        following: lines that explain the next steps.
     """
     left = result.skipped
     if screen.quiet:
@@ -116,7 +120,7 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, f
     if result.found is not None:
         screen.text(result.found)
     for name in result.linked:
-        screen.text(f"{name} has other hard links: these keep the old content.", hang=2)
+        screen.text(f"{name} has other hard links: they keep the old content.", hang=2)
     show_notes(plan, screen)
     if not is_empty:
         show_account(plan, left, screen)
@@ -127,7 +131,7 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, f
 
 
 def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: Screen) -> None:
-    """Print the number of changed lines of each file, and a line for the rewrites of each rule in a file."""
+    """Print the changed files with the rules that changed them."""
     rewrites: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.status is Status.REWRITE:
@@ -153,17 +157,17 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
 
 
 def _show_attention(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> None:
-    """Print what a quiet run prints: files that could not be handled, and tasks for the user."""
+    """Print the output of ``--quiet``: files that could not be handled, and notes for the user."""
     for one in (*plan.skipped, *left):
         screen.line(f"{one.path}: {one.reason}")
     show_notes(plan, screen)
 
 
 def show_remarks(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> None:
-    """Print findings that were not rewritten, with reasons, by rule and file."""
-    # Likely bugs are always shown.
+    """Print the findings that were not rewritten, by rule and file, with the reasons."""
+    # Rules that change training. Likely bugs are not among them, because they are always shown.
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
-    # Rules without suggestions are not listed unless they were selected; neither is advice without -v.
+    # Without -v, findings of such rules are only counted if the rule rewrote nothing. Advice is only counted, too.
     unasked = behaviour - {f.rule for f in plan.findings if f.status is Status.REWRITE}
     curious = {rule.code for rule in all_rules() if rule.verbose_only}
     stopping = {rule.code for rule in all_rules() if rule.stops_workers}
@@ -197,7 +201,7 @@ def show_remarks(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> Non
             _show_findings(list(group), screen, is_alone=len({(one.path, one.rule) for one in findings}) == 1)
     if hidden:
         screen.text(f"Not shown: {_count_by_status(hidden)}; -v shows them.", hang=2)
-    # Users expect that caches are excluded, but may miss other files.
+    # Users expect that caches are excluded, but they may miss other files.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
     for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Left out:", passed_over)):
         if skipped:
@@ -207,7 +211,7 @@ def show_remarks(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> Non
 
 
 def _count_by_status(findings: Sequence[Finding]) -> str:
-    """Return the number of findings by status and rule: ``24 suggested (CHP024), 21 listed (11 CHP024, …)``."""
+    """Return the number of findings by status and rule, such as ``24 suggested (CHP024), 21 reported (CHP024)``."""
     by_status: dict[Status, Counter[str]] = {}
     for finding in findings:
         by_status.setdefault(finding.status, Counter())[finding.rule] += 1
@@ -220,14 +224,14 @@ def _count_by_status(findings: Sequence[Finding]) -> str:
 
 
 def loaders_in_tests(plan: Plan) -> str:
-    """Return one line on the excluded tests, or "" if there is no loader in them."""
+    """Return one line with the number of loaders in excluded tests; an empty string if tests have no loaders."""
     tests = [one for one in plan.left_out if one.loaders]
     loaders = count(sum(test.loaders for test in tests), "loader")
     return f"Tests not rewritten: {loaders} in {count(len(tests), 'file')} (--tests includes them)." if tests else ""
 
 
 def show_notes(plan: Plan, screen: Screen) -> None:
-    """Print the notes for the user."""
+    """Print the notes of a plan for the user."""
     for note in plan.notes:
         screen.text(note)
 
@@ -240,7 +244,15 @@ def show_account(
     planned: bool = False,
     listed: str = "",
 ) -> None:
-    """Print the ledger: the outcome of every loader, and findings of other rules."""
+    """Print the number of loaders with each outcome and, with ``-v``, the findings of other rules.
+
+    Args:
+        plan: the plan.
+        left: files that could not be written.
+        screen: the terminal.
+        planned: whether the plan is not applied.
+        listed: text that refers to the list of loaders that are not rewritten.
+    """
     ledger = Ledger.of(plan, left)
     for sentence in ledger_sentences(ledger, planned=planned, listed=listed):
         screen.text(sentence, hang=2)
@@ -259,10 +271,10 @@ def show_account(
 
 
 def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: bool = False) -> None:
-    """Print the findings of each rule in a file, one line with all places; with -v one by one and in full.
+    """Print the findings in a file: one line for each rule, or with ``-v`` each finding with its whole message.
 
-    Findings that make results wrong or keep workers from starting are always printed in full, each message once; also a
-    finding that is alone under its heading.
+    A whole message is also printed for likely bugs, for findings that keep workers from starting, and for a finding
+    that is alone under its heading.
     """
     urgent = {rule.code for rule in all_rules() if rule.finds_bugs or rule.stops_workers}
     for same in [[finding] for finding in findings] if screen.verbose else _group_by_rule(findings, urgent):
@@ -275,7 +287,7 @@ def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: boo
 
 
 def _group_by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> list[list[Finding]]:
-    """Return the findings grouped by rule; for rules in ``apart``, grouped by equal messages."""
+    """Group findings by rule; group findings of rules in ``apart`` by rule and message."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         message = finding.message if finding.rule in apart else ""
@@ -284,7 +296,7 @@ def _group_by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> 
 
 
 def _rule_or_gain(same: Sequence[Finding]) -> str:
-    """Return code and name of the rule of some findings; for loaders, code and gain."""
+    """Return code and name of the rule that found these findings; for findings on loaders, code and gain."""
     rule, counting = same[0].rule, {one.code for one in all_rules() if one.counts_sites}
     kinds = Counter(one.gain.kind for one in same if one.gain is not None)
     if rule not in counting or not kinds:
@@ -295,7 +307,7 @@ def _rule_or_gain(same: Sequence[Finding]) -> str:
 
 
 def _list_places(findings: Sequence[Finding], most: int) -> str:
-    """Return ``3, 9``; for more than ``most`` places, the first ones and the number of all: ``3, 9, … (12)``."""
+    """Return the lines of findings, such as ``3, 9``; if there are more than ``most``, such as ``3, 9, … (12)``."""
     places = list(dict.fromkeys(finding.place for finding in findings))
     if len(places) <= most:
         return ", ".join(places)

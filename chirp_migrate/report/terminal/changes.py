@@ -1,7 +1,7 @@
-"""Changes of a run or a plan: the ledger, the rules with their reasons, and every hunk.
+"""Print the changes of a run or a plan: the loaders, the rules with their reasons, and every hunk.
 
-Lines of source are printed as in a unified diff, or before and after side by side. Lines are complete: the part that
-does not fit continues below, without a number.
+Lines of code are printed as a unified diff. On a wide screen, the lines before and after are next to each other. A line
+that is too long continues on the next line, which has no number.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from chirp_migrate.rules import all_rules
 
 __all__ = ["show_run"]
 
-#: Least number of columns for before and after next to each other.
+#: Smallest width of the screen at which the lines before and after are next to each other.
 _SIDE_BY_SIDE = 160
 
 
 def show_run(run: RunStory, screen: Screen) -> None:
-    """Print everything about one run."""
+    """Print all data of one run or plan."""
     planned = run.number is None
     screen.title("The plan" if planned else f"Run {run.number} of apply")
     by = f" by {run.tool}" if run.tool else ""
@@ -41,7 +41,7 @@ def show_run(run: RunStory, screen: Screen) -> None:
     for note in run.notes:
         screen.text(note)
     if run.ledger is None:
-        screen.text("The plan of this run is missing in its journal, so its rules and reasons are not shown.")
+        screen.text("The journal lacks the plan of this run, so its rules and reasons are not shown.")
     for sentence in () if run.ledger is None else ledger_sentences(run.ledger, planned=planned):
         screen.text(sentence, hang=2)
     _show_rules(run, screen)
@@ -58,7 +58,7 @@ def show_run(run: RunStory, screen: Screen) -> None:
 
 
 def _show_rules(run: RunStory, screen: Screen) -> None:
-    """Print the rules with findings, with their outcomes and reasons."""
+    """Print each rule that has findings, with the outcomes of its findings and its reason."""
     if run.findings:
         screen.heading("Rules, and why they exist")
     safeties = {rule.code: rule.safety for rule in all_rules()}
@@ -69,7 +69,7 @@ def _show_rules(run: RunStory, screen: Screen) -> None:
         first = members[0].finding
         counts = Counter(member.finding.status for member in members)
         what = ", ".join(f"{number} {word}" for _, word, number in outcomes(counts))
-        safety = safeties.get(code, first.safety)  # that of a finding may only be that it is reported
+        safety = safeties.get(code, first.safety)  # the safety of a single finding may be "advice"
         screen.item(code, f"{first.name}, {safety.value}: {what}", style="cyan")
         screen.text(next((member.reason for member in members if member.reason), ""), 4 + len(plain(code)), "dim")
 
@@ -118,7 +118,7 @@ def _show_section(section: Section, screen: Screen) -> None:
 
 
 def _half_row(row: Row | None, side: Literal["before", "after"]) -> list[tuple[str, str]]:
-    """Return number, sign and text of a line, or blanks in place of a line."""
+    """Return number, sign and text of a line, each with its style; empty texts if ``row`` is None."""
     if row is None:
         return [("", ""), ("", ""), ("", "")]
     style = diff_style(row.sign)
@@ -130,19 +130,19 @@ def _number(number: int | None) -> str:
 
 
 def _show_finding(finding: Finding, screen: Screen, places: str | None = None) -> None:
-    """Print rule, place and message of a finding."""
+    """Print rule, line and message of a finding."""
     safety = "" if finding.safety is Safety.SAFE else f" ({finding.safety.value})"
     place = places or (f"line {finding.line}" if finding.cell is None else finding.place)
     screen.item(finding.rule, f"{finding.name}, {place}{safety}: {finding.message_with_gain}", style="cyan")
 
 
 def _show_added_files(files: list[FileStory], screen: Screen, *, planned: bool) -> None:
-    """Print the names of added files; their contents can be read in the files."""
+    """Print the names of added files, without their contents."""
     if not files:
         return
     screen.heading("Files to add" if planned else "Added files")
     for note, of_note in groupby(sorted(files, key=lambda one: (one.note, one.path)), key=lambda one: one.note):
-        # Without its plan, a journal has no reason for an added file.
+        # A journal without a plan has no reason for an added file.
         screen.text("added" if note == "rewrite" else NOTES.get(note, note), 2)
         for file in of_note:
             since = ", edited since" if file.edited_since else ""
@@ -150,7 +150,7 @@ def _show_added_files(files: list[FileStory], screen: Screen, *, planned: bool) 
 
 
 def _show_reports(stories: Iterable[FindingStory], screen: Screen) -> None:
-    """Print findings that were not rewritten, by kind and file; a message of several lines once."""
+    """Print the findings that were not rewritten, by title and file. Findings with equal messages are one item."""
     for title, files in reported_by_file(stories):
         screen.heading(title)
         for path, kinds in files:

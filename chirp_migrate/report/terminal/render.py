@@ -1,4 +1,4 @@
-"""A report on a terminal: first the verdict, then metrics, the ledger, and every change with its rule."""
+"""Print a report on a terminal: the verdict, the metrics, the loaders, and every change with its rule."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from chirp_migrate.report.verdict_rows import figures
 
 __all__ = ["show_story"]
 
-#: The terms of a report, explained for first-time readers.
+#: Term of a report → its meaning, for new readers.
 _OF_CHANGES = {
     "sample, batch": (
         "A sample is one item of the training data with its label. A batch is the samples of one training step."
     ),
     "loader": "An object that yields batches: `torch.utils.data.DataLoader`, or its replacement.",
-    "worker": "A process next to the training that loads batches.",
+    "worker": "A separate process that loads batches for the training.",
     "factory": "`OptimalDataLoaderFactory`: it builds a loader that suits the data and the machine.",
     "runtime": "`chirpid_patch`: the package that migrated code imports.",
     "rule": "A check for one habit of the code; `chirp-migrate explain CODE` shows it with an example.",
@@ -34,24 +34,22 @@ _OF_CHANGES = {
 _OF_VERDICTS = {
     "before, after": "The training as it was before the migration, and as it is now.",
     "entry point": "A function of the project that trains.",
-    "round": "One training of each version, one right after the other, in new processes.",
-    "saved": "Share of the time before that the training no longer needs; negative if it takes longer.",
-    "after : before": "The time after as a share of the time before: `####......` is 40 % of it, `>` more than all.",
-    "interval": "Times vary from round to round. Of a hundred such ranges at least 95 contain the true value.",
+    "round": "One training of each version, in two new processes that take turns.",
+    "saved": "Share of the training time before the migration that the training no longer needs; negative if it takes "
+    "longer.",
+    "after : before": "The time after as a share of the time before: `####......` is 40 %, and `>` is more than 100 %.",
+    "interval": "Times vary from round to round. Of 100 such ranges, at least 95 contain the true value.",
     "zero-cost loading": "The same training fed from one batch that is in memory already: no loader can be faster.",
     "verdict of an entry point": "The result of this entry point alone. `meets the threshold`: it saves at least the "
     "threshold. `not shown`: its saving is uncertain. `model-bound`: even zero-cost loading saves less. `slower`: it "
     "takes longer.",
-    "adjusted p": "A value near 0 would mean that the augmentation differs; adjusted for the number of tests.",
-    "R-000, R-004": "Rows of the requirements that name a target for a value.",
+    "adjusted p": "A p-value, adjusted for the number of tests. A value near 0 means that the augmentation differs.",
+    "R-000, R-004": "Numbers of the requirements that define a target for a value.",
 }
 
 
 def show_story(story: Story, screen: Screen) -> None:
-    """Print the report; with -q only the verdict and its metrics, with -v also explanations of all terms.
-
-    On a screen with at least 160 columns, changes are side by side.
-    """
+    """Print a report: with ``-q`` only the verdict and its metrics, with ``-v`` also explanations of all terms."""
     screen.text(f"Migration of {story.name}", style="bold")
     if not screen.quiet:
         screen.text(_summary_of_contents(story))
@@ -82,14 +80,14 @@ def show_story(story: Story, screen: Screen) -> None:
 
 
 def _summary_of_contents(story: Story) -> str:
-    """Return a summary of the rest, for readers who have only seen the first lines."""
+    """Return a sentence that lists the parts of the report, for its first lines."""
     hunks = sum(hunk.kind == "rewrite" for file in story.files for hunk in file.hunks)
     figures = "the verdict and its figures, " if story.verdict is not None else ""
     return f"Below: {figures}the result for each loader, the rules and {count(hunks, 'hunk')}; -v explains the terms."
 
 
 def _show_words(story: Story, screen: Screen) -> None:
-    """Print each term with its meaning, and how each key metric is measured."""
+    """Print each term with its meaning, and each metric with the method of its measurement."""
     screen.title("Terms")
     words = _OF_CHANGES | (_OF_VERDICTS if story.verdict is not None else {})
     for word, meaning in words.items():

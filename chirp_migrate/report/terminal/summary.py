@@ -1,4 +1,4 @@
-"""The result of a verification in at most 25 lines: the verdict, and the most important values."""
+"""Print the result of a verification in at most 25 lines: the verdict and the most important values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,11 @@ __all__ = ["show_verify"]
 
 _INDENT = 14
 _LINES = {"inconclusive": 3, "own run": 2, "differs": 4, "left out": 2, "the same": 3, "not seen": 4}
-"""At most so many of one fact; one of the others."""
+"""Name of a fact → largest number of lines that it may take; all other facts take one line."""
 
 
 def show_verify(report: VerifyReport, screen: Screen) -> None:
-    """Print the verdict, the total, the share of the possible saving, best and worst, and open points.
-
-    With -q, print only the verdict; with -v, also all details.
-    """
+    """Print the verdict and the most important values: with ``-q`` only the verdict, with ``-v`` also all details."""
     style = style_of(report.verdict)
     screen.term(f"Verdict: {report.verdict}.", sentence(report.reason), indent=0, style=style, hang=2)
     if not screen.quiet and report.verdict != "failed":
@@ -37,7 +34,7 @@ def show_verify(report: VerifyReport, screen: Screen) -> None:
 
 def _key_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if report.ratio is None:
-        yield "time", "not measured, because the training differs" if report.differences else "too little was timed"
+        yield "time", "not measured, because the training differs" if report.differences else "too few rounds"
     else:
         yield from _times(report, report.ratio)
     if not report.differences:
@@ -69,7 +66,7 @@ def _times(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
 
 
 def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
-    """Yield the largest own run: epoch time, start-up time, and the total."""
+    """Yield epoch time, start-up time and saving of the user's own run that takes longest."""
     timed = [(label, own) for label, own in report.own_runs.items() if own.epochs and label in report.ratios]
     if not timed:
         return
@@ -77,7 +74,7 @@ def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
     epoch, start_s = ([format_value(of[side]) for side in ("before", "after")] for of in (own.epoch_s, own.start_s))
     epochs = f"{count(own.epochs, 'epoch')}{' (assumed)' if own.assumed else ''}"
     parts = f"{epoch[0]} > {epoch[1]} s an epoch, {start_s[0]} > {start_s[1]} s start-up a fold"
-    # The longest and least important part is last, because long lines are cut.
+    # Long lines are cut, so the least important part is last.
     yield "own run", f"{_describe_saving(report.ratios[label])} in {epochs}: {parts}: {short_label(label)}"
 
 
@@ -89,7 +86,7 @@ def _describe_headroom(saved: float, headroom: float) -> str:
 
 
 def _describe_saving(ratio: Ratio) -> str:
-    """Return ``38 % less time [31, 45]``, or ``more``, with the interval of that number, the smaller end first."""
+    """Return the saving with its interval, such as ``38 % less time [31, 45]`` or ``5 % more time [1, 9]``."""
     value, low, high = (100 * one for one in ratio.saved)
     if value >= 0:
         return f"{value:.0f} % less time [{low:.0f}, {high:.0f}]"
@@ -98,7 +95,7 @@ def _describe_saving(ratio: Ratio) -> str:
 
 def _not_known(report: VerifyReport) -> Iterator[tuple[str, str]]:
     inconclusive = [label for label, own in report.verdicts.items() if own.verdict in ("inconclusive", "undecided")]
-    if inconclusive and len(report.verdicts) > 1:  # for a single entry point, the verdict has this information
+    if inconclusive and len(report.verdicts) > 1:  # the verdict itself covers a single entry point
         yield "inconclusive", ", ".join(map(short_label, inconclusive))
     work = report.workload
     if work is not None and (work.failing or work.no_room):

@@ -1,4 +1,4 @@
-"""The result of ``verify`` as lines: the verdict and its meaning, metrics, times, and the machine."""
+"""Print the result of ``verify``: the verdict and its meaning, metrics, times, and the machine."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _MEANINGS = {
     "differs from the training before.",
     "faster, entry points inconclusive": "Training takes at least {threshold} less time in all, and nothing that was "
     "compared differs from the training before. Whether some entry points became slower is unknown.",
-    "not shown to be faster": "Nothing that was compared differs from the training before. It is not "
-    "shown that {threshold} of the time are saved: the saving is smaller, or the times varied too much.",
+    "not shown to be faster": "Nothing that was compared differs from the training before. The measurement does not "
+    "show that {threshold} of the time are saved: the saving is smaller, or the times varied too much.",
     "model-bound": "Nothing that was compared differs from the training before. Even loading that takes no time at all "
     "would not save {threshold}: the time goes into the model.",
     "slower": "Nothing that was compared differs from the training before, but it takes longer.",
@@ -38,16 +38,16 @@ _MEANINGS = {
 _GREEN, _YELLOW, _RED = "bold green", "bold yellow", "bold red"
 _STYLES = {"good": _GREEN, "open": _YELLOW, "bad": _RED}
 _MARKS = {"met": "green", "not met": "red"}
-#: Columns of a short and a long bar, and the least width of the screen for the long bar; then the columns of zero-cost
-# loading, with their least width.
+#: Width of a short and a long bar, and the smallest width of the screen for long bars.
 _BAR, _LONG_BAR, _WIDE = 10, 30, 140
+#: Headings of the columns on zero-cost loading, and the smallest width of the screen for these columns.
 _ZERO_COST, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
-#: Share of the best rate that counts as equal to it.
+#: A rate counts as equal to the best rate if it is at least this share of it.
 _PLATEAU = 0.9
 
 
 def style_of(verdict: str) -> str:
-    """Return the style of a verdict on a terminal."""
+    """Return the style (colour) in which a terminal shows a verdict."""
     return _STYLES[tone_of_verdict(verdict)]
 
 
@@ -65,7 +65,7 @@ def show_head(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def show_details(verdict: VerifyReport, screen: Screen) -> None:
-    """Print all details of the verdict."""
+    """Print all details of a verification."""
     _show_metrics(verdict, screen)
     _show_times(verdict, screen)
     _show_training(verdict, screen)
@@ -107,7 +107,7 @@ def _show_times(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _show_epochs(verdict: VerifyReport, screen: Screen) -> None:
-    """Print the parts of the user's own runs."""
+    """Print epoch time and start-up time of the user's own runs."""
     rows = []
     for label, own in verdict.own_runs.items():
         if own.epochs:
@@ -129,13 +129,13 @@ def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
 
 
 def _bar(ratio: Ratio, room: int) -> str:
-    """Return a bar of the time after; the full width is the time before, and ``>`` marks a longer time."""
+    """Draw time after / time before as a bar of ``#`` and ``.``; ``>`` at its end means more than the time before."""
     full = min(room, max(1, round(room * ratio.value)))
     return f"{'#' * full}{'.' * (room - full)}{'>' if ratio.value > 1 + 0.5 / room else ''}"
 
 
 def _saving_text(ratio: Ratio | None) -> str:
-    """Return ``38 % [31, 45]``; negative if time is lost."""
+    """Return the saving as text, such as ``38 % [31, 45]``; negative if the training takes longer."""
     if ratio is None:
         return "-"
     share, low, high = (f"{100 * value:.0f}" for value in ratio.saved)
@@ -152,7 +152,7 @@ def _show_targets(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _show_differences(verdict: VerifyReport, screen: Screen) -> None:
-    """Print the differences, or how the versions were compared."""
+    """Print the differences between the trainings, and how augmented entry points were compared."""
     if verdict.differences:
         screen.heading("Differences between the trainings")
     for difference in verdict.differences:
@@ -185,7 +185,7 @@ def _show_conditions(verdict: VerifyReport, screen: Screen) -> None:
         "Verified": " by ".join(filter(None, (format_time(verdict.created), verdict.tool))),
         "Packages": _join_values(verdict.environment.get("packages")),
         "Environment variables": _join_values(verdict.environment.get("variables")),
-        "Time went into": ", ".join(f"{name} {seconds:.0f} s" for name, seconds in verdict.spent_s.items()),
+        "Time spent on": ", ".join(f"{name} {seconds:.0f} s" for name, seconds in verdict.spent_s.items()),
         "Not copied": "; ".join(verdict.copies),
         "Not trained": "; ".join(() if verdict.workload is None else verdict.workload.left_out),
     }
@@ -207,7 +207,7 @@ def _percent(share: float) -> str:
 
 
 def _show_training(report: VerifyReport, screen: Screen) -> None:
-    """Print the number of samples in an epoch, and the last losses; nothing if no loader was seen."""
+    """Print the number of samples in an epoch, and the last losses; print nothing if no loader was recorded."""
     before, after = (report.passes.get(side, {}) for side in ("before", "after"))
     if not any(before.values()):
         return
@@ -221,7 +221,7 @@ def _show_training(report: VerifyReport, screen: Screen) -> None:
 
 
 def _show_loading(report: VerifyReport, screen: Screen) -> None:
-    """Print the growth of memory, why there is no GPU metric, and the rate of loading the migrated data alone."""
+    """Print memory growth, the reason for a missing GPU metric, and the rate of loading without training."""
     for side, slope in report.measures.memory_slope_mib.items():
         if slope is not None:
             text = f"Memory growth {side}: {slope.value:+.2f} MiB/epoch [{slope.low:+.2f}, {slope.high:+.2f}]."
@@ -237,7 +237,7 @@ def _show_loading(report: VerifyReport, screen: Screen) -> None:
             f"{rate.samples_per_second:,.0f} {'from the factory' if rate.loader == 'factory' else f'at {rate.workers}'}"
             for rate in rates
         )
-        text = f"Loading alone after the migration, samples/s by workers of PyTorch's loader: {each}."
+        text = f"Loading without training after the migration, samples/s by workers of PyTorch's loader: {each}."
         screen.text(f"{text} {_useful_workers_sentence(rates)}", 2)
 
 
@@ -253,7 +253,7 @@ def _both(before: str, after: str) -> str:
 
 
 def _last_losses(passes: Sequence[PassTrace]) -> str:
-    """Return the mean losses of the last training pass and the last validation pass with a loss."""
+    """Return the mean losses of the last training pass and of the last validation pass, as text."""
     texts = []
     for role in ("train", "validation"):
         means = [loss for record in passes if record.role == role and (loss := record.mean_loss()) is not None]
@@ -262,7 +262,7 @@ def _last_losses(passes: Sequence[PassTrace]) -> str:
 
 
 def _useful_workers_sentence(rates: Sequence[LoaderRate]) -> str:
-    """Return the number of workers from which PyTorch's loader gets no faster, and the resulting setting."""
+    """Return a sentence with the number of workers above which PyTorch's loader gets no faster, and with advice."""
     plain = {rate.workers: rate.samples_per_second or 0.0 for rate in rates if rate.loader == "plain"}
     ours = next((rate.samples_per_second or 0.0 for rate in rates if rate.loader == "factory"), 0.0)
     if len(plain) < 2:
@@ -270,4 +270,4 @@ def _useful_workers_sentence(rates: Sequence[LoaderRate]) -> str:
     best = max(plain.values())
     count = min(workers for workers, rate in plain.items() if rate >= _PLATEAU * best)
     advice = "leave num_workers to the factory" if ours >= _PLATEAU * best else f"try num_workers={count} or tune=True"
-    return f"More than {count} workers gain nothing more there: {advice}."
+    return f"More than {count} workers make PyTorch's loader no faster: {advice}."

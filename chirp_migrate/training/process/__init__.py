@@ -1,1 +1,1 @@
-"""Child processes: their output, turns and exits, and the machine."""
+"""Start child processes that train, let them take turns, read their output, and end them."""

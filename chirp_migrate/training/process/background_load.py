@@ -1,7 +1,8 @@
-"""The CPU use of other processes, which makes timings unreliable.
+"""Measure how much CPU time other processes use, because it makes timings unreliable.
 
-The system counts how long every CPU was busy. Other processes used the part that this process and its children did not
-use. Time that a hypervisor gave to other machines (steal) counts as time of other processes.
+The system counts how long every CPU is busy. The CPU time of other processes is the busy time of all CPUs minus the CPU
+time of this process and its children. The busy time includes the time that a hypervisor assigns to other virtual
+machines (steal time).
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ import psutil
 __all__ = ["BUSY_ABOVE", "Watch", "not_watched", "own_cpu_seconds"]
 
 BUSY_ABOVE = 0.10
-"""Share of the CPUs in use by others above which a measurement counts as disturbed. An idle desktop or server is
-below 2 %; one busy process on ten cores, or a fifth of the time on two, reaches it."""
+"""A measurement counts as disturbed if other processes use more than this share of the CPUs.
+
+On an idle desktop or server, other processes use less than 2 %. One busy process uses 10 % of ten CPUs.
+"""
 
 _BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
-"""Fields of busy CPU time: the time of guests is part of user time."""
+"""Fields of ``psutil.cpu_times`` that count as busy. The field ``user`` already includes the time of virtual machines.
+"""
 
 _COUNTED_FROM_S = 0.2
-"""If this many seconds of our own CPU time are missing in the system's count, the count is wrong (some sandboxes)."""
+"""If this process used more CPU seconds than this, and the system counted none, the system's count is unusable."""
 
 
 def own_cpu_seconds() -> float:
@@ -33,9 +37,9 @@ def own_cpu_seconds() -> float:
 
 
 class Watch:
-    """The CPU use of other processes during :meth:`watching`, over all these times.
+    """Measures the CPU use of other processes during all contexts of :meth:`watching` together.
 
-    The system counts in hundredths of a second, so a single short time is inaccurate.
+    The system counts in hundredths of a second, so one short context alone would be inaccurate.
     """
 
     def __init__(self) -> None:
@@ -44,10 +48,10 @@ class Watch:
 
     @contextmanager
     def watching(self, used_s: Callable[[], float] = own_cpu_seconds) -> Iterator[None]:
-        """Return a context that watches; at its end, the CPU time of all own processes must be known.
+        """Return a context during which the CPU use of other processes is measured.
 
         Args:
-            used_s: returns the CPU seconds that all own processes have used so far.
+            used_s: returns the CPU seconds that this process and its children have used so far.
         """
         began, busy_before, own_before = time.perf_counter(), _busy_s(self._cpus), used_s()
         yield
@@ -65,11 +69,11 @@ class Watch:
 
 
 def not_watched() -> str | None:
-    """Return why other processes cannot be watched on this system; None if they can."""
+    """Return why the CPU use of other processes cannot be measured on this system; None if it can."""
     cpus = _own_cpus()
     if _busy_s(cpus) is None:
         return "this system does not count how long each CPU is busy"
-    from chirpid_patch.machine.cpus import cgroup_quota  # imports PyTorch, which options do not need
+    from chirpid_patch.machine.cpus import cgroup_quota  # imports PyTorch, so not at the top
 
     quota = cgroup_quota()
     if quota is not None and quota < len(cpus):
@@ -85,14 +89,11 @@ def _own_cpus() -> frozenset[int]:
 
 
 def _busy_s(cpus: frozenset[int]) -> float | None:
-    """Return the seconds that ``cpus`` together were busy since the system started.
-
-    The result is None if the system does not count.
-    """
+    """Return the sum of the busy seconds of ``cpus`` since the system started; None if they are not counted."""
     try:
         counted = psutil.cpu_times(percpu=True)
     except OSError:
         return None
-    if max(cpus) >= len(counted):  # disabled CPUs are missing, so positions are not CPU numbers
+    if max(cpus) >= len(counted):  # the list has no disabled CPUs, so its positions are not CPU numbers
         return None
     return sum(getattr(counted[cpu], kind, 0.0) for cpu in cpus for kind in _BUSY) or None

@@ -1,7 +1,7 @@
-"""Ending of all processes that a child process started, including those that left its process group.
+"""End all processes that a child process started, including processes that left its process group.
 
-Every process of a run inherits an environment variable with a unique value. Processes that cleared their environment
-are found as long as their parents live.
+All processes of a run inherit an environment variable with a value that no other run has. A process that cleared its
+environment is found through its parent, as long as the parent runs.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ import psutil
 __all__ = ["MARKER", "end_all", "own_cpus", "resume_all", "suspend_all", "woken_on"]
 
 MARKER = "CHIRP_MIGRATE_RUN"
-"""Environment variable that marks the processes of a run, by a value that no other run has."""
+"""Environment variable that all processes of a run inherit. Each run sets another value."""
 
 _ROUNDS = 50
 
 
 def end_all(mark: str, child: int | None = None, *, alive: bool = False) -> None:
-    """Kill every process with ``mark`` and its descendants, and the process group of a child.
+    """Kill the processes with ``mark``, their descendants, and the process group of ``child``.
 
-    Processes that they start meanwhile are killed as well.
+    The function also kills processes that start while it runs.
 
     Args:
         mark: value of :data:`MARKER` in the environment of the processes.
-        child: process and group of a child of this process; None if there is none.
-        alive: whether the child has not been waited for, so that its process number still belongs to it.
+        child: number of a child process, which is also the number of its process group; None without a child.
+        alive: whether the child still has its process number, because this process has not waited for its end.
     """
     for _ in range(_ROUNDS):
         left = {one.pid: one for one in psutil.process_iter() if _is_left(one, mark)}
         for root in [*left, *([child] if child is not None and alive else [])]:
-            with suppress(psutil.Error):  # it ended
+            with suppress(psutil.Error):  # the process has ended
                 left |= {one.pid: one for one in psutil.Process(root).children(recursive=True) if _is_running(one)}
         if child is not None and hasattr(os, "killpg"):
-            # Nothing may be left of the group; macOS reports zombies as not permitted.
+            # The group may already be empty. macOS raises PermissionError for zombies.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child, signal.SIGKILL)
         for process in left.values():
@@ -50,7 +50,7 @@ def end_all(mark: str, child: int | None = None, *, alive: bool = False) -> None
 
 
 def suspend_all(pid: int) -> list[psutil.Process]:
-    """Stop a process and all its descendants, even new ones; return the stopped processes."""
+    """Suspend a process and all its descendants, including processes that start meanwhile; return these processes."""
     stopped: dict[int, psutil.Process] = {}
     with suppress(psutil.Error):
         first = psutil.Process(pid)
@@ -68,7 +68,7 @@ def suspend_all(pid: int) -> list[psutil.Process]:
 
 
 def resume_all(stopped: Sequence[psutil.Process]) -> None:
-    """Continue processes that :func:`suspend_all` stopped, descendants first."""
+    """Resume the processes that :func:`suspend_all` returned, descendants first."""
     for one in reversed(stopped):
         with suppress(psutil.Error):
             one.resume()
@@ -83,10 +83,10 @@ def own_cpus() -> list[int]:
 
 @contextmanager
 def woken_on(pid: int, cpu: int | None) -> Iterator[None]:
-    """Return a context in which a process wakes on this CPU; after it, the system schedules the process as usual.
+    """Return a context in which a process runs on ``cpu`` only. After the context, the process may use all its CPUs.
 
-    A process wakes on the CPU where it ran last, and some CPUs are busier than others. Two processes that take turns
-    must therefore begin on the same CPU.
+    A process starts its turn on the CPU where it ran last, and some CPUs are busier than others. For a fair comparison,
+    two processes that take turns must begin their turns on the same CPU.
     """
     process, usual = psutil.Process(), None
     if cpu is not None:
@@ -103,7 +103,7 @@ def woken_on(pid: int, cpu: int | None) -> Iterator[None]:
 
 
 def _is_left(process: psutil.Process, mark: str) -> bool:
-    with suppress(psutil.Error, OSError):  # it ended, or belongs to another user
+    with suppress(psutil.Error, OSError):  # the process has ended, or belongs to another user
         return process.environ().get(MARKER) == mark and _is_running(process)
     return False
 

@@ -1,4 +1,4 @@
-"""Descriptions of how a process ended."""
+"""Describe how a process ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["describe_exit"]
 
 
 def describe_exit(status: int) -> str:
-    """Return a description of how a process ended, by its exit status (negative: the number of a signal)."""
+    """Describe the exit status of a process: an exit code or, if negative, the number of the signal that ended it."""
     if status >= 0:
         return f"exit code {status}"
     try:

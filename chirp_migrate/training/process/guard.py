@@ -1,7 +1,7 @@
-"""Clean-up after a killed process: its children, which may be suspended, are ended, and its folders removed.
+"""Clean up after a killed process: end its children, and remove its temporary folders.
 
-The guard is a small process that is never suspended. It waits until its standard input ends, which happens at the
-latest when the parent process ends, for any reason.
+A small process, the guard, waits for the end of its standard input. The standard input of the guard ends when the
+parent process ends, for any reason. Then the guard cleans up.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from chirp_migrate.training.process.imports import PACKAGE_ROOT
 __all__ = ["guard_processes", "temporary_folder"]
 
 _NOTHING_LEFT = b"."
-#: How long other guards may need to end the processes that still write to a folder.
+#: Seconds for which the guard repeats the removal of a folder, because other processes may still write to it.
 _REMOVAL_S = 30.0
 
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Create a temporary folder, and remove it in the end, also if this process is killed."""
+    """Create a temporary folder for a context, and remove it afterwards, even if this process is killed."""
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
         with guard_processes("", folder):
@@ -37,13 +37,13 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def guard_processes(mark: str, folder: Path) -> Iterator[None]:
-    """Start a guard for processes that carry ``mark``, and for a folder.
+    """Return a context in which a guard ends processes and removes a folder if this process is killed.
 
-    The caller ends the processes before it leaves this context, and removes the folder afterwards.
+    If this process is not killed, the caller ends the processes inside the context, and removes the folder after it.
 
     Args:
-        mark: the mark that the processes carry; empty if there are none.
-        folder: the guard removes it if this process is killed.
+        mark: value of the environment variable ``MARKER`` of the processes; empty without processes.
+        folder: folder to remove.
     """
     guard = subprocess.Popen(
         [sys.executable, "-m", __name__, mark, str(folder)],

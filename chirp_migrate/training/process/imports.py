@@ -1,4 +1,4 @@
-"""Checks that the running code is that of the copy, and advice for a missing module."""
+"""Import the user's code from the copy of a project, and advise on modules that are missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
-"""Folder that this package is imported from."""
+"""Folder from which Python imports ``chirp_migrate``."""
 
 _OURS = ("chirp_migrate", "chirpid_patch")
 _DISTRIBUTIONS = {
@@ -39,7 +39,7 @@ _DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
     "yaml": "PyYAML",
 }
-"""Well-known distributions whose name is not that of their module."""
+"""Name of a module → name of the package to install, for well-known packages with different names."""
 
 _LEFT_OUT = ("tests", "test", "build", "dist", "site-packages", "node_modules")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
@@ -47,14 +47,16 @@ _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
 
 
 def check_imports(tree: Path, origin: str) -> None:
-    """Check that no module was imported from ``origin``: an installed package would hide the compared code.
+    """Check that Python imported the modules of a project from its copy, and not from the user's folder.
+
+    A package that is installed in development mode would be imported from the user's folder.
 
     Args:
-        tree: the copy, from which modules must be imported.
-        origin: the user's folder; may be empty.
+        tree: the copy of the project.
+        origin: the user's folder; an empty string skips the check.
 
     Raises:
-        NotUsable: a module of the backend was imported from ``origin``.
+        NotUsable: a module was imported from ``origin``.
     """
     if not origin:
         return
@@ -67,19 +69,21 @@ def check_imports(tree: Path, origin: str) -> None:
         if path.is_relative_to(origin) and not path.is_relative_to(tree) and not own_environment:
             raise NotUsable(
                 f"{name} was imported from {origin} and not from the copy that is measured: it is installed in "
-                "development mode from a folder that is neither the root of PATH nor its src/; pass the folder "
-                "that it is imported from as PATH"
+                "development mode from a folder that is neither PATH nor its src/; pass as PATH the folder from which "
+                f"{name} is imported"
             )
 
 
 def import_object(reference: str, what: str, fits: Callable[[Any], bool] = callable) -> Any:
     """Return the object of ``package.module:name`` or ``folder/file.py:name``, relative to the working directory.
 
-    A file is imported under its own name, from its folder, so that worker processes can import it, too.
+    The module of a file has the name of the file, and ``sys.path`` gets the folder of the file, so that worker
+    processes can import the module.
 
     Args:
-        what: the kind of object, in one word such as ``class``.
-        fits: returns whether a value is of that kind.
+        reference: reference to the object.
+        what: kind of the object for messages, such as ``class``.
+        fits: returns whether an object is of that kind.
 
     Raises:
         NotFound: there is no such module, file or name, or the name refers to another kind of object.
@@ -99,7 +103,7 @@ def import_object(reference: str, what: str, fits: Callable[[Any], bool] = calla
 
 
 def modules_of(tree: Path) -> dict[str, Path]:
-    """Return the files of the modules in a tree by importable name, without tests and similar folders."""
+    """Return the modules of a project without tests and builds: import name → file."""
     found = {}
     for path in sorted([*tree.glob("*.py"), *tree.glob("*/*.py"), *tree.glob("src/*/*.py")]):
         parts = path.relative_to(tree / "src" if (tree / "src") in path.parents else tree).with_suffix("").parts
@@ -110,10 +114,10 @@ def modules_of(tree: Path) -> dict[str, Path]:
 
 
 def check_program(module: str) -> None:
-    """Check that ``python -m`` can run a module, or the module ``__main__`` of a package; this imports packages.
+    """Check that ``python -m module`` finds a module to run. The check imports the packages that contain the module.
 
     Raises:
-        NotFound: there is no such module.
+        NotFound: there is no such module, or the package has no module ``__main__``.
     """
     with _found(module):
         found = find_spec(module)
@@ -125,7 +129,7 @@ def check_program(module: str) -> None:
 
 @contextmanager
 def _found(module: str) -> Iterator[None]:
-    """Return a context that raises NotFound if the module, or a package that contains it, does not exist."""
+    """Return a context that raises NotFound if an import in it does not find ``module`` or a package around it."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -155,10 +159,10 @@ def _import_module(place: str) -> Any:
 
 
 def missing_module(log: str) -> str | None:
-    """Return the advice for the missing module at the end of a program's output; None without one.
+    """Return advice on the missing module for which a program failed; None if no module is missing.
 
     Args:
-        log: the last lines of the program's output, with the traceback.
+        log: the last lines that the program printed, with the traceback.
     """
     missing = list(_MISSING.finditer(log))
     if not missing:
@@ -179,9 +183,10 @@ def missing_module(log: str) -> str | None:
 
 
 def enter_tree(tree: Path) -> None:
-    """Make the tree the working directory and first import path; this package stays importable, from the last path.
+    """Make ``tree`` the working directory and the first import path. ``chirp_migrate`` stays importable.
 
-    If ``src/`` contains packages, it is the second path, before an installation of the same package.
+    If ``tree`` has a folder ``src/``, that folder becomes the second import path, so that its packages hide installed
+    packages of the same name.
     """
     os.chdir(tree)
     sys.path[0] = str(tree)

@@ -1,4 +1,4 @@
-"""The child's side of the connection to its parent process, which waits for the result."""
+"""Let a child process receive its task from the parent process and send its result."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ __all__ = ["Parent", "serve"]
 class _Request(Protocol):
     @property
     def tree(self) -> str:
-        """Return the folder in which the child works and from which it imports."""
+        """Return the folder that is the working directory and first import path of the child."""
 
 
 _R = TypeVar("_R", bound=_Request)
 
 
 class Parent:
-    """The parent's end of the pipe.
+    """The connection of a child process to its parent, through a pipe.
 
-    The pipe has no name, so no other process can open it, and processes of the user's code do not inherit it.
+    The pipe has no name, so no other process can open it. Processes that the user's code starts do not inherit the
+    pipe.
     """
 
     def __init__(self, end: int) -> None:
-        """Take over an inherited end of a pipe: a descriptor, or a handle of Windows."""
+        """Use an inherited end of the pipe: a file descriptor, or a handle on Windows."""
         getattr(os, "set_handle_inheritable", os.set_inheritable)(end, False)
         self._connection = getattr(connection, "PipeConnection", connection.Connection)(end)
 
     def request(self, kind: type[_R]) -> _R:
-        """Return the request of the parent."""
+        """Receive the task that the parent sends."""
         return read_as(read_json(self._read_bytes()), kind)
 
     def wait_for_turn(self) -> None:
-        """Report that the next step is prepared, and wait for the turn.
+        """Report that the next step is prepared, and wait until the parent starts it.
 
-        So two children start and import at the same time, and then train in turns, each alone on the machine: the
-        threads of two trainings on the same cores would wait for each other most of the time. The speed of a machine
-        drifts within seconds, so compared epochs directly follow each other.
+        Two children start and import at the same time, and then train in turns, so that each has all CPUs. The speed of
+        a machine drifts within seconds, so the parent lets epochs that are compared follow each other.
 
         Raises:
-            SystemExit: the parent has ended, so the result has no receiver.
+            SystemExit: the parent has ended.
         """
         self.send(ReadyMessage(own_cpu_seconds(), time.time()))
         self._read_bytes()
 
     def show(self, what: str | ProgressStep) -> None:
-        """Send progress to the parent: see :data:`~chirp_migrate.console.progress.Progress`."""
+        """Send progress to the parent, which shows it."""
         self.send(what if isinstance(what, ProgressStep) else ProgressLine(what))
 
     def send(self, message: Message) -> None:
-        """Send a message; raise SystemExit if the parent has ended."""
+        """Send a message to the parent; raise SystemExit if the parent has ended."""
         try:
             self._connection.send_bytes(as_bytes(message, indent=None))
         except OSError:
@@ -76,15 +76,15 @@ class Parent:
             raise SystemExit(_GONE) from None
 
 
-_GONE = "the process that started this one has ended"
+_GONE = "the parent process has ended"
 
 
 def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
-    """Run a child: perform the task in its tree, and send the result.
+    """Receive a task from the parent, perform it, and send the result: the main function of a child process.
 
     Args:
-        kind: type of the task.
-        act: performs the task and returns the result (a dataclass); raises ``NotUsable`` or ``UserCodeError``.
+        kind: type of the task, a dataclass with the folder ``tree``.
+        act: performs the task and returns a dataclass as the result; may raise ``NotUsable`` or ``UserCodeError``.
 
     Returns:
         The exit code of the process: 0, or 1 after a failure.

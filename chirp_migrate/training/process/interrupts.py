@@ -1,4 +1,4 @@
-"""Handling of Ctrl-C and SIGTERM while children run: everything is cleaned up, once."""
+"""Handle Ctrl-C and SIGTERM while child processes run, so that both clean up."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ __all__ = ["signals_as_one_interrupt"]
 
 @contextmanager
 def signals_as_one_interrupt() -> Iterator[None]:
-    """Return a context in which SIGTERM cleans up as Ctrl-C does, and a second signal does not interrupt that.
+    """Return a context in which SIGTERM raises KeyboardInterrupt, like Ctrl-C.
 
-    If handlers cannot be set (in another thread), they do not change.
+    After the first signal, both signals are ignored, so that a second signal does not interrupt the clean-up. The
+    context changes nothing outside of the main thread, because Python can set signal handlers only there.
     """
     caught = (signal.SIGINT, signal.SIGTERM)
 

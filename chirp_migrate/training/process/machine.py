@@ -1,4 +1,4 @@
-"""The conditions of a measurement: machine, packages and environment variables."""
+"""Describe the conditions of a measurement: machine, packages and environment variables."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ _VARIABLES = (
     "CUDA_", "GOMP_", "KMP_", "LD_PRELOAD", "MALLOC_", "MKL_", "NUMBA_", "NUMEXPR_", "NVIDIA_", "OMP_", "OPENBLAS_",
     "PYTHON", "PYTORCH_", "TORCH",
 )  # fmt: skip
-"""Prefixes of environment variables that change speed or results of PyTorch; none of them contains a secret."""
+"""Prefixes of environment variables that may change the speed or results of PyTorch. None contains a secret."""
 
 
 def describe(threads: int) -> dict[str, Any]:
-    """Return processor, usable CPUs, accelerator, torch, its compute threads, Python and system."""
+    """Return a description of the machine: processor, CPUs, GPU, system, and versions of PyTorch and Python.
+
+    Args:
+        threads: number of compute threads of PyTorch.
+    """
     import torch
 
     from chirpid_patch.machine.cpus import usable_cpus
@@ -34,7 +38,7 @@ def describe(threads: int) -> dict[str, Any]:
     return {
         "processor": _processor(),
         "usable_cpus": usable_cpus(),
-        "torch": str(torch.__version__),  # an own class, which no document supports
+        "torch": str(torch.__version__),  # a subclass of str, which documents do not support
         "threads": threads,
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
@@ -43,10 +47,10 @@ def describe(threads: int) -> dict[str, Any]:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return ``python`` (version, build, executable), relevant installed ``packages``, and ``variables``.
+    """Return the version of Python, installed packages, and environment variables that may change a measurement.
 
-    ``variables`` are those of the user. Each process of a verification also gets the same number of threads and hash
-    seed, and a temporary folder.
+    The result has the variables of the user, and not the variables that ``verify`` sets in its child processes, such as
+    the number of threads and the hash seed.
     """
     packages = {}
     for name in _PACKAGES:
@@ -60,7 +64,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def summary_line(machine: dict[str, Any]) -> str:
-    """Return one line for a report."""
+    """Return a description of the machine in one line; ``machine`` is the result of :func:`describe`."""
     device = machine["accelerator"] or "no GPU"
     return (
         f"{machine['processor']}, {machine['usable_cpus']} usable CPUs, {device}, torch {machine['torch']} "

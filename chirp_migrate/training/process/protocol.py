@@ -1,4 +1,4 @@
-"""Messages between a child process and its parent, as JSON of types that both import: nothing is unpickled."""
+"""Messages that a child process sends to its parent, as JSON, so that the parent unpickles nothing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["ChildResult", "FailureMessage", "Message", "PartialResult", "Progres
 
 
 class ReadyMessage(msgspec.Struct, tag="ready", frozen=True):
-    """The child waits for its next turn.
+    """Message: the child waits for its next turn.
 
     Attributes:
-        cpu_s: CPU seconds that it has used, including those of its ended child processes.
-        at: time stamp (``time.time()``).
+        cpu_s: CPU seconds that the child and its ended child processes have used.
+        at: time of the message, on the clock of ``time.time``.
     """
 
     cpu_s: float
@@ -24,17 +24,17 @@ class ReadyMessage(msgspec.Struct, tag="ready", frozen=True):
 
 
 class ProgressLine(msgspec.Struct, tag="said", frozen=True):
-    """A line of progress that stays on the screen."""
+    """Message: a line of progress that stays on the screen."""
 
     text: str
 
 
 class PartialResult(msgspec.Struct, tag="found", frozen=True):
-    """A partial result of the child, sent early.
+    """Message: a part of the result that the child sends before its end.
 
     Attributes:
         name: name of the part.
-        value: a dataclass, which arrives as plain values.
+        value: a dataclass, which the parent receives as a dictionary.
     """
 
     name: str
@@ -42,11 +42,11 @@ class PartialResult(msgspec.Struct, tag="found", frozen=True):
 
 
 class FailureMessage(msgspec.Struct, tag="failed", frozen=True):
-    """The child failed.
+    """Message: the child failed.
 
     Attributes:
-        sentence: the reason, for the user.
-        usage: whether the cause is the task, and not the user's code.
+        sentence: the reason in one sentence, for the user.
+        usage: whether an option of the user is wrong; False if the user's code raised an error.
     """
 
     sentence: str
@@ -54,10 +54,10 @@ class FailureMessage(msgspec.Struct, tag="failed", frozen=True):
 
 
 class ChildResult(msgspec.Struct, tag="answer", frozen=True):
-    """The result of the child: a dataclass, which arrives as plain values."""
+    """Message: the result of the child, a dataclass, which the parent receives as a dictionary."""
 
     value: Any
 
 
 Message = ReadyMessage | ProgressLine | ProgressStep | PartialResult | FailureMessage | ChildResult
-"""The messages of a child. A parent sends the request, and then any object for each turn."""
+"""Any message of a child. The parent sends the task, and then some bytes for each turn."""

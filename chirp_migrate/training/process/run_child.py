@@ -1,4 +1,4 @@
-"""Running of a child process, with its result or one sentence that explains why there is none."""
+"""Run a child process, and return its result or raise an error with the reason why it has none."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ from chirp_migrate.training.process.protocol import (
     ReadyMessage,
 )
 
-__all__ = ["Child", "Role", "workload_failed"]
+__all__ = ["Child", "ChildLabels", "workload_failed"]
 
 _KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
 _OUTPUT_ENDS_WITHIN_S = 5.0
 _LONGEST_FOLDER = 50
-"""Longest path that leaves room for the names that multiprocessing and PyTorch add."""
+"""Largest length of a temporary folder's path to which multiprocessing and PyTorch can append the names of sockets."""
 _LOOK_S = 0.1
-"""Seconds between two checks of whether a silent child still lives: its workers may keep its end of the pipe open."""
+"""Seconds between two checks of whether a child still runs. Its workers may keep the pipe open after its end."""
 _LARGEST_MESSAGE = 2**30
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Role:
-    """The words for a child in messages.
+class ChildLabels:
+    """Names of a child process in error messages.
 
     Attributes:
-        name: the subject of messages, such as ``The version before``.
-        failed: the text before the child's own sentence if it fails.
-        less: options that reduce its work.
-        side: ``before`` or ``after``; empty for other children.
+        name: subject of the message, such as ``The version before the migration``.
+        failed: text in front of the error that a failed child reports.
+        less: options that reduce the work of the child, such as ``--samples``.
+        side: the version that the child trains, ``before`` or ``after``; empty for other child processes.
     """
 
     name: str
@@ -70,28 +70,28 @@ class Role:
 
 @dataclass
 class Child(Generic[_T]):
-    """One child process: a new interpreter, the end of whose output is kept in memory.
+    """A child process with a new Python interpreter. The object keeps the last 64 KiB of its output.
 
-    Use it as a context manager: the child and all its processes are ended at the end of the context, and when this
-    process ends for any reason (:mod:`.guard`).
+    Use the object as a context manager. The end of the context ends the child and all processes that it started. If
+    this process is killed, a guard ends them (:mod:`.guard`).
 
     Attributes:
-        module: module of its program, which calls :func:`~.inside_child.serve`.
-        request: its task, a dataclass with ``tree``.
-        answer: type of its result.
-        role: its words in messages.
-        timeout_s: seconds, without waits for a turn, after which it counts as hung.
-        environment: environment variables in addition to those of the user.
-        progress: called with the progress messages of the child.
-        cpu_s: CPU seconds of it and its processes when it was last ready; 0 after its end, when they count as those of
-            this process.
-        found: its partial results, in the order of arrival.
+        module: module that the child runs; it calls :func:`~.inside_child.serve`.
+        request: task of the child, a dataclass with the folder ``tree``.
+        answer: type of the child's result.
+        role: names of the child in error messages.
+        timeout_s: seconds after which the child counts as hung; waiting for a turn does not count.
+        environment: environment variables in addition to the variables of the user.
+        progress: called with the progress of the child.
+        cpu_s: CPU seconds that the child and its processes had used when it was last ready; 0 after its end, because
+            the system then adds them to the CPU time of this process.
+        found: partial results of the child, in the order of arrival.
     """
 
     module: str
     request: Any
     answer: type[_T]
-    role: Role
+    role: ChildLabels
     timeout_s: float
     environment: Mapping[str, str] = field(default_factory=dict)
     progress: Progress = no_progress
@@ -105,17 +105,17 @@ class Child(Generic[_T]):
         self._suspended: list[psutil.Process] = []
         self._last: Message | None = None
         with ExitStack() as stack:
-            # The folder is removed with the files of the child.
+            # Removing this folder removes all temporary files of the child.
             temporary = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="cm-", dir=_short_folder(), ignore_cleanup_errors=True)
             )
             stack.enter_context(guard_processes(self._mark, Path(temporary)))
             ours, theirs = Pipe()
             self._connection = stack.enter_context(ours)
-            self._began = time.time()  # for its start, or for its turn
+            self._began = time.time()  # start of the child, later of its turn
             with theirs:
                 self._process = subprocess.Popen(
-                    # The same length for each path, so that data after it in memory does not move.
+                    # Five digits, because a longer argument would move other data in memory.
                     [sys.executable, "-m", self.module, f"{theirs.fileno():05d}"],
                     cwd=PACKAGE_ROOT,
                     env={**_child_environment(temporary), **self.environment, MARKER: self._mark},
@@ -126,7 +126,7 @@ class Child(Generic[_T]):
                     start_new_session=True,
                     **_handing_over(theirs.fileno()),
                 )
-            assert self._process.stdout is not None, "it is a pipe"
+            assert self._process.stdout is not None, "the output is a pipe"
             self._output = stack.enter_context(_Output(self._process.stdout))
             stack.callback(_end_processes, self._process, self._mark)
             self._send(as_bytes(self.request, indent=None))
@@ -153,23 +153,23 @@ class Child(Generic[_T]):
 
     @property
     def printed(self) -> str:
-        """Return the end of the output so far, without the path of its folder."""
+        """Return the last 64 KiB that the child has printed, without the path of its temporary folder."""
         return self._output.text().replace(f"{self.request.tree}{os.sep}", "")
 
     def wait_until_ready(self) -> None:
-        """Wait until the child is ready for its next turn (the first: after its imports), or has ended.
+        """Wait until the child is ready for its next turn, or has ended.
 
         Raises:
-            WorkloadFailed: the child neither became ready nor ended in time.
+            WorkloadFailed: the child took longer than its time limit.
         """
         while self.is_busy:
             self._process_message(self._next_message())
 
     def receive_message(self, within_s: float = _LOOK_S) -> None:
-        """Process the next message of a busy child, if one arrives in time.
+        """Process the next message of a busy child, if a message arrives within ``within_s`` seconds.
 
         Raises:
-            WorkloadFailed: the child has used up its time.
+            WorkloadFailed: the child took longer than its time limit.
         """
         if self.is_busy and self._has_news(within_s):
             self._process_message(self._next_message())
@@ -194,11 +194,11 @@ class Child(Generic[_T]):
         """Let the child run its next turn.
 
         Args:
-            within_s: seconds for all remaining work; None for the rest of its time.
-            cpu: the CPU on which it starts, see :func:`.descendants.woken_on`; None for any.
+            within_s: new time limit for all remaining work, in seconds; None to keep the present limit.
+            cpu: number of the CPU on which the turn starts; None for any CPU.
 
         Raises:
-            WorkloadFailed: the child had failed before.
+            WorkloadFailed: the child has already failed.
         """
         if self._ended:
             self.result()
@@ -210,16 +210,16 @@ class Child(Generic[_T]):
             self._send(b"go")
 
     def take_turn(self) -> None:
-        """Let the child run its next turn, and wait until it is ready for another one, or has ended.
+        """Let the child run its next turn, and wait until it is ready for another turn, or has ended.
 
         Raises:
-            WorkloadFailed: the child neither became ready nor ended in time, or had failed before.
+            WorkloadFailed: the child took longer than its time limit, or has already failed.
         """
         self.give_turn()
         self.wait_until_ready()
 
     def suspend(self) -> None:
-        """Suspend a waiting child and all its processes until its next turn, so that they use no CPU."""
+        """Suspend a waiting child and all its processes until its next turn, so that they use no CPU time."""
         if self._waits and not self._suspended:
             self._suspended = suspend_all(self._process.pid)
 
@@ -228,11 +228,11 @@ class Child(Generic[_T]):
         self._suspended = []
 
     def result(self) -> _T:
-        """Let the child run its remaining turns, return its result, and end everything it started.
+        """Let the child run its remaining turns, end all its processes, and return its result.
 
         Raises:
             UsageProblem: the task cannot be run.
-            WorkloadFailed: the user's code raised, crashed the interpreter, or did not end in time.
+            WorkloadFailed: the user's code raised an error, crashed the interpreter, or took too long.
         """
         self.wait_until_ready()
         while not self._ended:
@@ -244,22 +244,22 @@ class Child(Generic[_T]):
                     return msgspec.convert(value, self.answer)
             case FailureMessage(sentence, usage):
                 if usage:
-                    side = f"in the version {self.role.side}, " if self.role.side else ""
+                    side = f"in the version {self.role.side} the migration, " if self.role.side else ""
                     raise UsageProblem(f"{side}{sentence}" + ("" if sentence.endswith((".", "?")) else "."))
                 self._end_with_error(as_sentence(f"{self.role.failed}{sentence}"))
         self._end_lost_child(f"ended with {describe_exit(self._process.returncode)} and returned no result")
 
     def _send(self, data: bytes) -> None:
-        with suppress(OSError):  # it has ended, which the wait for its answer detects
+        with suppress(OSError):  # the child has ended; the wait for its answer detects this
             self._connection.send_bytes(data)
 
     def _next_message(self) -> Message | None:
-        """Return the next message; None at the end, or after an invalid message."""
+        """Return the next message of the child; None if the child has ended or the message is invalid."""
         while not self._has_news(_LOOK_S):
             pass
         if not self._connection.poll():
-            return None  # it has ended, and its own children may keep its end of the pipe open
-        # The wait for a child that stops in the middle of a message would never end.
+            return None  # the child has ended, although its own children may keep the pipe open
+        # The timer ends a child that stops in the middle of a message, because reading would wait for ever.
         late = threading.Timer(max(0.0, self._remaining_s()), end_all, (self._mark, self._process.pid), {"alive": True})
         late.start()
         try:
@@ -273,7 +273,7 @@ class Child(Generic[_T]):
             late.cancel()
 
     def _has_news(self, within_s: float) -> bool:
-        """Return whether a message has arrived or the process has ended, within the given seconds."""
+        """Wait up to ``within_s`` seconds; return whether a message has arrived or the process has ended."""
         if self._connection.poll(min(within_s, max(0.0, self._remaining_s()))):
             return True
         if self._process.poll() is not None:
@@ -298,13 +298,13 @@ class Child(Generic[_T]):
         self._end_lost_child(within, more, hung=True)
 
     def _end_lost_child(self, how: str, more: str = "", hung: bool = False) -> NoReturn:
-        """End a process that reported no failure itself."""
+        """End a process that did not report its failure, and raise an error."""
         self._end_with_error(f"{self.role.name} {how}{more}.", how, hung)
 
     def _end_with_error(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
-        """End the process, and raise an error with its last output."""
+        """End the process, and raise an error with the last lines that it printed."""
         self._stack.close()
-        # The paths of the copy are useless after its removal.
+        # Paths in the copy would be useless to users, because the copy is removed.
         printed = self._output.tail().replace(f"{self.request.tree}{os.sep}", "")
         failed = workload_failed(problem, printed, self.role.side)
         failed.ending, failed.hung = how, hung
@@ -312,9 +312,9 @@ class Child(Generic[_T]):
 
 
 class _Output:
-    """The output of a process, read in a thread, so that the process never waits; memory keeps only its end.
+    """The output of a process. A thread reads it, so that the process never waits, and keeps its last 64 KiB.
 
-    Use it as a context manager, and leave the context after the process has ended.
+    Use the object as a context manager, and leave the context after the process has ended.
     """
 
     def __init__(self, pipe: IO[bytes]) -> None:
@@ -328,18 +328,18 @@ class _Output:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Read the rest of the output; do not wait for an escaped process with the other end of the pipe."""
+        """Read the rest of the output, but stop after five seconds, because another process may keep the pipe open."""
         self._thread.join(_OUTPUT_ENDS_WITHIN_S)
 
     def tail(self) -> str:
-        """Return the last lines, and the number of omitted lines before them, if any."""
+        """Return the last 15 lines; if the output is longer than 64 KiB, also its size."""
         shown = self.text(_TAIL_BYTES).splitlines()[-_TAIL_LINES:]
         if self._total > _KEPT_BYTES:
             shown.insert(0, f"[the end of {self._total / 1e6:.1f} MB]")
         return "\n".join(shown)
 
     def text(self, most: int = _KEPT_BYTES) -> str:
-        """Return the end of the output, at most ``most`` bytes."""
+        """Return the last ``most`` bytes of the output as text."""
         return self._kept[-most:].decode("utf-8", errors="replace")
 
     def _drain(self) -> None:
@@ -350,13 +350,13 @@ class _Output:
 
 
 def workload_failed(problem: str, printed: str, side: str = "") -> WorkloadFailed:
-    """Return the error for a problem; for a missing module, with the command that installs it."""
+    """Return an error with the sentence ``problem``; if a module is missing, also with the command that installs it."""
     missing = missing_module(printed)
     return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", printed, side)
 
 
 def _handing_over(end: int) -> dict[str, Any]:
-    """Return the options of ``Popen`` with which a process inherits a pipe's descriptor or Windows handle."""
+    """Return the options of ``Popen`` that let a process inherit ``end``, a file descriptor or Windows handle."""
     if hasattr(os, "set_handle_inheritable"):
         os.set_handle_inheritable(end, True)
         return {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [end]})}  # type: ignore[attr-defined,unused-ignore]
@@ -364,17 +364,17 @@ def _handing_over(end: int) -> dict[str, Any]:
 
 
 def _short_folder() -> str:
-    """Return a folder for temporary files.
+    """Return a folder for temporary files whose path is short.
 
-    Workers pass tensors through sockets in this folder, and would wait for ever for a socket whose path is longer than
-    108 bytes.
+    Worker processes send tensors through sockets in this folder. If the path of a socket were longer than 108 bytes,
+    workers would wait for ever.
     """
     usual = tempfile.gettempdir()
     return "/tmp" if len(usual) > _LONGEST_FOLDER and os.access("/tmp", os.W_OK | os.X_OK) else usual
 
 
 def _child_environment(temporary: str) -> dict[str, str]:
-    """Return the user's environment, changed such that no bytecode is written and no window is opened."""
+    """Return the user's environment variables, changed so that Python writes no bytecode and matplotlib no windows."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), temporary))
     environment.update(PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1", MPLBACKEND="Agg")
@@ -382,7 +382,7 @@ def _child_environment(temporary: str) -> dict[str, str]:
 
 
 def _end_processes(child: subprocess.Popen[bytes], mark: str) -> None:
-    """End the child and its remaining processes (for example, workers of a crashed loader)."""
+    """End the child and the processes that it started, such as the workers of a crashed loader."""
     alive = child.poll() is None
     end_all(mark, child.pid, alive=alive)
     if alive:

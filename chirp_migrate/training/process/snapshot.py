@@ -1,9 +1,9 @@
-"""Copies of both versions in separate folders, so that no write of a training reaches the user's tree.
+"""Copy a project to a separate folder, so that a training writes no files into the user's folder.
 
-A copy contains the files that code needs, up to 32 MiB each. It omits version control, virtual environments, caches and
-larger files (datasets, checkpoints), because verification trains on synthetic data. The omitted files are listed, to
-explain the error of a module that needs one. Files that a run writes into its copy are removed before the next run:
-with a checkpoint, it would train less.
+A copy omits files larger than 32 MiB, such as datasets and checkpoints, because ``verify`` trains on synthetic data. A
+copy also omits version control, virtual environments and caches. ``verify`` prints the names of the omitted files,
+because a module may need one of them. Before each run, ``verify`` removes the files that the previous run wrote, so
+that a training cannot continue from a checkpoint.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 __all__ = ["LARGEST_FILE", "copy_tree", "freshen", "keep_pristine", "restore"]
 
 _PRISTINE = ".pristine"
-"""Suffix of the folder next to a copy with the original files, before any code ran."""
+"""Suffix of a second folder next to a copy. It has the files of the copy before any training ran."""
 
 _FOLDER = (stat.S_IFDIR,)
 
@@ -31,10 +31,10 @@ _LEFT_OUT_FOLDERS = frozenset({
 
 
 def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
-    """Copy a backend to the new folder ``target``; links to files become files, links to folders are omitted.
+    """Copy a project to the new folder ``target``. A link to a file becomes a file; links to folders are omitted.
 
     Returns:
-        Files that were omitted for their size, relative to the tree.
+        Paths of files that are too large to copy, relative to ``source``.
     """
     too_large: list[str] = []
     for folder, folders, names in os.walk(source):
@@ -43,7 +43,7 @@ def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
         (target / here.relative_to(source)).mkdir(parents=True, exist_ok=True)
         for name in sorted(names):
             path = here / name
-            if not path.is_file():  # sockets, pipes, links to nothing
+            if not path.is_file():  # a socket, a pipe, or a broken link
                 continue
             relative = path.relative_to(source)
             if path.stat().st_size > LARGEST_FILE:
@@ -54,10 +54,10 @@ def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
 
 
 def restore(tree: Path, originals: Mapping[str, bytes | None]) -> None:
-    """Write the earlier files to a copied tree: bytes by path relative to the tree, None to remove a file.
+    """Write files to the copy of a project: path relative to ``tree`` → bytes, or None to remove the file.
 
     Raises:
-        ValueError: a path leads outside the tree.
+        ValueError: a path leads out of ``tree``.
     """
     for name, content in originals.items():
         relative = PurePosixPath(name)
@@ -68,30 +68,30 @@ def restore(tree: Path, originals: Mapping[str, bytes | None]) -> None:
             path.unlink(missing_ok=True)
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)  # a copy may have come without write permission
+        path.unlink(missing_ok=True)  # the copied file may be read-only
         path.write_bytes(content)
 
 
 def keep_pristine(tree: Path) -> None:
-    """Store the current files of a copy, which :func:`freshen` restores."""
+    """Store the present files of a copy, so that :func:`freshen` can restore them."""
     shutil.copytree(tree, _pristine(tree), symlinks=True)
 
 
 def freshen(tree: Path) -> None:
-    """Restore the files that :func:`keep_pristine` stored; without stored files, change nothing."""
+    """Restore the files of a copy that :func:`keep_pristine` stored; do nothing if no files are stored."""
     pristine = _pristine(tree)
     if not pristine.is_dir():
         return
     try:
         _put_back(pristine, tree)
-    except OSError:  # folders that were locked, names that cannot be removed: begin with a new copy beside it
+    except OSError:  # a file cannot be removed: move the folder away, and make a new copy
         tree.rename(Path(tempfile.mkdtemp(prefix=f"{tree.name}.left-", dir=tree.parent)) / tree.name)
         shutil.copytree(pristine, tree, symlinks=True)
 
 
 def _put_back(pristine: Path, tree: Path) -> None:
     kept, now = _list_entries(pristine), _list_entries(tree)
-    for name, version in sorted(now.items(), reverse=True):  # the contents of a folder are removed before the folder
+    for name, version in sorted(now.items(), reverse=True):  # reverse order removes files before their folder
         if version != kept.get(name):
             path = tree / name
             path.rmdir() if version == _FOLDER else path.unlink()
@@ -108,7 +108,7 @@ def _pristine(tree: Path) -> Path:
 
 
 def _list_entries(tree: Path) -> dict[str, tuple[int, ...]]:
-    """Return the entries of ``tree`` with their types; for files also mode, size and time of the last change."""
+    """Return the files and folders below ``tree``: path → type and, for a file, size and time of the last change."""
     listing: dict[str, tuple[int, ...]] = {}
     for folder, folders, names in os.walk(tree):
         for name in (*folders, *names):

@@ -1,1 +1,1 @@
-"""Watching of loaders inside the process that trains, without changing their batches."""
+"""Watch the loaders in the process that trains, without changing their batches."""

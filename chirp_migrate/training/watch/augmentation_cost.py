@@ -1,4 +1,4 @@
-"""The cost of augmentation: the same batches with and without augmentation, in turns, in one process."""
+"""Measure how long augmentation takes: time the same batches with and without augmentation, in turns."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["share_of_loading", "time_both"]
 def time_both(
     augmented: Any, plain: Any, batch_s: Callable[[Any], float], rounds: int, until: float
 ) -> tuple[list[float], list[float]]:
-    """Return the seconds per batch with and without augmentation, for each round.
+    """Return the seconds per batch with augmentation, and without it; one value for each round.
 
     Args:
-        augmented, plain: both datasets, or the objects that ``batch_s`` times.
-        batch_s: loads some batches and returns the seconds of one.
+        augmented, plain: the dataset with and without augmentation, or other arguments of ``batch_s``.
+        batch_s: loads some batches of its argument and returns the seconds per batch.
         rounds: largest number of rounds.
-        until: ``time.monotonic()`` after which no further round begins; one round always runs.
+        until: time on the clock of ``time.monotonic`` after which no further round begins. One round always runs.
     """
     with_s: list[float] = []
     without_s: list[float] = []
@@ -33,7 +33,7 @@ def time_both(
 
 
 def share_of_loading(with_s: Sequence[float], without_s: Sequence[float]) -> float | None:
-    """Return (with - without) / with, from medians of the rounds; None without a round."""
+    """Return the share of the loading time that augmentation takes, from medians over rounds; None without a round."""
     if not with_s:
         return None
     augmented, plain = statistics.median(with_s), statistics.median(without_s)

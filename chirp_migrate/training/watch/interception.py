@@ -1,4 +1,4 @@
-"""Interception of iteration over every ``DataLoader`` (or sampler) class, PyTorch's own and all others."""
+"""Intercept the iteration over loaders (or samplers): objects of PyTorch's class and of all its subclasses."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from torch.utils.data import DataLoader, IterableDataset
 __all__ = ["Around", "Interception", "MakeIterator", "PassingIterator", "workers_at_most"]
 
 MakeIterator = Callable[[Any, Callable[[], Iterator[Any]]], Iterator[Any]]
-"""Called with the loader and a function that starts the loader's own iterator; returns the iterator to use."""
+"""Function that replaces ``iter(loader)``. Its arguments are the loader and a function that starts the real iterator.
+"""
 
 Around = Callable[[Callable[[], Any]], Any]
-"""Called for each batch with a function that returns it (StopIteration at the end); returns the batch to use."""
+"""Function that replaces ``next(iterator)``. Its argument is a function that returns the next real batch."""
 
 _T = TypeVar("_T", bound="Interception")
 
@@ -22,9 +23,12 @@ _T = TypeVar("_T", bound="Interception")
 class Interception:
     """Context manager under which ``iter(loader)`` returns the result of ``make``.
 
-    A loader class may call ``__iter__`` of its base class, at once or during iteration. Only the outermost call is
-    replaced. Code that advances the loader's own iterator uses the context :meth:`inside`. ``base`` is the class that
-    is covered, together with its subclasses.
+    A loader class may call ``__iter__`` of its base class. The context manager replaces only the outermost call. Code
+    that advances the real iterator must use the context :meth:`inside`.
+
+    Args:
+        make: function that returns the iterator to use; see :data:`MakeIterator`.
+        base: class whose objects, and objects of whose subclasses, are intercepted.
     """
 
     def __init__(self, make: MakeIterator, base: type = DataLoader) -> None:
@@ -51,7 +55,7 @@ class Interception:
 
     @contextmanager
     def inside(self, loader: Any) -> Iterator[None]:
-        """Return a context for the loader's own code, in which inner iterations are not replaced."""
+        """Return a context for the code of ``loader``. Iterations inside this context are not replaced."""
         outermost = id(loader) not in self._inside
         self._inside.add(id(loader))
         try:
@@ -62,7 +66,7 @@ class Interception:
 
     def _replacement(self, original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
         def __iter__(loader: Any) -> Iterator[Any]:
-            # An iterable inside a loader's own code (such as the loader in its pool of workers) is part of that loader.
+            # A loader that the code of another loader iterates over is a part of that other loader.
             nested = bool(self._inside) if self._base is DataLoader else id(loader) in self._inside
             if nested:
                 return original(loader)
@@ -73,13 +77,13 @@ class Interception:
 
 
 class PassingIterator(Iterator[Any]):
-    """A wrapper of a loader's own iterator that calls ``around`` for each batch.
+    """A wrapper of a loader's real iterator that calls ``around`` for each batch.
 
     Args:
-        interception: the interception that made this iterator.
+        interception: the interception that created this iterator.
         loader: the loader.
-        iterator: the loader's own iterator, as which this object otherwise behaves.
-        around: called with a function that advances the iterator; returns the batch.
+        iterator: the real iterator of the loader. Other attributes of the wrapper are attributes of this iterator.
+        around: called with a function that advances the real iterator; returns the batch.
     """
 
     def __init__(self, interception: Interception, loader: Any, iterator: Iterator[Any], around: Around) -> None:
@@ -104,13 +108,13 @@ class PassingIterator(Iterator[Any]):
 
 @contextmanager
 def workers_at_most(loader: Any, most: int) -> Iterator[None]:
-    """Return a context in which iterators of ``loader`` start at most ``most`` workers; 0 reads in this process.
+    """Return a context in which ``loader`` starts at most ``most`` worker processes; 0 loads in this process.
 
-    An iterable dataset keeps one worker, because it may read the number of its worker.
+    The loader of an iterable dataset keeps one worker, because the dataset may call ``get_worker_info``.
     """
     workers, timeout = loader.num_workers, loader.timeout
     loader.num_workers = min(workers, max(most, int(isinstance(loader.dataset, IterableDataset))))
-    loader.timeout = timeout if loader.num_workers else 0  # PyTorch has none without workers
+    loader.timeout = timeout if loader.num_workers else 0  # PyTorch accepts a timeout only with workers
     try:
         yield
     finally:

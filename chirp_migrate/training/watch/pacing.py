@@ -1,4 +1,4 @@
-"""Detection of the beginnings of epochs, from the objects that a training iterates over."""
+"""Detect the beginnings of epochs, from the loaders that a training iterates over."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ __all__ = ["Pacing"]
 
 
 class Pacing:
-    """Finds the loader that paces a training call: the first that is iterated over again with gradients enabled.
+    """Detects when an epoch begins: when the training iterates again over its first training loader.
 
-    A loader that is built again for every epoch is identified by its dataset. The second loader of a dataset may be the
-    first of the training, after a loader for statistics. The third loader begins an epoch.
+    The first training loader is the first loader that is iterated over twice with gradients enabled. If the training
+    builds a new loader for every epoch, loaders with the same dataset count as one loader. The first loader of a
+    dataset may only compute statistics, and the second loader may begin the training, so the third loader of a dataset
+    begins an epoch.
     """
 
     def __init__(self) -> None:
-        self._met: dict[int, list[Any]] = {}  # by dataset: the dataset, then its loaders in the order of first use
+        self._met: dict[int, list[Any]] = {}  # id of a dataset → the dataset and its loaders, in order of first use
         self._pacing: Any = None
 
     def begins_epoch(self, loader: Any) -> bool:
-        """Return whether iteration over a loader, which starts now, begins a second or later epoch."""
+        """Return whether the iteration over ``loader`` that starts now begins a second or later epoch."""
         if not torch.is_grad_enabled():
             return False
         dataset = getattr(loader, "dataset", loader)

@@ -1,4 +1,4 @@
-"""Facts about a dataset from a few of its samples, collated as by the training's loader."""
+"""Find out from a few samples whether a dataset augments, and which of its samples or values differ."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _LONGEST_S = 2.0
 
 
 def read(dataset: Any, indices: Sequence[int]) -> list[Any]:
-    """Return the samples at ``indices``, read as by PyTorch's own loader."""
+    """Read the samples at ``indices`` like PyTorch's loader: with ``__getitems__`` if the dataset has it."""
     many = getattr(dataset, "__getitems__", None)
     return list(many(list(indices))) if many else [dataset[index] for index in indices]
 
 
 def contents(value: Any, place: str = "") -> dict[str, Any]:
-    """Return tensors, arrays and other leaves of a batch, by their place in it."""
+    """Return the leaves of a batch (tensors, arrays, numbers): position in the batch, such as ``[0]['x']`` → leaf."""
     if is_dataclass(value) and not isinstance(value, (Mapping, type)):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if not isinstance(value, (Mapping, list, tuple)):
@@ -45,19 +45,20 @@ def contents(value: Any, place: str = "") -> dict[str, Any]:
 
 
 def differing_places(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
-    """Return the places whose leaves differ in type, shape or value (to the last bit; NaN equals NaN)."""
+    """Return the positions in two batches at which type, shape or any value differs (NaN equals NaN)."""
     return {place for place in first.keys() | second.keys() if not _are_same(first.get(place), second.get(place))}
 
 
 def leaf_type(leaf: Any) -> tuple[Any, ...]:
-    """Return the type of a leaf, with dtype and shape of a tensor."""
+    """Return the type of a leaf of a batch; for a tensor, its dtype and shape."""
     return (leaf.dtype, tuple(leaf.shape)) if isinstance(leaf, torch.Tensor) else (type(leaf),)
 
 
 def varying_places(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str]:
-    """Return the places of a batch that vary if the same sample is read again, because of augmentation.
+    """Return the positions in a batch whose values change if the same sample is read again, because of augmentation.
 
-    The first three samples are read six times each, or less often if that would take long. Random generators advance.
+    The function reads the first three samples six times each, for at most about two seconds. Reading changes the state
+    of random generators.
     """
     places: set[str] = set()
     until = time.monotonic() + _LONGEST_S
@@ -71,20 +72,20 @@ def varying_places(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str
 
 
 def can_read_samples(dataset: Any) -> bool:
-    """Return whether a dataset has a length above 0 and reads samples by number."""
+    """Return whether a dataset is not empty and returns samples by index."""
     if isinstance(dataset, torch.utils.data.IterableDataset) or not hasattr(dataset, "__getitem__"):
         return False
     try:
         return len(dataset) > 0
-    except (TypeError, NotImplementedError):  # no length
+    except (TypeError, NotImplementedError):  # the dataset has no length
         return False
 
 
 def unaugmented_dataset(dataset: Any, collate: Callable[[list[Any]], Any]) -> Any | None:
-    """Return a dataset of the same samples without augmentation, or None if there is none.
+    """Return a dataset of the same samples without augmentation; None if no such dataset is found.
 
-    It is either the dataset with its ``training`` switched off, or the nearest inner dataset of the same length whose
-    samples do not vary.
+    The result is a copy of the dataset with ``training = False``, if this switches the augmentation off. Otherwise, the
+    result is the first wrapped dataset of the same length that does not augment.
     """
     if getattr(dataset, "training", None) is True:
         switched = copy.copy(dataset)
@@ -100,7 +101,7 @@ def unaugmented_dataset(dataset: Any, collate: Callable[[list[Any]], Any]) -> An
 
 
 def nested_class_names(dataset: Any) -> str:
-    """Return the class names from the outermost dataset inwards: ``AugmentedDataset > Subset > TensorDataset``."""
+    """Return the class names of a dataset and its wrapped datasets: ``AugmentedDataset > Subset > TensorDataset``."""
     names: list[str] = []
     inner = dataset
     while inner is not None and len(names) < 8:
@@ -110,14 +111,14 @@ def nested_class_names(dataset: Any) -> str:
 
 
 def _inner_dataset(dataset: Any) -> Any | None:
-    """Return the first attribute of a dataset that is a dataset; None if there is none."""
+    """Return the wrapped dataset, the first attribute of ``dataset`` that is a dataset; None if it wraps none."""
     held = getattr(dataset, "__dict__", {}).values()
     datasets = (value for value in held if isinstance(value, torch.utils.data.Dataset))
     return next((inner for inner in datasets if hasattr(inner, "__getitem__") and hasattr(inner, "__len__")), None)
 
 
 def _tensor(array: NDArray[Any]) -> Any:
-    """Return an array as a tensor; the array itself if PyTorch has no dtype for it (objects, text)."""
+    """Convert an array to a tensor; return the array itself if PyTorch has no dtype for it (objects, text)."""
     try:
         return torch.from_numpy(array if array.flags.writeable else array.copy())
     except (TypeError, ValueError):
@@ -133,5 +134,5 @@ def _are_same(first: Any, second: Any) -> bool:
         return bool(torch.equal(first, second))
     try:
         return bool(first == second)
-    except (ValueError, RuntimeError):  # arrays of objects, for example, have no single answer
+    except (ValueError, RuntimeError):  # the comparison returns an array
         return repr(first) == repr(second)

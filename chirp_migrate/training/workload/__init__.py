@@ -1,1 +1,4 @@
-"""The training to run: entry points found in the source or returned by a hook or command, sizes and data."""
+"""Define the training to run: its entry points, its sizes and its data.
+
+The entry points are functions in the project's source, calls of the user's workload function, a script or a command.
+"""

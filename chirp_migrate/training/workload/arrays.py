@@ -1,6 +1,6 @@
-"""The user's own samples: NumPy arrays in one ``.npz`` file or in a folder of ``.npy`` files.
+"""Read the user's own samples: NumPy arrays in one ``.npz`` file or in a folder of ``.npy`` files.
 
-Nothing is unpickled: arrays of Python objects are refused.
+The module refuses arrays of Python objects, because it does not unpickle.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _AUTHORS = ("authors", "groups")
 
 @dataclass(frozen=True)
 class Arrays:
-    """The stored samples.
+    """The user's own samples as arrays.
 
     Attributes:
-        features: real numbers, (N, C, F, T) or (N, F, T); may be mapped from its file.
-        labels: numbers or text of shape (N,); each value is a class.
-        authors: numbers or text of shape (N,); None if none are stored.
+        features: real numbers of shape (N, C, F, T) or (N, F, T); may be a memory map of the file.
+        labels: numbers or text of shape (N,); each different value is a class.
+        authors: numbers or text of shape (N,); None if the user's file has no authors.
     """
 
     features: NDArray[Any]
@@ -39,19 +39,19 @@ class Arrays:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Return one sample as (channels, frequency bins, time frames)."""
+        """Return the shape of a sample: channels, frequency bins, time frames."""
         channels, bins, frames = (1, *self.features.shape[1:])[-3:]
         return channels, bins, frames
 
 
 def read_arrays(path: Path) -> Arrays:
-    """Read ``features``, ``labels`` and, if present, ``authors`` (or their other documented names).
+    """Read the arrays ``features``, ``labels`` and (if present) ``authors``; docs/settings.md lists other names.
 
     Args:
         path: an ``.npz`` file, or a folder of ``.npy`` files.
 
     Raises:
-        InvalidData: arrays are missing, cannot be read without unpickling, or do not fit together.
+        InvalidData: an array is missing or cannot be read without unpickling, or the shapes do not fit together.
     """
     try:
         features, labels, authors = _load(path)
@@ -71,7 +71,7 @@ def read_arrays(path: Path) -> Arrays:
     for name, array in (("labels", labels), ("authors", authors)):
         if array is not None and array.shape != features.shape[:1]:
             raise InvalidData(
-                f"the {name} in {path} have shape {array.shape} for {len(features)} samples: one for each is needed."
+                f"the {name} in {path} have shape {array.shape} for {len(features)} samples: one per sample is needed."
             )
     if len(np.unique(labels)) < 2:
         raise InvalidData(f"all labels in {path} are the same: at least two classes are needed.")
@@ -79,12 +79,12 @@ def read_arrays(path: Path) -> Arrays:
 
 
 def sizes_for_data(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
-    """Return ``sizes`` with the number of samples, shape and classes of the arrays at ``path``.
+    """Return ``sizes`` with the sample shape, the number of classes and the number of samples in the file ``path``.
 
-    The number of samples is at most that of ``sizes``.
+    ``sizes.samples`` limits the number of samples.
 
     Raises:
-        InvalidData: see :func:`read_arrays`.
+        InvalidData: the file cannot be used; see :func:`read_arrays`.
     """
     stored = read_arrays(path)
     classes = len(np.unique(stored.labels))
@@ -93,12 +93,12 @@ def sizes_for_data(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
 
 
 def choose(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return positions of ``count`` samples, in order: the first samples of each class, as evenly as possible."""
+    """Return sorted positions of ``count`` samples: the first samples of each class, equally many for each class."""
     return np.sort(np.argsort(occurrences(labels), kind="stable")[:count])
 
 
 def occurrences(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of earlier samples of the same class, for each sample."""
+    """Return, for each sample, the number of earlier samples of the same class."""
     earlier = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         positions = np.flatnonzero(labels == label)

@@ -1,4 +1,4 @@
-"""Building of a call from an entry point and a dataset, with arguments by the documented names of parameters."""
+"""Build the call of an entry point, with arguments that the names of its parameters determine."""
 
 from __future__ import annotations
 
@@ -37,21 +37,20 @@ def load_model(reference: str) -> Any:
 
 
 def data_for(entry_points: tuple[EntryPoint, ...], sizes: WorkloadSizes) -> TrainingData:
-    """Return the data of the training; entry points with their own data get a few samples for the warm-up."""
+    """Return the data for entry points that ``verify`` found; a few samples for others, which have their own data."""
     if all(entry.source is Source.FOUND for entry in entry_points):
         return make_training_data(sizes)
     return make_training_data(WorkloadSizes(samples=24, shape=(1, 8, 8), classes=2))
 
 
 def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
-    """Build the call of ``entry`` on ``data``; no code of the backend runs before the call.
+    """Return a function that trains ``entry`` on ``data``.
 
-    Standardisation is on, as in the configuration that the backend's own ``training_core`` uses. Early stopping is set
-    beyond the last epoch, so that both versions train equally long. A hook builds its calls itself, on its own data; a
-    command runs unchanged.
+    The training standardises samples. Early stopping is switched off, so that both versions train equally long. A hook
+    builds its calls itself, on its own data. A command runs unchanged.
 
     Raises:
-        NotUsable: the hook returns no such call.
+        NotUsable: the hook returns no call of this name.
     """
     if entry.source is Source.COMMAND:
         return lambda: run_command(entry, sizes)

@@ -1,4 +1,4 @@
-"""Selection of entry points by ``-k EXPRESSION``, as in pytest, and their display by ``--list``."""
+"""Select entry points by ``-k EXPRESSION``, as in pytest, and describe them for ``--list``."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ __all__ = ["call_of", "parse_expression", "select_entry_points"]
 
 
 def parse_expression(text: str) -> Callable[[str], bool]:
-    """Return a test of names: parts of the name, in upper or lower case, with ``and``, ``or``, ``not`` and brackets.
+    """Convert an expression such as ``k_fold and not backup`` to a function that returns whether it matches a name.
 
-    A part that is no dotted name must be in quotes.
+    The expression consists of parts of names, ``and``, ``or``, ``not`` and brackets. Upper and lower case do not
+    matter. A part that is not a dotted Python name must be in quotes.
 
     Raises:
-        ValueError: the text is no such expression.
+        ValueError: the expression is invalid.
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -53,7 +54,7 @@ def _fits(node: ast.expr, name: str) -> bool:
 
 
 def select_entry_points(discovery: Discovery, expression: str | None) -> Discovery:
-    """Return the entry points whose labels match; all without an expression.
+    """Return the entry points whose labels match the expression; all entry points if ``expression`` is None.
 
     Raises:
         UsageProblem: no label matches.
@@ -72,7 +73,7 @@ def select_entry_points(discovery: Discovery, expression: str | None) -> Discove
 
 
 def call_of(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
-    """Return how an entry point is called, as Python (``config`` is that of ``call_options``), or as a command line."""
+    """Return the call of an entry point as Python code, or its command line, for ``--list``."""
     if entry.source is Source.COMMAND:
         return " ".join(entry.command)
     if entry.source is Source.SCRIPT:

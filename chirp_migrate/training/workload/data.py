@@ -1,4 +1,4 @@
-"""The data of a training, equal in every process: learnable synthetic spectrograms, or the user's arrays."""
+"""Create the data of a training, equal in every process: synthetic spectrograms, or the user's arrays."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class TrainingData:
     """A dataset with the splits that the entry points need.
 
     Attributes:
-        features: float32 (N, C, F, T); synthetic values are in [0, 1].
-        labels: int64 (N,), from 0; the frequencies of synthetic classes differ by at most one.
-        authors: int64 (N,); every synthetic author has samples of every class, so that splits by author exist.
-        train_indices, val_indices: int64, disjoint, together every sample; split by author.
-        folds: (train_indices, val_indices) for each fold; every sample validates once.
+        features: float32 of shape (N, C, F, T); synthetic values are in [0, 1].
+        labels: int64 of shape (N,), from 0. The numbers of samples of synthetic classes differ by at most one.
+        authors: int64 of shape (N,). Every synthetic author has samples of every class, so that splits by author exist.
+        train_indices, val_indices: int64 indices of the training and validation samples; no author is in both.
+        folds: (train_indices, val_indices) for each fold. Every sample is in the validation part of one fold.
     """
 
     features: torch.Tensor
@@ -39,15 +39,15 @@ class TrainingData:
     folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
     def dataset(self) -> TensorDataset:
-        """Return the in-memory dataset that the backend trains on."""
+        """Return the samples as a ``TensorDataset``."""
         return TensorDataset(self.features, self.labels)
 
 
 def make_training_data(sizes: WorkloadSizes) -> TrainingData:
-    """Return the user's arrays at ``sizes.data``, or synthetic spectrograms with a loud band for each class.
+    """Return the user's arrays at ``sizes.data``, or synthetic spectrograms if ``sizes.data`` is None.
 
-    The same sizes lead to the same bits. The function uses only its own generators, so global random states do not
-    change.
+    Synthetic spectrograms have a loud frequency band for each class, so that a model can learn. Two calls with equal
+    ``sizes`` return equal data. The function does not change the state of global random generators.
 
     Raises:
         InvalidData: the user's arrays cannot be read.
@@ -76,7 +76,7 @@ def _synthetic(sizes: WorkloadSizes) -> TrainingData:
 
 
 def _load_samples(sizes: WorkloadSizes, path: Path) -> TrainingData:
-    """Return ``sizes.samples`` of the user's samples with the stored values, as evenly by class as possible."""
+    """Return ``sizes.samples`` of the user's samples, with about equally many samples of each class."""
     stored = read_arrays(path)
     labels = np.unique(stored.labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
     chosen = choose(labels, sizes.samples)
@@ -85,13 +85,13 @@ def _load_samples(sizes: WorkloadSizes, path: Path) -> TrainingData:
     if stored.authors is not None:
         authors = np.unique(stored.authors[chosen], return_inverse=True)[1].reshape(-1).astype(np.int64)
     if stored.authors is None or authors.max() + 1 < 2 * sizes.folds:
-        # Too few authors to split by: distribute the samples of each class, so that every author has every class.
+        # There are too few authors for splits by author. So assign the samples of each class to artificial authors.
         authors = occurrences(labels) % (_AUTHORS_PER_FOLD * sizes.folds)
     return _split(features.reshape(-1, *stored.shape), torch.from_numpy(labels), authors, sizes.folds)
 
 
 def _split(features: torch.Tensor, labels: torch.Tensor, authors: NDArray[np.int64], fold_count: int) -> TrainingData:
-    """Split the samples by author; authors are numbered from 0."""
+    """Split the samples by author. The numbers of the authors begin with 0."""
     validates = authors < max(1, round((int(authors.max()) + 1) * _VALIDATION_SHARE))
     folds = [
         (np.flatnonzero(authors % fold_count != fold), np.flatnonzero(authors % fold_count == fold))

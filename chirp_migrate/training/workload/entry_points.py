@@ -1,8 +1,8 @@
-"""The backend's own entry points, found in its source, and their sizes.
+"""Find the training functions of a project in its source, and define the size of a training.
 
-This module imports no code of the backend. A function is an entry point by its parameters, not by its name: it is in a
-training module of ``utils/`` (see :data:`TRAINING_MODULES`), and has the documented parameters. Backends of another
-shape need their own workload (:mod:`.hook`) or a command (:mod:`.shell`).
+This module imports no code of the project. A function is an entry point if it is in one of the modules
+:data:`TRAINING_MODULES` of ``utils/`` and has the documented parameters; its name does not matter. Other projects need
+a workload function (:mod:`.hook`), a script (:mod:`.script`) or a command (:mod:`.shell`).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ __all__ = [
 ]
 
 DEFAULT_WORKLOAD = "chirp_verify.py"
-"""File whose function ``workload`` defines the training by default."""
+"""File of a project whose function ``workload`` returns the training calls, if the file exists."""
 
 TRAINING_MODULES = ("training_engine", "training_utils", "cross_validation", "util_backup", "training_core")
-"""Modules of ``utils/`` with entry points to run, in this order."""
+"""Modules of ``utils/`` whose entry points run, in this order."""
 
 _WATCHED_SAMPLES, _WATCHED_BATCH, _WATCHED_EPOCHS = 52, 16, 2
 _EPOCHS, _FOLDS_NAMED = ("num_epochs", "epochs", "max_epochs", "n_epochs"), ("k_folds", "n_splits", "folds")
 
 _SPLIT_ATTEMPTS = 200
-"""Number of random splits that training_core may try: its default is tens of thousands, which would take long."""
+"""Number of random splits that ``training_core`` may try. Its default of tens of thousands would take long."""
 
 DATA_PARAMETERS = frozenset(
     {"dataset", "features", "labels", "authors", "train_indices", "val_indices", "fold_indices", "model_class"}
@@ -65,7 +65,7 @@ _ENGINE_INIT = frozenset({"model_class", "num_classes", "config"})
 
 
 class Source(str, Enum):
-    """The source of the training: a ChirpID-shaped backend, the user's function, script, or command."""
+    """What defines the training: functions in the project's source, the user's hook, a script or a command."""
 
     FOUND = "found"
     HOOK = "hook"
@@ -75,18 +75,18 @@ class Source(str, Enum):
 
 @dataclass(frozen=True)
 class WorkloadSizes:
-    """The size of a training. With the defaults, an epoch has at least eight batches, also in each of two folds.
+    """The size of a training. With the defaults, each epoch has at least eight batches.
 
     Attributes:
-        samples: spectrograms in the dataset; not a multiple of the batch size, so that short batches occur.
-        shape: shape of a spectrogram, (channels, frequency bins, time frames).
+        samples: number of spectrograms in the dataset; by default no multiple of the batch size, so that the last batch
+            is short.
+        shape: shape of a spectrogram: channels, frequency bins, time frames.
         classes: number of classes.
-        epochs: training epochs of each entry point (per fold).
+        epochs: number of training epochs of each entry point, in each fold.
         batch_size: samples per batch.
-        folds: folds of the cross-validating entry points.
-        seed: seed of the data and of every random generator before each entry point.
-        data: absolute path of the user's own arrays (see :mod:`.arrays`), or of data for the hook; None for synthetic
-            spectrograms.
+        folds: number of folds of the entry points that cross-validate.
+        seed: seed of the synthetic data, and of all random generators at the start of each entry point.
+        data: absolute path of the user's own samples; None for synthetic spectrograms.
     """
 
     samples: int = 520
@@ -99,12 +99,12 @@ class WorkloadSizes:
     data: str | None = None
 
     def warm_up(self) -> WorkloadSizes:
-        """Return the sizes of the smallest run of the same code: one epoch of a few samples of the same shape."""
+        """Return the sizes of the shortest run: one epoch with a few samples of the same shape."""
         samples = max(24, 4 * self.classes * self.folds)
         return replace(self, samples=min(samples, self.samples), epochs=1, batch_size=min(self.batch_size, 8))
 
     def for_watched_run(self) -> WorkloadSizes:
-        """Return the sizes of the watched run: two epochs of a few batches, the last one short."""
+        """Return the sizes of the run that ``verify`` records: two epochs of a few batches; the last batch is short."""
         samples = max(_WATCHED_SAMPLES, self.warm_up().samples)
         batch_size = min(self.batch_size, _WATCHED_BATCH)
         return replace(self, samples=min(samples, self.samples), epochs=_WATCHED_EPOCHS, batch_size=batch_size)
@@ -112,12 +112,12 @@ class WorkloadSizes:
 
 @dataclass(frozen=True)
 class OwnRun:
-    """The length of the user's own training, from the defaults of an entry point.
+    """The length of the user's own training: epochs and folds, from the defaults in the source of an entry point.
 
     Attributes:
         epochs: number of epochs in each fold.
-        folds: number of consecutive trainings with that number of epochs.
-        assumed: whether the number of epochs is assumed, because the source does not contain it.
+        folds: number of folds, which train one after the other.
+        assumed: whether ``epochs`` is a guess, because the source does not contain it.
     """
 
     epochs: int = 100
@@ -136,17 +136,18 @@ class OwnRun:
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """One public way into training.
+    """A function, call, script or command that starts a training.
 
     Attributes:
-        module: importable name, such as ``utils.training_engine``; empty for a hook's call and for a command.
-        name: function name, ``TrainingEngine.run_cross_validation``, or the name that a hook gave to a call.
-        parameters: parameter names of the function or method, without ``self``.
-        hook: ``package.module:function`` or ``path.py:function`` that returns the call, or empty.
-        command: program and arguments, or empty.
-        script: command line of a Python script that is watched, or empty.
-        result: file that the command writes its results to, relative to the tree; may be empty.
-        own: length of the user's own run of it.
+        module: import name of the function's module, such as ``utils.training_engine``; empty for other entry points.
+        name: name of the function or method, such as ``TrainingEngine.run_cross_validation``, or name of a hook's call.
+        parameters: names of the parameters of the function or method, without ``self``.
+        hook: ``package.module:function`` or ``path.py:function``, the user's function that returns training calls;
+            empty without a hook.
+        command: program and arguments of a command; empty without a command.
+        script: command line of a Python script; empty without a script.
+        result: file to which the command writes its results, relative to the project; may be empty.
+        own: length of the user's own training.
     """
 
     module: str
@@ -160,25 +161,26 @@ class EntryPoint:
 
     @property
     def source(self) -> Source:
-        """Return the source of the training."""
+        """Return what defines the training: the project's source, a hook, a script or a command."""
         given = {Source.COMMAND: self.command, Source.SCRIPT: self.script, Source.HOOK: self.hook}
         return next((source for source, words in given.items() if words), Source.FOUND)
 
     @property
     def label(self) -> str:
-        """Return ``training_engine.TrainingEngine.run_cross_validation``: unique in a tree, short enough to print."""
+        """Return a short unique name, such as ``training_engine.TrainingEngine.run_cross_validation``."""
         return f"{self.module.rpartition('.')[2]}.{self.name}" if self.module else self.name
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """The entry points of a tree.
+    """The entry points of a project.
 
     Attributes:
-        entry_points: the entry points in the order in which they run.
-        model: ``utils.models:ClassName``, the model that every found entry point trains; empty for hook and command.
-        left_out: public functions that look like training but cannot be called as documented, with the reason.
-        origin: the user's own folder, from which nothing may be imported in place of a copy; may be empty.
+        entry_points: the entry points, in the order in which they run.
+        model: class of the model that all entry points train, such as ``utils.models:BirdCNN``; empty if the user's
+            hook, script or command chooses the model.
+        left_out: public functions that look like training but do not have the documented parameters, with the reason.
+        origin: folder of the user's project, from which no module may be imported while a copy trains; may be empty.
     """
 
     entry_points: tuple[EntryPoint, ...]
@@ -188,14 +190,14 @@ class Discovery:
 
     @property
     def source(self) -> Source:
-        """Return the source of all entry points."""
+        """Return what defines all entry points: the project's source, a hook, a script or a command."""
         return self.entry_points[0].source
 
     def compared(self, saw_loaders: bool) -> str | None:
-        """Return a sentence on the part of the training that is compared; None if all of it is watched.
+        """Return a sentence on the part of the training that ``verify`` compares; None if it compares all of it.
 
         Args:
-            saw_loaders: whether the training took batches from PyTorch's loaders.
+            saw_loaders: whether the training iterated over a ``DataLoader``.
         """
         if self.source is not Source.COMMAND:
             return (
@@ -206,12 +208,12 @@ class Discovery:
         result = self.entry_points[0].result
         what = f"the exit code and {result} were" if result else "the exit code was"
         return (
-            f"Only {what} compared: a command is timed as a whole, with the start of the program, and its samples, "
-            "batches and losses are not visible."
+            f"Only {what} compared: verify times a command as a whole, with the start of the program, and cannot see "
+            "its samples, batches and losses."
         )
 
     def describe(self, sizes: WorkloadSizes) -> str:
-        """Return a description of the workload, one sentence for the report."""
+        """Return a description of the training, one sentence for the report."""
         if self.source is Source.COMMAND:
             return f"the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each version."
         if self.source is Source.SCRIPT:
@@ -234,7 +236,7 @@ class Discovery:
 
 
 def call_options(sizes: WorkloadSizes) -> dict[str, Any]:
-    """Return the values of the documented parameters that are neither data nor the model."""
+    """Return the values of the documented parameters, except the data and the model."""
     config = {
         "num_epochs": sizes.epochs,
         "batch_size": sizes.batch_size,
@@ -261,20 +263,20 @@ def call_options(sizes: WorkloadSizes) -> dict[str, Any]:
 
 
 def is_chirpid_shaped(root: Path) -> bool:
-    """Return whether ``root`` has one of the training modules, in which entry points can be found."""
+    """Return whether a project has one of the :data:`TRAINING_MODULES`, in which entry points can be found."""
     return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
 
 
 def find_entry_points(root: Path, model: str | None = None, command: str = "verify") -> Discovery:
-    """Find the training entry points and the model of the backend at ``root``.
+    """Find the training functions and the model of a project.
 
     Args:
-        root: folder of the backend.
-        model: ``module:ClassName`` to train instead of the one found in ``utils/models.py``.
-        command: the command that runs the training; an error message shows it with a script.
+        root: folder of the project.
+        model: ``module:ClassName`` of the model to train; None for the model in ``utils/models.py``.
+        command: name of the command that runs the training, for error messages.
 
     Raises:
-        InvalidTree: there is no ``utils/`` folder, no entry point, or no model that takes ``num_classes``.
+        InvalidTree: the project has no folder ``utils/``, no entry point, or no model class with ``num_classes``.
     """
     utils = root / "utils"
     if not utils.is_dir():
@@ -288,7 +290,7 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
         for entry in _in_module(utils, module, usual):
             if isinstance(entry, str):
                 left_out.append(entry)
-            else:  # a module that defines a name twice runs the last definition
+            else:  # the last definition of a name counts
                 entry_points[entry.label] = entry
     if not entry_points:
         names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
@@ -298,7 +300,7 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
 
 
 def _advice_without_training(root: Path, command: str) -> str:
-    """Return advice for a project without a found training, which names the only script of the project."""
+    """Return advice for a project in which no training was found, with the name of its script if it has only one."""
     scripts = [path for path in modules_of(root).values() if _is_script(path)]
     script = scripts[0].relative_to(root).as_posix() if len(scripts) == 1 else "train.py"
     return (
@@ -308,7 +310,7 @@ def _advice_without_training(root: Path, command: str) -> str:
 
 
 def _is_script(path: Path) -> bool:
-    """Return whether a file has a guard ``if __name__ == "__main__":`` at the top level."""
+    """Return whether a file has ``if __name__ == "__main__":`` at the top level."""
     tree = _parse(path)
     return tree is not None and any(
         isinstance(one, ast.If)
@@ -322,20 +324,22 @@ def _parse(path: Path) -> ast.Module | None:
         return None
     try:
         return ast.parse(path.read_bytes(), filename=str(path))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # unreadable, no Python, nested too deeply
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):  # unreadable or too complex
         return None
 
 
 def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
-    """Yield the entry points of a module; for similar functions, or the whole module, the reason why it is none.
+    """Yield the entry points of a module, and reasons why functions that look like training are no entry points.
 
     Args:
-        usual: epochs and folds that other code of the backend's training sets.
+        utils: folder ``utils/`` of the project.
+        name: name of the module.
+        usual: epochs and folds that other modules of the project set.
     """
     path, module = utils / f"{name}.py", f"utils.{name}"
     tree = _parse(path)
     if tree is None:
-        yield f"utils/{name}.py: {'cannot be parsed' if path.is_file() else 'not in this backend'}"
+        yield f"utils/{name}.py: {'cannot be parsed' if path.is_file() else 'not in this project'}"
         return
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "TrainingEngine":
@@ -345,11 +349,11 @@ def _in_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | s
             if any(form <= set(parameters) for form in _FUNCTION_FORMS):
                 yield EntryPoint(module, node.name, parameters, own=_own_run(node, parameters, usual))
             elif "training" in node.name or "cross_val" in node.name:
-                yield f"{module}.{node.name}: parameters are not the documented ones"
+                yield f"{module}.{node.name}: it does not have the documented parameters"
 
 
 def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
-    """Return the length of the user's own run of a function: from its defaults, else from other code of the backend."""
+    """Return the epochs and folds of the user's own training: defaults of the function, or else ``usual``."""
     epochs = _set_to([function], _EPOCHS) or usual.epochs
     folds = _set_to([function], _FOLDS_NAMED)
     if folds is None:
@@ -358,9 +362,9 @@ def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnR
 
 
 def _set_to(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
-    """Return the first number of a parameter default, or dictionary value, with one of these names.
+    """Return the first positive integer that is the default of a parameter, or a dictionary value, of these names.
 
-    The result is None without one.
+    The result is None if there is no such integer.
     """
     for node in (node for one in within for node in ast.walk(one)):
         pairs: list[tuple[str, ast.expr | None]] = []
@@ -389,7 +393,7 @@ def _in_engine(module: str, engine: ast.ClassDef, usual: OwnRun) -> Iterator[Ent
             folds = usual.folds if "fold_indices" in needed else 1
             yield EntryPoint(module, f"TrainingEngine.{name}", methods[name], own=replace(usual, folds=folds))
         else:
-            yield f"{module}.TrainingEngine.{name}: missing, or parameters are not the documented ones"
+            yield f"{module}.TrainingEngine.{name}: missing, or without the documented parameters"
 
 
 def _parameters(function: ast.FunctionDef) -> tuple[str, ...]:
@@ -410,7 +414,7 @@ def _find_model(utils: Path, command: str) -> str:
 
 
 def _models(tree: ast.Module) -> Iterator[str]:
-    """Return the classes with a base class that can be constructed as ``Model(num_classes)``."""
+    """Yield the names of the classes that have a base class and ``num_classes`` as first constructor parameter."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.bases:
             constructors = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]

@@ -1,13 +1,13 @@
-"""The user's own workload: a function that gets the sizes and returns named training calls.
+"""Call the user's workload function, which gets the sizes of the training and returns named training calls.
 
-The setting ``workload`` in ``[tool.chirp-migrate.verify]`` names it. It runs in the child process, in a copy of each
-version::
+The setting ``workload`` in ``[tool.chirp-migrate.verify]`` names the function, which runs in the child process, in a
+copy of each version::
 
     def workload(sizes):                  # sizes.samples, .epochs, .batch_size, .seed, .data, …: see WorkloadSizes
         dataset = make_dataset(sizes)     # not timed
         return {"train": lambda: train(dataset, epochs=sizes.epochs)}     # timed, and its result compared
 
-It is called again for each training call, so that one training cannot change the start of the next.
+The function is called again for each training call, so that one training cannot change the start of the next training.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def is_reference(text: str) -> bool:
 
 
 def file_of(reference: str) -> tuple[str, ...]:
-    """Return the possible files of the function, relative to the tree; the first existing one counts."""
+    """Return the files that may contain the function, relative to the project; the first existing file is used."""
     place = reference.rpartition(":")[0]
     if _is_file(place):
         return (Path(place).as_posix(),)
@@ -43,21 +43,21 @@ def file_of(reference: str) -> tuple[str, ...]:
 
 
 def call_names(reference: str, sizes: WorkloadSizes) -> list[str]:
-    """Return the names of the training calls, in the order in which they run.
+    """Return the names of the training calls that a workload function returns, in the order in which they run.
 
     Raises:
-        NotFound: the function does not exist.
-        NotUsable: it does not return named calls.
+        NotFound: the workload function does not exist.
+        NotUsable: the workload function does not return a dictionary of named calls.
     """
-    return [name[:] for name in _calls_of_hook(reference, sizes)]  # plain text, for every subclass of str
+    return [name[:] for name in _calls_of_hook(reference, sizes)]  # convert subclasses of str to str
 
 
 def make_call(reference: str, name: str, sizes: WorkloadSizes) -> Callable[[], Any]:
-    """Return the training call ``name``, on new objects.
+    """Call the workload function, and return its training call ``name``.
 
     Raises:
-        NotFound: the function does not exist.
-        NotUsable: it does not return named calls.
+        NotFound: the workload function does not exist.
+        NotUsable: the workload function does not return a call of this name.
     """
     calls = _calls_of_hook(reference, sizes)
     if name not in calls:

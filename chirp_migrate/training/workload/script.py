@@ -1,7 +1,7 @@
-"""A training script of the user, with its command: ``python train.py …`` or ``python -m package.train …``.
+"""Run a training script of the user: ``python train.py …`` or ``python -m package.train …``.
 
-The script runs in the child process itself, with :mod:`runpy`, so that its loaders are visible. It gets no additional
-arguments. The watching code ends it after enough epochs.
+The script runs in the child process itself, so that its loaders can be watched. The script gets only the user's own
+arguments. ``verify`` ends the script after enough epochs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _FLAGS = frozenset({"-u", "-B", "-O", "-OO", "-s", "-E", "-I", "-q", "-v"})
 
 
 class Script(NamedTuple):
-    """A file or module, and its arguments.
+    """A script file, or a module to run with ``python -m``, and its arguments.
 
     Attributes:
         file: path of the script; empty for a module.
-        module: importable name; empty for a file.
-        arguments: the arguments of the script, in ``sys.argv`` after its own name.
+        module: import name of the module; empty for a file.
+        arguments: the arguments of the script: ``sys.argv`` without its first element.
     """
 
     file: str
@@ -41,7 +41,7 @@ def script_in(words: Sequence[str]) -> Script:
     """Return the script that a command line runs.
 
     Raises:
-        ValueError: the command is no Python script; the message is one sentence.
+        ValueError: the command line does not run a Python script. The message is one sentence.
     """
     if not words or not _PYTHON.fullmatch(Path(words[0]).name):
         other = f"{words[0]} is not Python, and " if words else ""
@@ -57,9 +57,9 @@ def script_in(words: Sequence[str]) -> Script:
 
 
 def prepare_script(words: Sequence[str]) -> Callable[[], Any]:
-    """Return a call that runs the script of a command line as the main program, in the working directory.
+    """Return a function that runs the script of a command line as the main program.
 
-    The call raises :class:`~chirp_migrate.training.errors.NotFound` if there is no module of that name.
+    The function raises :class:`~chirp_migrate.training.errors.NotFound` if the module does not exist.
     """
     script = script_in(words)
 
@@ -83,10 +83,10 @@ def prepare_script(words: Sequence[str]) -> Callable[[], Any]:
 
 
 def _run_file(file: str) -> None:
-    """Run a file as ``python FILE`` does.
+    """Run a file like ``python FILE``.
 
-    :func:`runpy.run_path` sets ``__file__`` and ``sys.argv[0]`` to the same text. Python leaves ``sys.argv[0]`` as
-    typed and makes ``__file__`` absolute, by which spawned workers find the main module.
+    Spawned workers find the main module by its absolute ``__file__``, but ``sys.argv[0]`` must stay as the user typed
+    it. :func:`runpy.run_path` would set both to the same text.
     """
     path = Path(file).absolute()
     if zipfile.is_zipfile(path):

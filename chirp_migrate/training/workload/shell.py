@@ -1,4 +1,4 @@
-"""The user's own command as the workload, which runs in the copy of each version and is timed as a whole."""
+"""Run the user's own command as the training, in a copy of each version. ``verify`` times the whole command."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from chirp_migrate.training.workload.entry_points import EntryPoint, WorkloadSiz
 __all__ = ["PLACEHOLDERS", "run_command"]
 
 PLACEHOLDERS = ("python", "samples", "epochs", "batch_size", "folds", "classes", "seed", "data")
-"""Placeholders in the words of a command: this interpreter, and the sizes."""
+"""Placeholders in a command, such as ``{epochs}``: the path of this Python interpreter, and the sizes."""
 
 
 def run_command(entry: EntryPoint, sizes: WorkloadSizes) -> dict[str, Any]:
     """Run the command of ``entry`` in the working directory and wait for it.
 
     Returns:
-        ``exit code``, and ``result``: the contents of the result file, if the user names one (its SHA-256 if it is no
-        JSON).
+        A dictionary with ``exit code`` and, if the user names a result file, ``result``: the contents of the file. If
+        the file is not JSON, ``result`` is its SHA-256.
 
     Raises:
-        NotUsable: the command is not found, ends with an exit code other than 0, or writes no result file.
+        NotUsable: the command is not found, ends with an exit code other than 0, or does not write its result file.
     """
     result = Path(entry.result) if entry.result else None
     if result is not None:
-        result.unlink(missing_ok=True)  # the result of an earlier run must not count as the result of this run
+        result.unlink(missing_ok=True)  # remove the result of an earlier run
     words = [_fill_placeholders(word, sizes) for word in entry.command]
     try:
         ended = subprocess.run(words, env=_environment(entry), check=False)
@@ -52,7 +52,7 @@ def _fill_placeholders(word: str, sizes: WorkloadSizes) -> str:
 
 
 def _environment(entry: EntryPoint) -> dict[str, str]:
-    """Return the environment; if the command is this interpreter, migrated code can import its runtime."""
+    """Return the environment variables of the command, so that Python code in it can import ``chirpid_patch``."""
     environment = dict(os.environ)
     if entry.command[0] == "{python}":
         paths = [path for path in (environment.get("PYTHONPATH"), str(PACKAGE_ROOT)) if path]

@@ -1,1 +1,1 @@
-"""Comparison of both versions: the batches of each, and the first difference."""
+"""Record the batches of both versions, and find the first difference between the trainings."""

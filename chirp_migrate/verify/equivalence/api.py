@@ -1,4 +1,4 @@
-"""Public names and signatures of a backend's modules, as callers see them before and after."""
+"""Compare the public names and signatures of a project's modules before and after the migration."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 __all__ = ["Api", "Signature", "describe_api", "missing_from", "public_names"]
 
 Signature = list[list[str]]
-"""One ``[name, kind, default]`` for each parameter; the default is ``""`` when there is none."""
+"""One ``[name, kind, default]`` for each parameter. The default is ``""`` if the parameter has none."""
 
 Api = dict[str, dict[str, Signature | str]]
-"""Module → name → signature, or the reason why there is none.
+"""Module → public name → signature.
 
-A module that cannot be described has the single entry ``""`` with its reason, a missing name is left out, a thing
-without signature gives its type.
+A module that cannot be imported has the single key ``""`` with the reason as its value. Names that do not exist are
+omitted. For an object without a signature, the value is the name of its type.
 """
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -32,11 +32,11 @@ _HARMLESS = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssig
 
 
 def public_names(root: Path) -> dict[str, list[str]]:
-    """Return the public names of each module: functions, classes and their methods, read from source.
+    """Return the public functions, classes and methods of each module, found in its source.
 
-    The modules are those of ``utils/``; in a tree without that folder, those at its root, in ``src/`` and in packages.
-    Modules that cannot be parsed are omitted, as are scripts in ``utils/`` (modules with calls at the top level, which
-    must not be imported).
+    The function reads the modules in ``utils/``. If the project has no folder ``utils/``, the function reads the
+    modules in the root, in ``src/`` and in packages. The result omits modules that cannot be parsed. The result also
+    omits scripts in ``utils/``, because a module with calls at the top level must not be imported.
     """
     names: dict[str, list[str]] = {}
     for module, path in _modules(root):
@@ -50,7 +50,7 @@ def public_names(root: Path) -> dict[str, list[str]]:
 
 
 def _modules(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield importable name and file of each module whose names are compared."""
+    """Yield the import name and the file of each module whose public names are compared."""
     if (root / "utils").is_dir():
         for path in sorted((root / "utils").glob("*.py")):
             yield "utils" if path.stem == "__init__" else f"utils.{path.stem}", path
@@ -68,10 +68,10 @@ def _modules(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def describe_api(names: dict[str, list[str]]) -> Api:
-    """Import each module and look up the names, wherever they are defined after the migration.
+    """Import each module, and read the signatures of its public names, even if other modules now define them.
 
-    Outside ``utils/``, nothing is imported for this purpose alone. If the training did not import a module, its
-    description is only that it exists.
+    Outside of ``utils/``, the function describes only modules that the training has imported. For a module that the
+    training has not imported, the result only shows whether the module exists.
     """
     return {module: _read_signatures(module, wanted) for module, wanted in names.items()}
 
@@ -94,7 +94,7 @@ def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]
 
 
 def missing_from(before: Api, after: Api) -> list[str]:
-    """Return one sentence for each name of ``before`` that ``after`` lacks; added names do not count as differences."""
+    """Return one sentence for each public name that the migrated version lacks or whose signature it narrows."""
     problems: list[str] = []
     for module, names in before.items():
         now = after.get(module, {"": _GONE})
@@ -108,7 +108,7 @@ def missing_from(before: Api, after: Api) -> list[str]:
         for name, signature in names.items():
             if name not in now:
                 problems.append(f"{module}.{name} is gone")
-            # Modules are called as ``module(x)``, so the name of ``forward``'s parameter does not matter.
+            # Callers write ``module(x)``, so the parameter of ``forward`` may have another name.
             elif isinstance(signature, list) and not _is_compatible(
                 now[name], signature, not name.endswith(".forward")
             ):
@@ -124,10 +124,10 @@ def _exists(module: str) -> bool:
 
 
 def _is_compatible(after: Signature | str, before: Signature, by_name: bool) -> bool:
-    """Return whether every call for ``before`` works with ``after``: same parameters, and optional further ones.
+    """Return whether every call that fits the signature ``before`` also fits the signature ``after``.
 
-    An added parameter may not precede a parameter that can be passed by position. Without ``by_name``, parameters are
-    distinguished by their position alone.
+    ``after`` needs the same parameters as ``before``. Added parameters must be optional, and must not come before a
+    parameter that callers can pass by position. Without ``by_name``, the names of the parameters may differ.
     """
     if isinstance(after, str):
         return False
@@ -157,7 +157,7 @@ def _signature(value: Any) -> Signature | str:
 
 
 def _default_text(value: Any) -> str:
-    """Return the text of a default, without the address that the texts of most objects contain."""
+    """Return the ``repr`` of a default value; for most objects only the type, because their ``repr`` has an address."""
     if value is inspect.Parameter.empty:
         return ""
     plain = value is None or isinstance(value, (bool, int, float, str, tuple, list, dict))

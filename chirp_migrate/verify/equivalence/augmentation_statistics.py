@@ -1,7 +1,8 @@
-"""Statistics of augmented samples, to test for equal distributions, and repeated random numbers.
+"""Compute statistics of augmented samples, and find samples that were augmented with the same random numbers.
 
-There are statistics of the augmented samples alone and, if the samples before augmentation can be read, of pairs of
-both. Pairs show masks under noise and clamping, and the noise itself.
+Tests compare the statistics before and after the migration. Some statistics need only the augmented sample. Other
+statistics compare an augmented sample with the same sample without augmentation. The other statistics also find masks
+that lie under noise or clamping, and the noise itself.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ __all__ = [
     "PAIRED",
     "RELATIONS",
     "STATISTICS",
-    "Draw",
+    "RandomEffects",
     "Sample",
     "count_equal_draws",
-    "draws_of",
+    "find_masks",
     "more_often_p",
     "pair_statistics",
     "sample_statistics",
@@ -37,7 +38,7 @@ STATISTICS = (
     "share of constant frequency bins",
     "mean step between time frames",
 )
-"""Statistics of each augmented sample: they show gates, mask widths, noise level and clamping."""
+"""Statistics of one augmented sample. They show how often it is augmented, mask widths, noise level and clamping."""
 
 PAIRED = (
     "share of changed values",
@@ -47,18 +48,19 @@ PAIRED = (
     "place of the first masked frequency bin",
     "size of small changes",
 )
-"""Statistics of each augmented sample and the same sample before: gates, masks and their places, noise level."""
+"""Statistics of the difference between an augmented sample and the same sample without augmentation."""
 
 RELATIONS = {
-    "batches": "at the same place of consecutive batches",
+    "batches": "at the same position in consecutive batches",
     "neighbours": "next to each other in a batch",
-    "epochs": "at the same place of consecutive epochs",
+    "epochs": "at the same position in consecutive epochs",
     "indices": "of the same index in consecutive epochs",
 }
-"""Pairs of augmented samples whose random numbers must differ."""
+"""Positions of two augmented samples whose random numbers must differ."""
 
 _FLAT = 0.25
-"""A time frame whose spread falls below this share of its earlier spread counts as masked (noise may hide the mask)."""
+"""A time frame counts as masked if augmentation reduces its standard deviation below this share (masks may have noise).
+"""
 _SPREAD_OVER = 48
 _POINTS = 2048
 _SMALL = 0.1
@@ -67,7 +69,7 @@ _EQUAL_CHANGES = 0.05
 
 
 def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
-    """Return the :data:`STATISTICS` of each sample of a batch (B, ..., F, T), as one row each."""
+    """Return one row of :data:`STATISTICS` for each sample of a batch of shape (B, ..., F, T)."""
     x = _as_images(batch)
     pixels = (1, 2, 3)
     constant_frames = (x.amax(dim=2) == x.amin(dim=2)).float().mean(dim=(1, 2))
@@ -86,15 +88,15 @@ def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
 
 
 @dataclass(frozen=True)
-class Draw:
-    """The visible random numbers of one augmented sample.
+class RandomEffects:
+    """The visible effects of the random numbers that augmented one sample.
 
     Attributes:
-        masked: which time frames and frequency bins are masked, packed; ``b""`` for none.
-        changes: differences from the sample before augmentation, at up to 2,048 places; None if that sample is not
-            known.
-        noisy: whether most values were changed.
-        small: the size of small changes.
+        masked: one bit for each time frame and frequency bin, set if it is masked; ``b""`` if none is masked.
+        changes: differences from the sample without augmentation, at up to 2,048 positions; None if that sample cannot
+            be read.
+        noisy: whether augmentation changed most values of the sample.
+        small: size of the small changes: the 10 % quantile of the absolute changes.
     """
 
     masked: bytes = b""
@@ -104,10 +106,10 @@ class Draw:
 
     @property
     def tells(self) -> bool:
-        """Return whether the draw contains anything to compare."""
+        """Return whether the sample has masks or noise that can be compared."""
         return bool(self.masked) or self.noisy
 
-    def equals(self, other: Draw) -> bool:
+    def equals(self, other: RandomEffects) -> bool:
         """Return whether both samples show the same random numbers."""
         if self.masked != other.masked or self.noisy != other.noisy:
             return False
@@ -120,28 +122,32 @@ class Draw:
 
 @dataclass
 class Sample:
-    """A sample as a loader yielded it.
+    """A sample in a batch of a loader.
 
     Attributes:
-        content: hash of its values in the batch.
-        index: its index from the sampler; None if it is not known.
-        plain: hash of the same sample before augmentation; None if it is not known.
-        draw: the visible part of the random numbers that augmented it.
+        content: hash of the values that the sample has in the batch.
+        index: index of the sample in the dataset, from the sampler; None if it is not known.
+        plain: hash of the same sample without augmentation; None if it is not known.
+        draw: visible effects of the random numbers that augmented the sample.
     """
 
     content: bytes
     index: int | None = None
     plain: bytes | None = None
-    draw: Draw = Draw()
+    draw: RandomEffects = RandomEffects()
 
     @property
     def augmented(self) -> bytes:
-        """Return the content of the sample; ``b""`` if augmentation did not change it."""
+        """Return the hash of the augmented sample; ``b""`` if augmentation did not change the sample."""
         return b"" if self.content == self.plain else self.content
 
 
-def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list[float]], list[Draw]]:
-    """Return the :data:`PAIRED` statistics and the draw of each sample; both batches are (B, ..., F, T)."""
+def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list[float]], list[RandomEffects]]:
+    """Compare a batch with the same batch without augmentation; both have the shape (B, ..., F, T).
+
+    Returns:
+        One row of :data:`PAIRED` statistics, and one :class:`RandomEffects`, for each sample.
+    """
     x, before = _as_images(batch), _as_images(plain)
     changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
     frames, bins = (_find_constant_lines(x, before, axis) for axis in (2, 3))
@@ -161,27 +167,30 @@ def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list
     )
     rows: list[list[float]] = torch.stack(columns, dim=1).tolist()
     draws = [
-        Draw(_pack_bits(*masks), change, row[0] > _NOISY, row[-1])
+        RandomEffects(_pack_bits(*masks), change, row[0] > _NOISY, row[-1])
         for masks, change, row in zip(zip(frames, bins, strict=True), points.numpy(), rows, strict=True)
     ]
     return rows, draws
 
 
-def draws_of(batch: torch.Tensor) -> list[Draw]:
-    """Return the draws of a batch whose samples before augmentation are not known: constant frames and bins."""
+def find_masks(batch: torch.Tensor) -> list[RandomEffects]:
+    """Find masks in a batch whose samples without augmentation are not known: constant time frames and bins."""
     x = _as_images(batch)
     frames, bins = ((x.amax(dim=axis) == x.amin(dim=axis)).all(dim=1) for axis in (2, 3))
-    return [Draw(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
+    return [RandomEffects(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
 
 
 def count_equal_draws(
     batches: Sequence[Sequence[Sample]], before: Sequence[Sequence[Sample]] | None
 ) -> dict[str, tuple[int, int]]:
-    """Return the number of pairs in each of the :data:`RELATIONS` in a pass, and how many have equal draws.
+    """Count pairs of samples of a loader pass, and the pairs that were augmented with the same random numbers.
 
     Args:
         batches: the augmented samples of the pass.
-        before: the augmented samples of the previous pass over the same dataset; None if there is none.
+        before: the augmented samples of the previous pass over the same dataset; None for the first pass.
+
+    Returns:
+        Key of :data:`RELATIONS` → number of comparable pairs, number of pairs with the same random numbers.
     """
     found = {
         "batches": _equal_draws(_same_place(batches[:-1], batches[1:])),
@@ -197,7 +206,7 @@ def count_equal_draws(
 
 
 def more_often_p(count: int, total: int, count_after: int, total_after: int) -> float:
-    """Return the p-value of Fisher's exact one-sided test for "the share after is not larger than before"."""
+    """Return the p-value of Fisher's exact one-sided test: is ``count_after / total_after`` above ``count / total``?"""
     if not total or not total_after:
         return 1.0
     from scipy.stats import fisher_exact
@@ -219,13 +228,16 @@ def _same_place(
 
 
 def _equal_draws(pairs: Iterable[tuple[Sample, Sample]]) -> tuple[int, int]:
-    """Return the number of comparable pairs, and the number of equal pairs."""
+    """Return the number of comparable pairs, and how many of them have the same random numbers."""
     comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.tells and b.draw.tells]
     return len(comparable), sum(a.equals(b) for a, b in comparable)
 
 
 def _as_images(batch: torch.Tensor) -> torch.Tensor:
-    """Return a batch as float32 (B, C, F, T) on the CPU; missing axes have length 1, further axes join C."""
+    """Return a batch as float32 of shape (B, C, F, T) on the CPU.
+
+    An axis that the batch lacks gets length 1. Additional axes are merged into C.
+    """
     x = batch.detach().to("cpu", torch.float32)
     while x.ndim < 4:
         x = x.unsqueeze(1)
@@ -233,7 +245,10 @@ def _as_images(batch: torch.Tensor) -> torch.Tensor:
 
 
 def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return which lines along ``axis`` became constant in every channel: bool (B, lines). Long lines are sampled."""
+    """Return which rows along ``axis`` augmentation made constant in every channel, as bool of shape (B, rows).
+
+    Of a long row, the function reads only 48 to 96 values.
+    """
     step = max(1, x.shape[axis] // _SPREAD_OVER)
     some = (slice(None),) * axis + (slice(None, None, step),)
     spread, spread_before = (_variance(values[some], axis) for values in (x, before))
@@ -241,12 +256,12 @@ def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> to
 
 
 def _variance(x: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return the population variance along an axis, in a tenth of the time of ``torch.var``."""
+    """Return the population variance along an axis, ten times faster than ``torch.var``."""
     return (x - x.mean(dim=axis, keepdim=True)).square_().mean(dim=axis)
 
 
 def _first_true(flags: torch.Tensor) -> torch.Tensor:
-    """Return the position of the first true flag; -1 without one."""
+    """Return the position of the first true flag of each row; -1 if no flag is true."""
     return flags.float().argmax(dim=1).masked_fill(~flags.any(dim=1), -1).float()
 
 

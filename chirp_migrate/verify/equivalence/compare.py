@@ -1,9 +1,9 @@
-"""Comparison of the trainings of both versions: differences, in sentences that name the first one.
+"""Compare the trainings of both versions. Each difference is one sentence that names its first occurrence.
 
-Without randomness, batches, losses and results must be equal to the last bit, as far as they repeat in the version
-before. With augmentation, both versions must train on the same samples, and the augmentation must have the same
-distribution: two-sample tests on statistics of each augmented sample decide, at alpha 0.001 after Holm's correction
-over all tests of a verification.
+Without augmentation, batches, losses and results must be equal to the last bit. Values that already differ between two
+runs of the original version are exempt. With augmentation, both versions must train on the same samples, and the
+augmentation must have the same distribution. Two-sample tests on statistics of each augmented sample decide this, at
+alpha 0.001 after Holm's correction over all tests of a verification.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Equivalence:
 
     Attributes:
         found: the differences; empty if both versions train the same.
-        notes: parts that could not be compared, with the reason, and problems of both versions.
-        smallest_p: entry point with augmentation → smallest adjusted p-value.
-        noticed: entry point → statistic → the smallest difference that its test would have found.
+        notes: sentences on values that could not be compared, and on problems that both versions have.
+        smallest_p: entry point with augmentation → smallest adjusted p-value of its tests.
+        noticed: entry point → statistic → the smallest difference that the test of the statistic would have found.
         unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
     """
 
@@ -44,15 +44,15 @@ class Equivalence:
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """Return one sentence for each difference."""
+        """Return one sentence for each difference between the versions."""
         return tuple(difference.message for difference in self.found)
 
     def differs(self, name: str, entry_point: str, text: str) -> None:
-        """Add a difference; ``text`` does not contain the entry point yet."""
+        """Add a difference. The method puts the entry point in front of ``text``."""
         self.found.append(Difference(name, entry_point, f"{entry_point}: {text}" if entry_point else text))
 
     def joined(self, other: Equivalence) -> Equivalence:
-        """Return both comparisons as one."""
+        """Return one comparison with the results of this comparison and of ``other``."""
         smallest = {**self.smallest_p, **other.smallest_p}
         noticed = {**self.noticed, **other.noticed}
         unrepeatable = self.unrepeatable | other.unrepeatable
@@ -61,9 +61,9 @@ class Equivalence:
 
 @dataclass(frozen=True)
 class _StatisticalTest:
-    """One statistical test: the difference that it would show, and its p-value if both versions are equal.
+    """One statistical test: its p-value, and the difference that is reported if the p-value is small.
 
-    A two-sample test also has the statistic, and its values in both versions.
+    A two-sample test also has the name of its statistic, and the values of the statistic in both versions.
     """
 
     entry_point: str
@@ -80,11 +80,12 @@ def compare_traces(
     after: Mapping[str, EntryResult],
     again: Mapping[str, EntryResult] | None = None,
 ) -> Equivalence:
-    """Compare the loader traces of both versions in a PROBE pass, entry point by entry point.
+    """Compare the recorded loader passes of both versions, entry point by entry point.
 
     Args:
-        again: another pass of the version before the migration. Losses and batches that differ in it, as can happen on
-            a GPU, are compared by their distribution. None: everything repeats.
+        before, after: recorded runs of both versions, by label of the entry point.
+        again: a second recorded run of the version before the migration, whose losses and batches may differ on a GPU.
+            If they differ, the function compares only distributions. None means that two runs always agree.
     """
     result = Equivalence()
     tests: list[_StatisticalTest] = []
@@ -105,12 +106,12 @@ def compare_traces(
         else:
             differences = compare_entry(old.traces, new.traces)
             if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
-                # Augmented: losses are not compared, but the results that depend on them are.
+                # Losses of augmented samples are not compared, but the results that depend on them are.
                 result.unrepeatable.add(label)
         if {name for name, _ in differences} <= {"order-differs"}:
             aspect = ignored_by_seed(old.seeds, new.seeds)
             if aspect is not None:
-                differences.append(("seed-ignored", f"{aspect}: two seeds have the same result after, but not before"))
+                differences.append(("seed-ignored", f"{aspect}: two seeds lead to equal values after, but not before"))
         if not differences:
             tests += _distribution_tests(label, old.traces, new.traces)
         for name, text in differences:
@@ -122,13 +123,13 @@ def compare_traces(
 
 
 def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None:
-    """Add the results of the tests, and the changes that the two-sample tests could have found."""
+    """Add the results of the tests to ``result``, and the smallest change that each two-sample test can find."""
     named: set[tuple[str, str]] = set()
     adjusted = holm([test.p for test in tests])
     for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):
         result.smallest_p.setdefault(test.entry_point, p)
         if p < ALPHA and (test.entry_point, test.name) not in named:
-            named.add((test.entry_point, test.name))  # the clearest difference of each name: the others follow from it
+            named.add((test.entry_point, test.name))  # report only the clearest difference of each kind
             result.differs(test.name, test.entry_point, f"{test.text} (adjusted p = {p:.2g})")
     for test in tests:
         if test.statistic:
@@ -154,11 +155,11 @@ def compare_results(
     after_again: Mapping[str, EntryResult],
     unrepeatable: Collection[str] = (),
 ) -> Equivalence:
-    """Compare the results of the entry points; a second run of each version shows which values repeat.
+    """Compare the return values of the entry points. A second run of each version shows which values repeat.
 
-    Values that differ between two runs of the version before the migration (times, for example) are noted and not
-    compared. Entry points with augmentation draw other random numbers. So only the structure of their results is
-    compared, as for ``unrepeatable`` entry points.
+    Values that differ between two runs of the version before the migration, such as times, become notes and are not
+    compared. An entry point with augmentation uses other random numbers after the migration, so the function compares
+    only the structure of its return value. The function treats ``unrepeatable`` entry points like augmented ones.
     """
     result = Equivalence()
     for label, old in before.items():
@@ -167,11 +168,11 @@ def compare_results(
         varying = _differing_paths(a, a_again)
         if varying:
             result.notes.append(
-                f"{label}: {_shorten_paths(varying)}: also different in two runs of the version before the migration"
+                f"{label}: {_shorten_paths(varying)}: not compared, because two runs before the migration differ"
             )
         unstable = _differing_paths(b, b_again) - varying
         if unstable and label not in unrepeatable:
-            text = f"{_shorten_paths(unstable)}: with the same seed, repeatable before the migration, but not after"
+            text = f"{_shorten_paths(unstable)}: two runs with the same seed are equal before the migration, not after"
             result.differs("seed-ignored", label, text)
         elif label in unrepeatable or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
@@ -184,12 +185,12 @@ def compare_results(
 
 
 def _differing_paths(first: Mapping[str, str], second: Mapping[str, str]) -> set[str]:
-    """Return the paths at which two results have different values."""
+    """Return the paths, such as ``result['accuracy']``, at which two return values differ."""
     return {path for path in first.keys() | second.keys() if first.get(path) != second.get(path)}
 
 
 def _distribution_tests(label: str, before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[_StatisticalTest]:
-    """Return the tests on the augmented samples of one entry point."""
+    """Return the statistical tests on the augmented samples of one entry point."""
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
         return []
@@ -208,7 +209,10 @@ def _distribution_tests(label: str, before: Sequence[PassTrace], after: Sequence
 
 
 def _without_values(record: PassTrace, batches: bool) -> PassTrace:
-    """Return the record without losses and, with ``batches``, without values of batches; the samples stay."""
+    """Return a copy of a pass without its losses and, with ``batches``, without the values of its batches.
+
+    The copy still shows which samples each batch has.
+    """
     record = replace(record, losses=[float(0).hex()] * len(record.losses))
     if not batches:
         return record
@@ -219,7 +223,7 @@ def _without_values(record: PassTrace, batches: bool) -> PassTrace:
 def _value_tests(
     label: str, before: Sequence[PassTrace], after: Sequence[PassTrace], batches: bool
 ) -> list[_StatisticalTest]:
-    """Return the tests on losses and, with ``batches``, on values of batches that do not repeat."""
+    """Return the tests on losses that do not repeat and, with ``batches``, on values of batches that do not repeat."""
     tests = []
     for role in ("train", "validation"):
         sides = [[record for record in side if record.role == role] for side in (before, after)]
@@ -230,7 +234,7 @@ def _value_tests(
             found.append(("values-differ", f"{role} values", values))
         for name, what, (old, new) in found:
             if old and new:
-                text = f"{what} have another distribution"
+                text = f"{what} have another distribution after the migration"
                 tests.append(_StatisticalTest(label, name, text, ks_p_value(old, new), what, old, new))
     return tests
 
@@ -241,7 +245,7 @@ def _repeat_tests(label: str, before: Sequence[PassTrace], after: Sequence[PassT
         counts = [[record.repeats.get(relation, (0, 0)) for record in side] for side in (before, after)]
         (total, equal), (total_after, equal_after) = (map(sum, zip(*side, strict=True)) for side in counts)
         if total and total_after:
-            shares = f"{equal} of {total} before, {equal_after} of {total_after} after"
+            shares = f"{equal} of {total} pairs before, {equal_after} of {total_after} pairs after"
             name = "equal-worker-streams" if relation == "batches" else "repeated-augmentation"
             text = f"augmented samples {where} have equal random numbers: {shares}"
             tests.append(_StatisticalTest(label, name, text, more_often_p(equal, total, equal_after, total_after)))
@@ -251,12 +255,15 @@ def _repeat_tests(label: str, before: Sequence[PassTrace], after: Sequence[PassT
 def _compare_picklability(
     result: Equivalence, label: str, before: Sequence[PassTrace], after: Sequence[PassTrace]
 ) -> None:
-    """Report a loader after that cannot be sent to spawned workers; a difference if all loaders before can."""
+    """Report the first loader of the migrated version that cannot be pickled for spawned workers.
+
+    The report is a difference if all loaders of the original version can be pickled, and a note otherwise.
+    """
     for number, record in enumerate(after, start=1):
         if record.unpicklable:
             could = not any(old.unpicklable for old in before)
-            sides = "after, and could before" if could else "either before or after"
-            what = f"{record.role} loader of pass {number} cannot be sent to spawned workers"
+            sides = "after the migration, but can before" if could else "before and after the migration"
+            what = f"{record.role} loader of pass {number} cannot be pickled for spawned workers"
             text = f"{what} {sides}: {record.unpicklable}"
             if could:
                 result.differs("not-picklable", label, text)
@@ -266,16 +273,16 @@ def _compare_picklability(
 
 
 def _unseen_validation(after: Sequence[PassTrace]) -> list[str]:
-    """Return sentences on validation that does not see every sample, in both versions."""
+    """Return a sentence on the first validation pass that omits samples because of ``drop_last``."""
     for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
         if record.drop_last and 0 <= record.samples < record.available:
             lost = record.available - record.samples
-            return [f"validation pass {number} leaves out {lost} of {record.available} samples (drop_last)"]
+            return [f"validation pass {number} omits {lost} of {record.available} samples (drop_last)"]
     return []
 
 
 def _shorten_paths(paths: set[str]) -> str:
-    """Return one path, or how many there are and one of them."""
+    """Return a text with the number of paths and the first of them."""
     first = min(paths)
     return f"1 value ({first})" if len(paths) == 1 else f"{len(paths)} values (such as {first})"
 

@@ -1,4 +1,4 @@
-"""Exact text of the result of a training function, for comparison."""
+"""Write the return value of a training function as exact text, so that two runs can be compared."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _MAX_DEPTH = 12
 
 
 Hash = xxhash.xxh3_128
-"""Hash of samples and results. Both versions run in one environment, and no one constructs collisions."""
+"""Hash of samples and return values. It need not resist attacks: nobody constructs collisions."""
 
 
 def fingerprint(value: Any) -> dict[str, str]:
     """Map the path of every leaf in ``value`` to text that is equal only for equal values.
 
-    Floats are written in hexadecimal (to the last bit), tensors and arrays as hash, dtype and shape, modules by their
-    state. The function descends into containers and plain objects. An object that occurs twice on one path, or deeper
-    than 12 levels, is written as its type.
+    The text of a float is hexadecimal, so it is exact. The text of a tensor or array has hash, dtype and shape. The
+    leaves of a module are the tensors of its ``state_dict``. The function descends into containers and plain objects.
+    An object that contains itself, or that is nested deeper than 12 levels, is replaced by the name of its type.
     """
     return dict(_leaves(value, "result", ()))
 
 
 def tensor_hash(tensor: torch.Tensor) -> str:
-    """Return a hash (first 16 hexadecimal digits) of dtype, shape and bytes."""
+    """Return a hash of the dtype, shape and bytes of a tensor, as 16 hexadecimal digits."""
     found = Hash()
     add_tensor(found, tensor)
     return str(found.hexdigest())[:16]
 
 
 def add_tensor(found: Any, tensor: torch.Tensor) -> None:
-    """Add dtype, shape and bytes of ``tensor`` to a :data:`Hash`."""
+    """Add dtype, shape and bytes of ``tensor`` to ``found``, a :data:`Hash`."""
     array = tensor.detach().cpu().contiguous()
     found.update(f"{array.dtype}{tuple(array.shape)}".encode())
     found.update(array.reshape(-1).view(torch.uint8).numpy().data)
@@ -69,10 +69,10 @@ def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[s
 
 
 def _leaf(value: Any) -> str | None:
-    """Return the text of a value without parts; None for a value with parts."""
+    """Return the text of a leaf such as a number or tensor; None for a container or an object with attributes."""
     if value is None or isinstance(value, (bool, int, str, bytes)):
         return repr(value)
-    if isinstance(value, float):  # NumPy's float64 is one; its other scalars are generic
+    if isinstance(value, float):  # also np.float64; other scalars of NumPy are no floats
         return float(value).hex()
     if isinstance(value, torch.Tensor):
         return f"tensor {value.dtype} {tuple(value.shape)} {tensor_hash(value)}"

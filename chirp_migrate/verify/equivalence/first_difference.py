@@ -1,4 +1,4 @@
-"""The first difference of two traces, the size of differences between values, and the effect of seeds."""
+"""Find the first difference between the loader passes of both versions, and check whether the seed still has effect."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ from numpy.typing import NDArray
 from chirp_migrate.verify.equivalence.fingerprint import Hash
 from chirp_migrate.verify.spec import PassTrace
 
-__all__ = ["OTHER_SEED", "Found", "compare_entry", "compared_aspects", "ignored_by_seed", "sketch", "values_of"]
+__all__ = [
+    "OTHER_SEED",
+    "NamedDifference",
+    "compare_entry",
+    "compared_aspects",
+    "ignored_by_seed",
+    "sketch",
+    "values_of",
+]
 
-Found = tuple[str, str]
-"""Name of a difference and its description."""
+NamedDifference = tuple[str, str]
+"""Name of a difference, such as ``losses-differ``, and its description."""
 
 OTHER_SEED = 1
-"""Added to the seed of the verification for a second run, which shows the effect of the seed."""
+"""Number that is added to the seed for a second run. The second run shows which values depend on the seed."""
 
 _SHOWN = 5
 _RESULT = "result: "
@@ -29,9 +37,12 @@ _LEAST = 8
 _TOLERANCE = 1e-4
 
 
-def compare_entry(before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[Found]:
-    """Return the first difference of each role in one entry point; later differences follow from it."""
-    found: list[Found] = []
+def compare_entry(before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[NamedDifference]:
+    """Return the first difference between the training passes, and between the validation passes, of an entry point.
+
+    Later differences are omitted, because they may follow from the first.
+    """
+    found: list[NamedDifference] = []
     augmented = any(record.random for record in before)
     for role in ("train", "validation"):
         old = [record for record in before if record.role == role]
@@ -47,8 +58,12 @@ def compare_entry(before: Sequence[PassTrace], after: Sequence[PassTrace]) -> li
     return causes or found  # different samples lead to different losses
 
 
-def _first_of_role(role: str, old: list[PassTrace], new: list[PassTrace], augmented: bool) -> list[Found]:
-    """Return the first difference of a role; ``augmented``: the entry point has random samples."""
+def _first_of_role(role: str, old: list[PassTrace], new: list[PassTrace], augmented: bool) -> list[NamedDifference]:
+    """Return the first difference between the passes ``old`` and ``new`` of one role (``train`` or ``validation``).
+
+    Args:
+        augmented: whether any samples of the entry point are augmented.
+    """
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
         difference = (
             _count_difference(a, b)
@@ -64,8 +79,8 @@ def _first_of_role(role: str, old: list[PassTrace], new: list[PassTrace], augmen
     return []
 
 
-def _count_difference(a: PassTrace, b: PassTrace) -> Found | None:
-    """Return a difference in the number of samples, classes or batches."""
+def _count_difference(a: PassTrace, b: PassTrace) -> NamedDifference | None:
+    """Return a difference in the number of samples, classes or batches of a pass; None if these are equal."""
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
     others_stay = all(b.labels[label] == a.labels.get(label) for label in b.labels)
@@ -96,7 +111,7 @@ def _name_shortened_epochs(a: PassTrace, b: PassTrace) -> str:
 
 
 def _missing_samples(a: PassTrace, b: PassTrace) -> str:
-    """Return a text on missing samples, and the first batch that lacks one."""
+    """Return a text with the first batch that differs or is missing, and the indices of the missing samples."""
     first = _first_unequal(a.sizes, b.sizes)
     text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
     gone = _samples_missing_in(a, b)
@@ -106,7 +121,7 @@ def _missing_samples(a: PassTrace, b: PassTrace) -> str:
     return f"{text}; {gone.total()} samples are missing (indices {some}{', ...' if len(gone) > _SHOWN else ''})"
 
 
-def _kind(a: PassTrace, b: PassTrace) -> Found | None:
+def _kind(a: PassTrace, b: PassTrace) -> NamedDifference | None:
     if a.random and not b.random:
         return "augmentation-missing", "samples are augmented at random before, but not after"
     if b.random and not a.random:
@@ -118,15 +133,15 @@ def _kind(a: PassTrace, b: PassTrace) -> Found | None:
     return None
 
 
-def _sample_difference(a: PassTrace, b: PassTrace, augmented: bool) -> Found | None:
-    """Return a difference in the samples, in their values, or in their order."""
+def _sample_difference(a: PassTrace, b: PassTrace, augmented: bool) -> NamedDifference | None:
+    """Return a difference in the samples of a pass, in their values, or in their order; None if these are equal."""
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
         for number, (old, new) in enumerate(zip(a.batches, b.batches, strict=True), start=1):
             if old != new:
                 return _first_batch(a, b, number)
         return None
-    # The random numbers of the augmentation come from elsewhere now, and the order of the samples with them.
+    # Augmentation takes its random numbers from another generator now, so shuffling gets other random numbers too.
     if not a.whole:
         return None
     if a.labels != b.labels:
@@ -135,12 +150,12 @@ def _sample_difference(a: PassTrace, b: PassTrace, augmented: bool) -> Found | N
     if old and old == new:
         return None
     if old and new and not a.random:
-        return "samples-differ", "the samples after are not the samples before"
+        return "samples-differ", "the samples after the migration are not the samples before the migration"
     return _other_indices(a, b)
 
 
-def _first_batch(a: PassTrace, b: PassTrace, number: int) -> Found:
-    """Return why batch ``number`` is the first that differs."""
+def _first_batch(a: PassTrace, b: PassTrace, number: int) -> NamedDifference:
+    """Return the name and description of the difference in batch ``number``, the first batch that differs."""
     where = f"batch {number} of {len(a.batches)} is the first that differs"
     if a.contents == b.contents:
         return "order-differs", f"{where} (the same samples in another order)"
@@ -152,7 +167,7 @@ def _first_batch(a: PassTrace, b: PassTrace, number: int) -> Found:
     return name, f"{where} ({text})"
 
 
-def _other_indices(a: PassTrace, b: PassTrace) -> Found | None:
+def _other_indices(a: PassTrace, b: PassTrace) -> NamedDifference | None:
     gone, come = _samples_missing_in(a, b), _samples_missing_in(b, a)
     if not gone:
         return None
@@ -160,12 +175,12 @@ def _other_indices(a: PassTrace, b: PassTrace) -> Found | None:
     return "samples-differ", f"other samples: {gone.total()} differ, such as index {some[0]} before, {some[1]} after"
 
 
-def _other_values(before: str, after: str) -> Found | None:
-    """Return by how much the values of two sketches differ; None if they are equal or not comparable."""
+def _other_values(before: str, after: str) -> NamedDifference | None:
+    """Return the size of the difference between two texts of :func:`sketch`; None if it is zero or not comparable."""
     a, b = map(values_of, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
         return None
-    size = f"largest absolute difference {np.nanmax(np.abs(b - a)):.3g} among {len(a)} of its values"
+    size = f"largest absolute difference {np.nanmax(np.abs(b - a)):.3g} among {len(a)} compared values"
     known = np.isfinite(a) & np.isfinite(b)
     a, b = a[known], b[known]
     if len(a) >= _LEAST and np.ptp(a) > 0:
@@ -176,7 +191,7 @@ def _other_values(before: str, after: str) -> Found | None:
     return "values-differ", f"other values; {size}"
 
 
-def _loss_difference(a: PassTrace, b: PassTrace, augmented: bool) -> Found | None:
+def _loss_difference(a: PassTrace, b: PassTrace, augmented: bool) -> NamedDifference | None:
     if augmented:
         return None
     if len(a.losses) != len(b.losses):
@@ -189,20 +204,23 @@ def _loss_difference(a: PassTrace, b: PassTrace, augmented: bool) -> Found | Non
 
 
 def _samples_missing_in(a: PassTrace, b: PassTrace) -> Counter[int]:
-    """Return the samples of ``a`` that ``b`` lacks; empty unless the indices of both are known, for equal datasets."""
+    """Return the indices of samples that pass ``a`` has and pass ``b`` lacks.
+
+    The result is empty if the indices of a pass are not known, or if the datasets differ.
+    """
     comparable = a.base and a.base == b.base and a.base_indices and b.base_indices
     return Counter(a.base_indices) - Counter(b.base_indices) if comparable else Counter()
 
 
 def _is_shuffled(record: PassTrace) -> bool:
-    """Return whether a pass is shuffled, by the order of its samples if known, else by the kind of sampler."""
+    """Return whether the indices of a pass are out of order; if they are not known, whether the sampler shuffles."""
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))
     return record.shuffled
 
 
 def _have_one_order(records: list[PassTrace]) -> bool:
-    """Return whether several shuffled passes over one loader have the same order."""
+    """Return whether a loader has two or more shuffled passes, and all of them have the same order."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:
         if record.indices and _is_shuffled(record):
@@ -211,12 +229,12 @@ def _have_one_order(records: list[PassTrace]) -> bool:
 
 
 def _first_unequal(a: Sequence[object], b: Sequence[object]) -> int:
-    """Return the 1-based position of the first difference."""
+    """Return the position, counted from 1, of the first element that differs or is missing."""
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False), start=1) if x != y), min(len(a), len(b)) + 1)
 
 
 def sketch(tensors: Sequence[torch.Tensor]) -> str:
-    """Return up to 16 values of each sample of the first floating-point tensor (B, ...), as base64 of float32."""
+    """Return up to 16 values of each sample in the first floating-point tensor of a batch, as base64 of float32."""
     for tensor in tensors:
         if tensor.is_floating_point() and tensor.ndim > 1:
             rows = tensor.detach().to("cpu", torch.float32).flatten(1)
@@ -227,16 +245,19 @@ def sketch(tensors: Sequence[torch.Tensor]) -> str:
 
 
 def values_of(text: str) -> NDArray[np.float64]:
-    """Return the values in a :func:`sketch`."""
+    """Return the numbers that a text of :func:`sketch` encodes."""
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)
 
 
 def compared_aspects(passes: Sequence[PassTrace], result: Mapping[str, str]) -> dict[str, str]:
-    """Return the aspects of a run that a seed may affect, each as text that is equal for equal runs.
+    """Return the aspects of a run that a seed may affect: order, samples, batches, losses and results.
 
     Args:
-        passes: traces of the loaders.
-        result: fingerprint of the result of the entry point.
+        passes: the loader passes of the run.
+        result: fingerprint of the return value of the entry point.
+
+    Returns:
+        Name of the aspect → text that is equal for two runs if the aspect is equal.
     """
     train = [record for record in passes if record.role == "train"]
     found = {
@@ -250,9 +271,10 @@ def compared_aspects(passes: Sequence[PassTrace], result: Mapping[str, str]) -> 
 
 
 def ignored_by_seed(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
-    """Return the aspect that a seed changes before, but not after; None if seeds have the same effects.
+    """Return an aspect that depends on the seed before the migration, but not after it; None without such an aspect.
 
-    Single values of a result (such as an accuracy) may be equal by chance, so they only count together.
+    A single value of a result, such as an accuracy, may be equal for two seeds by chance. So results count as ignoring
+    the seed only if all of them are equal.
     """
     if len(before) != 2 or len(after) != 2:
         return None

@@ -1,4 +1,4 @@
-"""The identity of a loader's samples: its indices, traced to the innermost dataset."""
+"""Identify the samples of a loader by their indices in the innermost dataset, such as the dataset in a ``Subset``."""
 
 from __future__ import annotations
 
@@ -19,28 +19,30 @@ _DEEPEST = 12
 
 @dataclass(frozen=True)
 class DatasetLevel:
-    """The dataset of a loader, or a dataset inside it.
+    """The dataset of a loader, or a dataset that this dataset wraps.
 
     Attributes:
         dataset: the dataset.
-        maps: index sequences on the path to this dataset, such as those of a ``Subset``, in order of application.
+        maps: index lists, such as ``Subset.indices``, that convert an index of the loader to an index of ``dataset``;
+            the list of the outermost dataset comes first.
     """
 
     dataset: Any
     maps: tuple[Any, ...] = ()
 
     def index(self, index: int) -> int:
-        """Return the index in this dataset of the loader's ``index``."""
+        """Convert an index of the loader to the index of the same sample in this dataset."""
         for indices in self.maps:
             index = as_int(indices[index])
         return index
 
 
 def nested_datasets(dataset: Any) -> list[DatasetLevel]:
-    """Return the dataset of a loader and the datasets inside it, from the outermost to the innermost.
+    """Return the dataset of a loader and the datasets that it wraps, from the outermost to the innermost.
 
-    The function descends into wrappers of a single dataset, which is in an attribute or in the closure of
-    ``__getitem__``, and whose samples are in the same order or at ``indices``. It calls nothing but ``len``.
+    The function finds a wrapped dataset in an attribute or in the closure of ``__getitem__``. The result ends at a
+    dataset that wraps several datasets. The result also ends where lengths or ``indices`` do not show which samples
+    correspond. The function calls no method of a dataset but ``__len__``.
     """
     found = [DatasetLevel(dataset)]
     while len(found) < _DEEPEST:
@@ -59,10 +61,10 @@ def nested_datasets(dataset: Any) -> list[DatasetLevel]:
 
 
 def name_of(dataset: Any) -> str:
-    """Return length and a few samples of a dataset as text, which is equal in both versions for the same data.
+    """Return the length and a few samples of a dataset as text. Both versions have the same text for the same data.
 
-    For a dataset whose samples vary or cannot be read by number, the text is only the length. Reading samples may draw
-    random numbers, whose state the caller restores.
+    The text is only the length if samples are random or cannot be read by index. Reading samples may change the state
+    of random generators, which the caller must restore.
     """
     samples = length(dataset)
     if not samples:
@@ -70,7 +72,7 @@ def name_of(dataset: Any) -> str:
     numbers = sorted({0, samples // 2, samples - 1})
     try:
         once, again = ([fingerprint(dataset[number]) for number in numbers] for _ in range(2))
-    except Exception:  # the datasets around it have names for its samples
+    except Exception:  # the dataset cannot be read by index here
         return str(samples)
     if once != again:
         return str(samples)
@@ -86,7 +88,7 @@ def length(dataset: Any) -> int | None:
 
 
 def _inner_dataset(dataset: Any) -> Any:
-    """Return the only dataset inside ``dataset``; None if there is none or more than one."""
+    """Return the dataset that ``dataset`` wraps; None if it wraps no dataset or more than one."""
     held: dict[int, Any] = {}
     for value in [
         *getattr(dataset, "__dict__", {}).values(),
@@ -98,13 +100,13 @@ def _inner_dataset(dataset: Any) -> Any:
 
 
 def _closure_contents(function: Any, depth: int = 3) -> Iterator[Any]:
-    """Yield the contents of a function's closure, and of functions in it."""
+    """Yield the captured values of a function, and the captured values of functions among them."""
     if not isinstance(function, FunctionType) or depth == 0:
         return
     for cell in function.__closure__ or ():
         try:
             value = cell.cell_contents
-        except ValueError:  # not filled yet
+        except ValueError:  # the captured variable has no value yet
             continue
         yield value
         yield from _closure_contents(value, depth - 1)

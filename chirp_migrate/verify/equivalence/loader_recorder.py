@@ -1,4 +1,4 @@
-"""Recording of the batches that a training takes from its loaders, without changing them: the PROBE pass."""
+"""Record the batches that a training takes from its loaders, without changing them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from chirpid_patch.randomness.random_states import restored_generators
 __all__ = ["DRAWS", "FewWorkers", "LoaderWatch"]
 
 DRAWS = 500
-"""Number of augmented samples to compare per entry point: enough to notice a probability that falls from 0.8 to 0.6."""
+"""Number of augmented samples to compare for each entry point.
+
+This number is enough to notice that the probability of augmentation falls from 0.8 to 0.6.
+"""
 
 _DRAWING_S = 10.0
 
@@ -29,12 +32,13 @@ _DRAWING_S = 10.0
 class LoaderWatch(Interception):
     """Context manager that records each pass over each loader (see :class:`PassTrace`).
 
-    The global random state is the same with and without it. If a dataset has its own random generator, the few
-    additional reads that show whether it augments advance this generator, in both versions alike.
+    Recording does not change the state of the global random generators. A recording reads a few samples more than once,
+    to find out whether a dataset augments them. The additional reads advance a random generator that the dataset owns,
+    equally in both versions.
 
     Attributes:
-        few_workers: loaders start only as many worker processes as are needed to show their effect: two for training,
-            and none for validation if possible.
+        few_workers: whether loaders start at most two worker processes for training, and none for validation if
+            possible. Two workers are enough to show the effect of workers on samples.
     """
 
     def __init__(self) -> None:
@@ -50,7 +54,7 @@ class LoaderWatch(Interception):
     def __enter__(self) -> LoaderWatch:
         super().__enter__()
         self._samplers.__enter__()
-        # Not a global hook: code that checks for such hooks would train differently here than in timed runs.
+        # A global module hook would change the behaviour of code that checks for such hooks.
         setattr(_Loss, "__call__", self._watched_loss())  # noqa: B010
         return self
 
@@ -60,11 +64,11 @@ class LoaderWatch(Interception):
         super().__exit__(*exception)
 
     def draw_on(self, draws: int = DRAWS) -> None:
-        """Continue to iterate over the loaders of the ended training, until ``draws`` augmented samples were seen.
+        """Iterate over the loaders again after the training, until ``draws`` augmented samples are recorded.
 
-        Only the statistics of these samples are added to the records. There are fewer samples if a loader cannot be
-        iterated over again, or after ten seconds. The differences that tests can find are computed from the actual
-        number.
+        The records get only the statistics of the additional samples. The method stops early after ten seconds, or if
+        no loader can be iterated over again. With fewer samples, the tests find only larger differences, and the report
+        shows how large.
         """
         walks = list(self._walks)
         augmented = {walk.record.loader: walk for walk in walks if walk.record.random and walk.record.samples}
@@ -79,9 +83,9 @@ class LoaderWatch(Interception):
         self._walks = walks
 
     def _walked_on(self, walk: PassRecorder, most: int, until: float) -> int:
-        """Iterate over the loader of ``walk`` again, for at most ``most`` samples; return the number of samples."""
+        """Iterate over the loader of ``walk`` again, until ``most`` samples or more were read; return their number."""
         self._walks = []
-        with suppress(Exception), _limit_workers(walk.loader):  # not made to be walked again
+        with suppress(Exception), _limit_workers(walk.loader):  # the loader may allow one iteration only
             for _ in walk.loader:
                 if sum(more.record.samples for more in self._walks) >= most or time.monotonic() > until:
                     break
@@ -91,7 +95,7 @@ class LoaderWatch(Interception):
         return sum(more.record.samples for more in self._walks)
 
     def take(self) -> list[PassTrace]:
-        """Return the passes since the last call, in the order of their beginnings, including passes without a batch."""
+        """Return the loader passes since the last call, in the order in which they began; some may have no batch."""
         last: dict[tuple[str, int], PassRecorder] = {}
         for walk in self._walks:
             kind = walk.record.role, walk.record.available
@@ -104,7 +108,7 @@ class LoaderWatch(Interception):
 
     @contextmanager
     def loading(self, walk: PassRecorder) -> Iterator[None]:
-        """Return a context for the loader's own code, in which iterated samplers belong to this pass."""
+        """Return a context for the loader's own code. The sampler over which this code iterates belongs to ``walk``."""
         outer, self._loading = self._loading, walk
         try:
             with self.inside(walk.loader):
@@ -120,7 +124,7 @@ class LoaderWatch(Interception):
         self._walks.append(walk)
 
         def around(advance: Callable[[], Any]) -> Any:
-            """Pass the batch to the record of its pass, which only reads it."""
+            """Take the next batch, record it, and return it unchanged."""
             with self.loading(walk):
                 try:
                     batch = advance()
@@ -149,7 +153,7 @@ class LoaderWatch(Interception):
         return PassingIterator(self._samplers, sampler, start(), around)
 
     def _watched_loss(self) -> Callable[..., Any]:
-        """Return a replacement of a loss module's call that also records its output."""
+        """Return a replacement for ``__call__`` of loss modules that also records the loss."""
 
         def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:
             output = torch.nn.Module.__call__(loss, *arguments, **named)
@@ -161,7 +165,7 @@ class LoaderWatch(Interception):
 
 
 class FewWorkers(Interception):
-    """Context manager under which loaders start as few worker processes as with ``few_workers``."""
+    """Context manager under which loaders start at most two worker processes; see ``LoaderWatch.few_workers``."""
 
     def __init__(self) -> None:
         super().__init__(self._start)
@@ -172,19 +176,20 @@ class FewWorkers(Interception):
 
 
 def _limit_workers(loader: Any) -> AbstractContextManager[None]:
-    """Limit the number of workers.
+    """Return a context in which ``loader`` starts at most two worker processes.
 
-    One worker shows where its seed comes from, and two show whether their seeds differ. Starting more only takes time.
+    One worker shows where its seed comes from, and two workers show whether their seeds differ. More workers would only
+    take time.
     """
     if not worker_processes(loader):
         return nullcontext()
     if torch.is_grad_enabled():
         return workers_at_most(loader, 2)
-    # Persistent workers determine how often the loader draws a seed.
+    # A loader with persistent workers requests a new seed less often, so validation keeps one worker.
     keeps = loader.persistent_workers or getattr(loader, "keep_workers", False)
     return workers_at_most(loader, int(keeps or loader.timeout > 0 or loader.worker_init_fn is not None))
 
 
 def _index_sampler(loader: Any) -> Any:
-    """Return the sampler from which the loader requests indices, as PyTorch chooses it."""
+    """Return the sampler over which PyTorch's loader iterates: ``batch_sampler``, or ``sampler`` without batches."""
     return loader.sampler if loader.batch_sampler is None else loader.batch_sampler

@@ -1,4 +1,4 @@
-"""The record of one pass over a loader, as the training code sees it: data of each batch, and a summary."""
+"""Record one pass over a loader: hashes and statistics of each batch, and a summary of the pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from chirp_migrate.training.watch.samples import contents
 from chirp_migrate.verify.equivalence.augmentation_statistics import (
     Sample,
     count_equal_draws,
-    draws_of,
+    find_masks,
     pair_statistics,
     sample_statistics,
 )
@@ -45,10 +45,13 @@ class PassRecorder:
     """A running pass over a loader.
 
     Attributes:
+        loader: the loader.
+        record: the record of the pass, which :meth:`saw` and :meth:`finish` fill.
         base: the innermost dataset of the loader.
-        plain: the dataset with the samples before augmentation; None if nothing is random, or there is no such dataset.
-        drawn: the indices from each iteration over the sampler; PyTorch's iterators with workers begin two iterations
-            and use the last.
+        plain: the dataset that yields the samples without augmentation; None if samples are not augmented, or if no
+            wrapped dataset yields them.
+        drawn: indices that each iteration over the sampler yielded. With workers, PyTorch's loader begins two
+            iterations over its sampler and uses the second.
         batches: the samples of each batch.
     """
 
@@ -61,10 +64,11 @@ class PassRecorder:
 
     @classmethod
     def begin(cls, loader: Any, number: int, names: dict[int, str]) -> PassRecorder:
-        """Begin the record of a loader before it is iterated over; the caller restores the random state.
+        """Begin the record of a pass, before the loader is iterated over. The caller restores the random state.
 
         Args:
-            names: names of datasets that do not change from pass to pass, by id; those of this pass are added.
+            number: number of the loader.
+            names: ``id`` of an innermost dataset → text that identifies it; the method adds the dataset of this pass.
         """
         sampler = getattr(loader, "sampler", None)
         dataset = loader.dataset
@@ -91,7 +95,7 @@ class PassRecorder:
         return cls(loader, record, top_down[-1], plain)
 
     def saw(self, batch: Any) -> None:
-        """Add a batch."""
+        """Add a batch to the record."""
         record = self.record
         leaves = contents(batch).values()
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -120,7 +124,7 @@ class PassRecorder:
             record.sketches.append(sketch(tensors))
 
     def finish(self, before: PassRecorder | None) -> None:
-        """Return the summary; ``before`` is the previous pass over the same number of samples."""
+        """Complete the record at the end of the pass; ``before`` is the previous pass over as many samples."""
         record = self.record
         samples = [sample for batch in self.batches for sample in batch]
         record.contents = _sum_of(sample.content for sample in samples)
@@ -138,7 +142,7 @@ class PassRecorder:
             record.repeats = count_equal_draws(self.batches, earlier)
 
     def _indices_of(self, number: int, size: int) -> list[int]:
-        """Return the indices of a batch; empty if they are not known."""
+        """Return the dataset indices of the samples in batch ``number``; empty if they are not known."""
         drawn: list[Any] = next((one for one in reversed(self.drawn) if one), [])
         if number >= len(drawn) or not getattr(self.loader, "in_order", True):
             return []
@@ -166,11 +170,11 @@ class PassRecorder:
         if pairs:
             for sample, content in zip(samples, _row_hashes(plain, size), strict=True):
                 sample.plain = content
-        for sample, draw in zip(samples, pairs[0][1] if pairs else draws_of(images[0]), strict=True):
+        for sample, draw in zip(samples, pairs[0][1] if pairs else find_masks(images[0]), strict=True):
             sample.draw = draw
 
     def _before_augmentation(self, samples: list[Sample]) -> list[torch.Tensor]:
-        """Return the tensors of the batch without augmentation; empty if they cannot be known."""
+        """Return the tensors of the same batch without augmentation; empty if these samples cannot be read."""
         indices = [sample.index for sample in samples if sample.index is not None]
         if self.plain is None or len(indices) < len(samples):
             return []
@@ -183,15 +187,15 @@ class PassRecorder:
 
 
 def _has_random_samples(dataset: Any, collate: Callable[[Any], Any]) -> bool | None:
-    """Return whether repeated reads of a sample yield different values; None if it contains no numbers.
+    """Return whether repeated reads of a sample yield different values; None if samples cannot be read by index.
 
-    A few samples are read several times and collated as by the loader. The test misses an augmentation that skips 20 %
-    of the samples at each of two stages once in 10^12.
+    The function reads up to three samples six times each, and collates them with ``collate``. The probability of
+    missing an augmentation is about 10^-12 if two stages of the augmentation skip 20 % of the samples each.
     """
     for index in range(min(_FETCHED_SAMPLES, len(dataset))):
         try:
             batches = [_tensors(collate([dataset[index]])) for _ in range(_FETCHES)]
-        except Exception:  # its loader can read it, but it cannot be read by index
+        except Exception:  # the dataset cannot be read by index; its loader can read it
             return None
         if len({tuple(map(tensor_hash, tensors)) for tensors in batches}) > 1:
             return True
@@ -199,7 +203,7 @@ def _has_random_samples(dataset: Any, collate: Callable[[Any], Any]) -> bool | N
 
 
 def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
-    """Return one hash for each sample of a batch: of its row in every tensor that has one."""
+    """Return one hash for each sample of a batch, over its row in every tensor with ``size`` rows."""
     per_sample = [tensor for tensor in tensors if tensor.ndim > 0 and tensor.shape[0] == size]
     hashes = []
     for row in range(size):
@@ -211,17 +215,17 @@ def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
 
 
 def _sum_of(hashes: Iterable[bytes]) -> str:
-    """Return one hash for the samples, independent of their order."""
+    """Return one hash for all samples together, which does not depend on their order."""
     return str(Hash(b"".join(sorted(hashes))).hexdigest())[:16]
 
 
 def _tensors(batch: Any) -> list[torch.Tensor]:
-    """Yield the tensors and arrays of a batch, in order; training does not compute with other leaves."""
+    """Return the tensors in a batch, in order."""
     return [leaf for leaf in contents(batch).values() if isinstance(leaf, torch.Tensor)]
 
 
 def _is_plain(leaf: Any) -> bool:
-    """Return whether a leaf is a tensor, an array, a number or a text; other objects are not inspected."""
+    """Return whether a leaf of a batch is a tensor, an array, a number or a string, so that ``verify`` compares it."""
     if isinstance(leaf, np.ndarray):
         return not leaf.dtype.hasobject
     return leaf is None or isinstance(leaf, (torch.Tensor, np.generic, int, float, complex, str, bytes))

@@ -1,8 +1,8 @@
-"""Checks of whether a loader could send its objects to worker processes that ``spawn`` starts.
+"""Check whether a loader can pickle its objects for worker processes that start with ``spawn``.
 
-The check pickles like ``spawn``, with the pickler of :mod:`multiprocessing`, and unpickles in this process; it starts
-no process. It does not copy the data of tensors and arrays: such data always pickles, and moving it to shared memory,
-as PyTorch does, would change the watched training.
+The check starts no process. Like ``spawn``, the check pickles with the pickler of :mod:`multiprocessing`; then it
+unpickles in this process. The check does not pickle the data of tensors and arrays, because such data always pickles.
+PyTorch would move the data to shared memory, which would change the recorded training.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PARTS = ("dataset", "collate_fn", "worker_init_fn")
 
 
 def why_not_picklable(loader: Any) -> str:
-    """Return why the loader's dataset, ``collate_fn`` or ``worker_init_fn`` cannot be sent; ``""`` if they can."""
+    """Return why the loader's dataset, ``collate_fn`` or ``worker_init_fn`` cannot be pickled; ``""`` if they can."""
     for name in _PARTS:
         part = getattr(loader, name, None)
         try:
@@ -40,7 +40,7 @@ def check_picklable(value: Any) -> None:
     """Pickle and unpickle a value.
 
     Raises:
-        Exception: any error of pickle or the user's code.
+        Exception: any error of ``pickle`` or of the project's code.
     """
     buffer = io.BytesIO()
     kept: list[Any] = []
@@ -52,7 +52,7 @@ def check_picklable(value: Any) -> None:
 
 @contextmanager
 def as_if_starting_a_process() -> Iterator[None]:
-    """Allow locks, queues and connections to be pickled, as while a process is started."""
+    """Return a context in which locks, queues and connections can be pickled, as at the start of a process."""
     before = context.get_spawning_popen()
     context.set_spawning_popen(_Starting())  # type: ignore[arg-type]
     try:
@@ -62,9 +62,9 @@ def as_if_starting_a_process() -> Iterator[None]:
 
 
 def is_plain_data(value: Any) -> bool:
-    """Return whether a value is a tensor or array whose data provably pickles."""
+    """Return whether a value is a tensor or array that always pickles."""
     if isinstance(value, torch.Tensor):
-        # Any other object cannot be sent, and the pickler has the reason.
+        # A tensor with a history of gradients cannot be pickled; the pickler raises the error with the reason.
         return value.is_leaf or not value.requires_grad
     return type(value) is np.ndarray and not value.dtype.hasobject
 
@@ -84,7 +84,7 @@ class _Pickler(reduction.ForkingPickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """The unpickler for the output of :class:`_Pickler` in the same process."""
+    """Unpickler that reads the output of :class:`_Pickler` in the same process."""
 
     def __init__(self, buffer: io.BytesIO, kept: list[Any]) -> None:
         super().__init__(buffer)
@@ -96,20 +96,20 @@ class _Unpickler(pickle.Unpickler):
 
 @dataclass(frozen=True)
 class _Duplicate:
-    """A file descriptor that is being sent."""
+    """A file descriptor in a pickle."""
 
     descriptor: int
 
     def detach(self) -> int:
-        """Return a duplicate of the descriptor for the receiver."""
+        """Return a duplicate of the file descriptor for the process that unpickles it."""
         return os.dup(self.descriptor)
 
 
 class _Starting:
-    """A stand-in for a starting process, because locks, queues and connections can only be sent to such a process."""
+    """Replacement for a starting process: locks, queues and connections can only be pickled for such a process."""
 
     DupFd = _Duplicate
 
     def duplicate_for_child(self, descriptor: int) -> int:
-        """Return the descriptor itself, because no process is started."""
+        """Return the file descriptor itself, because no process is started."""
         return descriptor

@@ -1,1 +1,1 @@
-"""Metrics besides time: their measurement, their definitions, and their targets."""
+"""Measure everything besides the training time: waits, memory, GPU use, augmentation and worker processes."""

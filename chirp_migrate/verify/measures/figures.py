@@ -1,7 +1,7 @@
-"""Every metric of a verification, defined once: name, unit and method; and its values.
+"""Define each metric of a verification (name, unit, method), and compute its value.
 
-:data:`MEASURES` is the only definition of the metrics. The report, the JSON document and the documentation use it
-(``python -m chirp_migrate.verify.measures.figures`` prints the table).
+The report, the JSON document and the documentation use the definitions in :data:`MEASURES`. The command
+``python -m chirp_migrate.verify.measures.figures`` prints them as a table.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MIB = 2**20
 MEASURES: tuple[Measure, ...] = (
     Measure(
         "training_s", "s", "training time",
-        "seconds of the user's own runs, from the start-up and the epochs of the timed rounds; nothing is instrumented "
-        "in them",
+        "seconds of the user's own runs, computed from start-up time and epoch time of the timed rounds; in these "
+        "rounds, nothing records the loaders",
         "R-000-5.2",
     ),
     Measure(
@@ -36,99 +36,104 @@ MEASURES: tuple[Measure, ...] = (
         "R-000-3.1",
     ),
     Measure(
-        "batches_per_s", "batches/s", "batches per second", "batches of the same loaders, divided by the same "
-            "time", "R-004",
+        "batches_per_s", "batches/s", "batches per second",
+        "batches that training and validation took from their loaders in the timed epochs, divided by the time of "
+        "these epochs",
+        "R-004",
     ),
     Measure(
         "goodput_percent", "%", "goodput",
-        "time of an epoch fed from one cached batch, in percent of the time of an epoch: the share that is not loading",
+        "time of an epoch with zero-cost loading, in percent of the time of an epoch: the share that is not loading",
         "R-000-5.2",
     ),
     Measure(
         "epoch_s", "s", "epoch",
-        "from the start of a pass over a training loader to the end of the validation that follows it; median",
+        "seconds from the start of a pass over a training loader to the end of the validation that follows; median",
         "R-000-5.2",
     ),
     Measure(
         "wait_p50_ms", "ms", "wait for a batch, median",
-        "from requesting the next training batch to having it; without the first batch of each pass, which is start-up",
+        "milliseconds from requesting the next training batch to having it; without the first batch of each pass, "
+        "which is start-up",
         "R-000-3.1",
     ),
-    Measure("wait_p95_ms", "ms", "wait for a batch, 95th percentile", "measured like the median", "R-000-3.1"),
-    Measure("wait_p99_ms", "ms", "wait for a batch, 99th percentile", "measured like the median", "R-000-3.1"),
+    Measure("wait_p95_ms", "ms", "wait for a batch, 95th percentile", "of the waits of `wait_p50_ms`", "R-000-3.1"),
+    Measure("wait_p99_ms", "ms", "wait for a batch, 99th percentile", "of the waits of `wait_p50_ms`", "R-000-3.1"),
     Measure(
-        "wait_variation", "", "variation of the waits", "standard deviation of these waits, divided by their "
-            "mean", "R-000-5.2",
+        "wait_variation", "", "variation of the waits",
+        "standard deviation of the waits of `wait_p50_ms`, divided by their mean", "R-000-5.2",
     ),
     Measure(
         "first_batch_ms", "ms", "time to the first batch",
-        "from creating an iterator of a training loader to its first batch, with the start of workers; "
-        "median of passes",
+        "milliseconds from creating an iterator of a training loader to its first batch, with the start of workers; "
+        "median over passes",
         "R-000-3.1",
     ),
     Measure(
         "waiting_percent", "%", "share of time waiting",
-        "all waits of training and validation, also for first batches, in percent of the time of the measured run",
+        "all waits of training and validation for batches (first batches too), in percent of the time of the measured "
+        "run",
         "R-004",
     ),
     Measure(
         "augmentation_ms", "ms", "augmentation per batch",
-        "time to load a batch with augmentation, minus the time without; in one process, in turns, medians; "
-        "the dataset with the most",
+        "median time to load a batch with augmentation, minus the median time without it, both in one process; for the "
+        "dataset with the largest difference",
         "R-004",
     ),
     Measure(
         "augmentation_percent", "%", "augmentation overhead",
-        "augmentation per batch in percent of the time from batch to batch in training (waiting and computing); work "
-        "parallel to the training can make it more than 100",
+        "augmentation per batch in percent of the time from batch to batch in training (waiting and computing); above "
+        "100 if the augmentation runs parallel to the training",
         "R-004",
     ),
     Measure(
         "augmentation_of_loading_percent", "%", "augmentation in loading",
-        "augmentation per batch in percent of the time to load such a batch alone", "R-004",
+        "augmentation per batch in percent of the time to load an augmented batch without training", "R-004",
     ),
     Measure(
         "gpu_percent", "%", "GPU utilisation",
-        "mean of NVML's utilisation of the visible GPUs, sampled about every 0.1 s while training runs",
+        "mean utilisation of the visible GPUs, which NVML reports about every 0.1 s while training runs",
         "R-000-5.2, R-004",
     ),
     Measure(
         "gpu_memory_mib", "MiB", "GPU memory",
-        "largest memory in use on all visible GPUs together, in the same readings of NVML", "R-000-3.1",
+        "largest memory in use on all visible GPUs together, which NVML reports about every 0.1 s", "R-000-3.1",
     ),
     Measure(
         "memory_mib", "MiB", "memory",
-        "largest proportional set size (PSS: shared pages once) of the training process with its workers, sampled "
+        "largest proportional set size (PSS: shared pages count once) of the training process with its workers, read "
         "about every 0.1 s; if the system has no PSS, the report names the kind of memory",
         "R-000-3.1",
     ),
     Measure(
         "resident_mib", "MiB", "resident memory",
-        "largest sum of resident sets of the same processes: shared pages count once for each process", "R-000-3.1",
+        "largest sum of the resident memory of the training process and its workers; shared pages count once for each "
+        "process",
+        "R-000-3.1",
     ),
     Measure(
         "memory_slope_mib", "MiB/epoch", "memory growth",
-        "slope of memory over epochs, one reading at the end of each training pass, without the first epochs; least "
-        "squares over all loaders, each with its own level, with a 95 % interval",
+        "growth of memory per epoch, from one reading at the end of each training pass but the first; least squares "
+        "over all loaders, each with its own level, with a 95 % interval",
         "R-000-5.1",
     ),
     Measure(
         "lost_workers", "loaders", "loaders that lost workers",
-        "loaders with a worker that died and was replaced, or that could not start; before the migration, "
-        "the death of a "
-        "worker ends the training",
+        "loaders with a worker that died and was replaced, or that could not start; before the migration, the death "
+        "of a worker ends the training",
         "R-000-5.2",
     ),
 )  # fmt: skip
 
 
 def timed_figures(own_runs_s: float, visits: Sequence[tuple[EntryTiming, EntryTiming]]) -> dict[str, float]:
-    """Return the metrics from the timed rounds of one version.
+    """Return the metrics of one version that come from the timed rounds.
 
     Args:
         own_runs_s: seconds of the user's own runs of all entry points together.
-        visits: the visits of this version, each with the corresponding visit of the version after, which has epochs
-            from a cached batch.
+        visits: timings of this version, each with the timing of the migrated version in the same round. The timing of
+            the migrated version includes epochs with zero-cost loading.
     """
     found = {"training_s": own_runs_s}
     timed = [(visit, after) for visit, after in visits if visit.epochs_s]
@@ -144,7 +149,7 @@ def timed_figures(own_runs_s: float, visits: Sequence[tuple[EntryTiming, EntryTi
 
 
 def figures(side: SideMeasures) -> dict[str, float | None]:
-    """Return the metrics of the MEASURED pass of one version; a metric is None or missing without a measurement."""
+    """Return the metrics from the measured run of one version; a metric without a measurement is None or missing."""
     walks = [walk for entry in side.entries.values() for walk in entry.walks]
     training = [walk for walk in walks if walk.role == "train" and walk.waits_s]
     waits = [wait for walk in training for wait in walk.waits_s[1:]]
@@ -182,7 +187,7 @@ def epochs(entry: EntryMeasures) -> list[float]:
 
 
 def memory_slope(side: SideMeasures) -> Slope | None:
-    """Return the growth of memory over epochs; None with too few epochs (fewer than three of every loader)."""
+    """Return the growth of memory per epoch; None if the training has too few epochs to compute an interval."""
     rows: list[tuple[float, float]] = []
     groups = 0
     for entry in side.entries.values():
@@ -208,12 +213,12 @@ def memory_slope(side: SideMeasures) -> Slope | None:
 
 
 def seconds_of_augmentation(cost: AugmentationCost) -> float | None:
-    """Return the seconds per batch that augmentation adds, medians of the rounds; None if not measured."""
+    """Return the seconds that augmentation adds to a batch, from medians of the rounds; None if not measured."""
     return statistics.median(cost.with_s) - statistics.median(cost.without_s) if cost.with_s else None
 
 
 def as_table() -> str:
-    """Return the definitions as a Markdown table."""
+    """Return the definitions of all metrics as a Markdown table."""
     rows = [f"| `{one.name}` | {one.unit or '1'} | {one.title}: {one.method} | {one.requirement} |" for one in MEASURES]
     return "\n".join(
         ["| measure | unit | what it is and how it is measured | requirement |", "|---|---|---|---|", *rows]
@@ -221,7 +226,7 @@ def as_table() -> str:
 
 
 def _costliest_augmentation(side: SideMeasures) -> dict[str, float | None]:
-    """Return the seconds per batch that the costliest augmented dataset adds, and the seconds they are a share of."""
+    """Return the augmentation metrics of the dataset whose augmentation takes longest; empty without augmentation."""
     costs = [(added, cost) for cost in side.augmentation if (added := seconds_of_augmentation(cost)) is not None]
     if not costs:
         return {}
@@ -243,7 +248,7 @@ def _percentile_ms(seconds: Sequence[float], share: float) -> float | None:
 
 
 def _largest_mib(values: Iterable[int | None]) -> float | None:
-    """Return the largest of some numbers of bytes, in MiB."""
+    """Return the largest number of bytes, converted to MiB; None if all values are None."""
     most = max((value for value in values if value is not None), default=None)
     return None if most is None else most / MIB
 

@@ -1,8 +1,8 @@
-"""The MEASURED pass: one training of each entry point with clocks on its loaders, and tests of its datasets.
+"""Measure one training of each entry point: waits for batches, memory and GPU use, and augmentation.
 
-Only this pass has instruments. Waits are timed from the request of a batch to its arrival. The runtime's own
-monitor samples memory and GPU in the background. After an entry point has ended, the cost of its datasets' augmentation
-is measured, and the migrated datasets are tried in worker processes.
+A wait lasts from the request of a batch to its arrival. A thread reads memory and GPU use in the background. After the
+training, this module measures how long the augmentation of the datasets takes, and reads the migrated datasets in
+worker processes. The timed rounds run without these measurements.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ __all__ = ["Measuring", "augmentation_cost", "resident_bytes"]
 
 _INTERVAL_S = 0.1
 _FOR_RATES = 0.35
-"""Share of the time for datasets that is reserved for timing loading alone, at the end."""
+"""Share of ``extra_s`` that is reserved for the last measurement, of loading without training."""
 _COST_ROUNDS = 3
 _COST_BATCHES = 5
 _LONGEST_COST_S = 2.0
-"""Latest start of a further round after the first, in seconds, so that a slow dataset does not take all the time."""
+"""Seconds after which no further round begins, so that a slow dataset does not take all the time."""
 
 
 @dataclass
 class _LoaderDataset:
-    """A dataset with the batch size and collation of its loader in the training."""
+    """A dataset, with the batch size and ``collate_fn`` of its loader in the training."""
 
     dataset: Any
     collate: Collate
@@ -61,7 +61,7 @@ class _LoaderDataset:
 
 @dataclass
 class _EntryMeasurement:
-    """The results of the passes of one entry point."""
+    """The loader passes and datasets of one entry point."""
 
     walks: list[PassTiming] = field(default_factory=list)
     held: dict[str, _LoaderDataset] = field(default_factory=dict)
@@ -73,8 +73,9 @@ class Measuring(Interception):
     """Context manager under which :meth:`train` measures entry points. The results are in :attr:`found`.
 
     Args:
-        worker_counts: numbers of workers to try with each dataset; empty for no trials.
-        extra_s: seconds for trials of datasets, over all entry points; trials that do not fit are listed as not tried.
+        worker_counts: numbers of worker processes with which to read each dataset; empty to start none.
+        extra_s: seconds to measure datasets after the training, over all entry points. Measurements that would take
+            longer are reported as not tried.
     """
 
     def __init__(self, worker_counts: Sequence[int], extra_s: float) -> None:
@@ -94,10 +95,10 @@ class Measuring(Interception):
         self._known: set[str] = set()
 
     def train(self, label: str, call: Callable[[], tuple[float, Any]]) -> float:
-        """Train one entry point by ``call``, which returns its seconds and its result.
+        """Train one entry point with ``call``, which returns its seconds and its result.
 
         Returns:
-            The seconds without those of the measurements.
+            The seconds of the training, without the seconds that the measurements took.
         """
         self.cover_new_classes()
         self._entry, self._reading_s = _EntryMeasurement(), 0.0
@@ -124,8 +125,8 @@ class Measuring(Interception):
         return seconds
 
     def ask(self, label: str) -> None:
-        """Measure the cost of augmentation, and try workers, with the datasets of the last entry point."""
-        entry, self._entry = self._entry, _EntryMeasurement()  # passes over our own loaders are not recorded
+        """Measure the augmentation of the last entry point's datasets, and read these datasets in worker processes."""
+        entry, self._entry = self._entry, _EntryMeasurement()  # passes over loaders of this module are not recorded
         waits = [wait for walk in entry.walks if walk.role == "train" for wait in walk.waits_s[1:]]
         wait_s = sum(waits) / len(waits) if waits else 0.0
         for name, held in entry.held.items():
@@ -138,19 +139,19 @@ class Measuring(Interception):
                     self.found.augmentation.append(cost)
                 if self._worker_counts:
                     self.found.workers += check_workers(held.dataset, held.collate, self._worker_counts, until)
-            except Exception as error:  # its loader can read it, but it cannot be read by index
+            except Exception as error:  # the dataset cannot be read by index; its loader can read it
                 self.found.unread[name] = f"{type(error).__name__}: {error}"
             else:
                 if waits and name in entry.trained_on and (self._slowest is None or wait_s > self._slowest[0]):
-                    self._slowest = (wait_s, held)  # the training waited longest for its batches: it is timed alone
+                    self._slowest = (wait_s, held)  # the training waited longest for its batches
             self._extra_s -= time.monotonic() - began
         augmented = {cost.dataset for cost in self.found.augmentation}
         self.found.entries[label].augmentations = sorted(entry.trained_on & augmented)
 
     def finish(self) -> SideMeasures:
-        """Time loading alone for the dataset that was slowest to load, and return all results.
+        """Measure loading without training, for the dataset that loads slowest, and return all results.
 
-        Call it after the end of the context.
+        Call this method after the end of the context.
         """
         if self._worker_counts and self._slowest is not None:
             held = self._slowest[1]
@@ -196,11 +197,11 @@ class Measuring(Interception):
         return PassingIterator(self, loader, start(), around)
 
     def clock(self) -> float:
-        """Return the seconds since the beginning of the training call, without those of the measurements."""
+        """Return the seconds since the beginning of the training call, without the time that the measurements took."""
         return time.perf_counter() - self._begun - self._reading_s
 
     def _end_pass(self, loader: Any, walk: PassTiming) -> None:
-        """Record the memory at the end of a loader pass, the moment of the epoch at which memory is compared."""
+        """Record the memory at the end of a loader pass. Memory growth is computed from these readings."""
         walk.ended_s = self.clock()
         began = time.perf_counter()
         if getattr(loader, "lost_workers", False):
@@ -214,12 +215,15 @@ class Measuring(Interception):
 def augmentation_cost(
     dataset: Any, collate: Callable[[list[Any]], Any], batch_size: int, batched: bool, until: float
 ) -> AugmentationCost:
-    """Time loading with and without augmentation, without workers or threads, in at most three rounds.
+    """Time the loading of batches with and without augmentation, in this process, in at most three rounds.
 
     Args:
         dataset: an augmented dataset.
-        batched: whether the training's loader reads batches at once (``chirpid_patch``), else sample by sample.
-        until: ``time.monotonic()`` after which no further round begins; one round always runs.
+        collate: ``collate_fn`` of the loader.
+        batch_size: samples per batch.
+        batched: whether to load with ``chirpid_patch.BatchedDataLoader``, like the training; else with PyTorch's
+            loader.
+        until: time on the clock of ``time.monotonic`` after which no further round begins. One round always runs.
     """
     cost = AugmentationCost(nested_class_names(dataset))
     plain = unaugmented_dataset(dataset, collate)
@@ -242,22 +246,22 @@ def augmentation_cost(
 
 
 class _WithResident(DataLoaderPerformanceMonitor):
-    """The runtime's monitor, which also records the resident memory at each reading."""
+    """A performance monitor that also records the resident memory at each reading."""
 
     def __init__(self) -> None:
         super().__init__()
         self.resident: list[int] = []
 
     def memory_status(self) -> MemoryReading | None:
-        """Return the memory as the monitor does, and record the resident memory."""
+        """Return the reading of the base class, and record the resident memory at the same time."""
         self.resident.append(resident_bytes())
         return super().memory_status()
 
 
 def resident_bytes() -> int:
-    """Return the sum of resident memory of this process and its children; shared pages count several times."""
+    """Return the resident memory of this process and its children in bytes; shared pages count once per process."""
     total = 0
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-        with suppress(psutil.Error):  # it has ended meanwhile
+        with suppress(psutil.Error):  # the process has ended meanwhile
             total += process.memory_info().rss
     return total

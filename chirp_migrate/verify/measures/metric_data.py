@@ -1,4 +1,4 @@
-"""The results of the MEASURED pass of one version, as plain data; ``measures.figures`` defines them."""
+"""Classes for the results of the measured run of one version; ``measures.figures`` computes the metrics from them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Measure:
     Attributes:
         name: key in the JSON document.
         unit: unit of the value.
-        title: short name for people.
-        method: how it is measured, one sentence.
-        requirement: the row of the requirements that defines the metric.
+        title: short name for reports.
+        method: how the metric is measured, one sentence.
+        requirement: number of the requirement that defines the metric, such as ``R-004``.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Slope:
-    """Growth of memory in MiB per epoch, with the ends of its 95 % interval."""
+    """Growth of memory in MiB per epoch, with the lower and upper end of its 95 % interval."""
 
     value: float
     low: float
@@ -47,15 +47,14 @@ class Slope:
 
 @dataclass
 class PassTiming:
-    """One pass over one loader; times in seconds since the training call, without those of the measurements.
+    """Timing of one pass over one loader. Times are seconds since the start of the training, without measurement time.
 
     Attributes:
         loader: number of the loader within the entry point, in order of first use.
-        role: ``train`` if gradients were enabled at the request of the first batch, else ``validation``.
-        begun_s, ended_s: times of the request of the iterator, and of the arrival of the last batch or of
-            ``StopIteration``.
-        waits_s: seconds of waiting for each batch; the first wait begins at the request of the iterator.
-        samples: number of samples taken.
+        role: ``train`` if gradients were enabled at the start of the pass, else ``validation``.
+        begun_s, ended_s: time of the call of ``iter(loader)``, and time of the last batch or of ``StopIteration``.
+        waits_s: seconds of waiting for each batch; the first wait begins at the call of ``iter(loader)``.
+        samples: number of samples that the pass yielded.
         memory_bytes: memory of the process and its workers at the end of a training pass; None if it cannot be read.
     """
 
@@ -70,13 +69,13 @@ class PassTiming:
 
 @dataclass
 class EntryMeasures:
-    """One entry point, trained once.
+    """Measurements of one training of one entry point.
 
     Attributes:
-        seconds: wall time of the training call, without the time of the measurements.
-        walks: passes over loaders, in the order of their beginnings.
-        lost_workers: loaders with a worker process that died or could not be started.
-        augmentations: names of the augmented datasets that it trains on (see ``SideMeasures.augmentation``).
+        seconds: wall time of the training call, without the time that the measurements took.
+        walks: timings of the loader passes, in the order in which they began.
+        lost_workers: number of loaders with a worker process that died or could not start.
+        augmentations: names of the augmented datasets that the entry point trains on.
     """
 
     seconds: float
@@ -87,13 +86,13 @@ class EntryMeasures:
 
 @dataclass
 class AugmentationCost:
-    """The cost of augmentation in loading one batch in the process.
+    """The time that augmentation takes when one process loads a batch.
 
     Attributes:
-        dataset: classes of the dataset and of the datasets inside it, outermost class first.
-        with_s, without_s: seconds per batch with and without augmentation, medians of each round; empty if there is a
-            ``reason``.
-        reason: why it could not be measured; None if it was measured.
+        dataset: class names of the dataset and of the datasets that it wraps, outermost first.
+        with_s, without_s: median seconds per batch with and without augmentation, one value for each round; empty if
+            the augmentation could not be measured.
+        reason: why the augmentation could not be measured; None if it was measured.
     """
 
     dataset: str
@@ -104,15 +103,15 @@ class AugmentationCost:
 
 @dataclass
 class WorkerTrial:
-    """One dataset read by PyTorch's own loader with a number of worker processes.
+    """The check of one dataset with a number of worker processes of PyTorch's own loader.
 
     Attributes:
-        dataset: as in :class:`AugmentationCost`.
+        dataset: class names of the dataset and of the datasets that it wraps, outermost first.
         workers: number of worker processes.
         start_method: start method of the workers (``fork``, ``forkserver``, ``spawn``).
         samples: number of checked samples.
-        problem: the problem, or why it was not tried, in one sentence; None without a problem.
-        tried: whether it was tried.
+        problem: the problem, or why the check was skipped, in one sentence; None if the check found no problem.
+        tried: whether the check ran.
     """
 
     dataset: str
@@ -125,13 +124,14 @@ class WorkerTrial:
 
 @dataclass
 class LoaderRate:
-    """Loading alone, at the batch size of the training.
+    """The rate of loading without training, at the batch size of the training.
 
     Attributes:
-        loader: ``plain`` for PyTorch's own loader, ``factory`` for the factory's loader.
-        dataset: as in :class:`AugmentationCost`.
-        workers: number of requested worker processes (``factory``: 0, because the factory decides).
-        samples_per_second: the steady rate; None if there is a ``problem``.
+        loader: ``plain`` for PyTorch's own loader, ``factory`` for a loader of ``OptimalDataLoaderFactory``.
+        dataset: class names of the dataset and of the datasets that it wraps, outermost first.
+        workers: requested number of worker processes; 0 for ``factory``, which chooses the number.
+        samples_per_second: samples per second once all workers are busy; None if the rate was not measured.
+        problem: why the rate was not measured; None if it was measured.
     """
 
     loader: str
@@ -143,13 +143,13 @@ class LoaderRate:
 
 @dataclass
 class UsagePoint:
-    """One sample of memory and GPU.
+    """One reading of memory and GPU use.
 
     Attributes:
-        seconds: training seconds of the MEASURED pass so far.
-        memory_bytes: memory of the process and its workers; shared pages count once if the system reports that.
-        resident_bytes: sum of the resident memory of these processes; shared pages count for each of them.
-        gpu_percent, gpu_bytes: utilisation (mean of the visible GPUs) and memory in use; None without a GPU.
+        seconds: seconds of training before the reading, over all entry points of the measured run.
+        memory_bytes: memory of the training process and its workers; shared pages count once if the system allows it.
+        resident_bytes: resident memory of the training process and its workers; shared pages count once per process.
+        gpu_percent, gpu_bytes: mean utilisation of the visible GPUs, and their memory in use; None without a GPU.
     """
 
     seconds: float
@@ -161,17 +161,17 @@ class UsagePoint:
 
 @dataclass
 class SideMeasures:
-    """The results of the MEASURED pass of one version.
+    """The results of the measured run of one version.
 
     Attributes:
-        entries: results by label of the entry point.
-        usage: samples of memory and GPU while training ran, in order.
+        entries: label of an entry point → its measurements.
+        usage: readings of memory and GPU use during the training, in order.
         memory_kind: ``pss``, ``uss``, ``rss`` or ``peak-rss`` (see ``chirpid_patch.machine.process_memory``).
         gpu: description of the visible GPUs, or "no GPU" with the reason.
-        augmentation: cost of augmentation of each augmented dataset.
-        workers: trials with worker processes (version after only).
-        rates: rates of loading alone (version after only).
-        unread: datasets that could not be read by number and were not tried, with the reason.
+        augmentation: the time that augmentation takes, for each augmented dataset.
+        workers: checks of datasets with worker processes; only for the migrated version.
+        rates: rates of loading without training; only for the migrated version.
+        unread: name of a dataset that cannot be read by index → the error.
     """
 
     entries: dict[str, EntryMeasures] = field(default_factory=dict)

@@ -1,4 +1,7 @@
-"""The targets that the requirements name (R-000-5.2, R-004), each with a verdict: met, not met, or not measurable."""
+"""Judge the measured values against their targets: batches per second, GPU utilisation, augmentation, worker processes.
+
+The verdict on each target is "met", "not met" or "not measurable here".
+"""
 
 from __future__ import annotations
 
@@ -23,28 +26,28 @@ __all__ = [
 MET, NOT_MET, NOT_MEASURABLE = "met", "not met", "not measurable here"
 
 BATCHES_PER_S, BATCH = 10.0, 32
-"""Target for batches per second, and their batch size (R-004)."""
+"""Number of batches per second that loading must exceed, and the batch size for this target."""
 
 GPU_PERCENT = 90.0
-"""Target for GPU utilisation in percent (R-004); requirement R-000-5.2 has a lower target."""
+"""GPU utilisation in percent that the training must exceed; another requirement has a target of 80 %."""
 
 AUGMENTATION_PERCENT, AUGMENTATION_WARNING = 20.0, 30.0
-"""Target for the share of augmentation, and the share that leads to a warning (R-004)."""
+"""Percent of a batch's time that augmentation may take; above the second number, ``verify`` warns."""
 
 _GPU = ((80.0, "R-000-5.2"), (GPU_PERCENT, "R-004"))
 
 
 @dataclass(frozen=True)
 class TargetVerdict:
-    """The verdict on one target for the version after the migration.
+    """The verdict on one target for the migrated version.
 
     Attributes:
-        requirement: row of the requirements.
+        requirement: number of the requirement that defines the target, such as ``R-004``.
         target: description of the target.
         verdict: one of :data:`MET`, :data:`NOT_MET`, :data:`NOT_MEASURABLE`.
-        value: the compared value, in the unit of the target; None without a value.
-        why: description of the value, or why there is none.
-        warning: whether the requirement demands a warning for the value.
+        value: measured value, in the unit of the target; None if the value was not measured.
+        why: description of the value, or the reason why it was not measured.
+        warning: whether ``verify`` prints a warning about the value.
     """
 
     requirement: str
@@ -58,12 +61,13 @@ class TargetVerdict:
 def judge_targets(
     after: SideMeasures, figures: Mapping[str, float | None], batch_size: int, simulated: bool
 ) -> list[TargetVerdict]:
-    """Judge every target from the measurements of the version after the migration.
+    """Judge every target from the measurements of the migrated version.
 
     Args:
-        figures: see :func:`chirp_migrate.verify.measures.figures.figures`.
-        batch_size: samples per batch of the workload.
-        simulated: whether device steps were simulated; no GPU target is then judged.
+        after: measurements of the migrated version.
+        figures: name of a metric → value (see :func:`chirp_migrate.verify.measures.figures.figures`).
+        batch_size: samples per batch of the training.
+        simulated: whether device steps were simulated. If so, GPU targets are not measurable.
     """
     return [
         _judge_throughput(after, batch_size),
@@ -78,12 +82,12 @@ def _not_measurable(requirement: str, target: str, why: str) -> TargetVerdict:
 
 
 def _judge_throughput(after: SideMeasures, batch_size: int) -> TargetVerdict:
-    target = f"more than {BATCHES_PER_S:.0f} batches/s at batch {BATCH}, loading alone"
+    target = f"more than {BATCHES_PER_S:.0f} batches/s at batch size {BATCH}, loading without training"
     if batch_size != BATCH:
         return _not_measurable("R-004", target, f"the batch size is {batch_size}: verify with --batch-size {BATCH}")
     rate = next((rate for rate in after.rates if rate.loader == "factory"), None)
     if rate is None or rate.samples_per_second is None:
-        why = "the training used no dataset that could be read alone" if rate is None else rate.problem or "not timed"
+        why = "no dataset could be read without training" if rate is None else rate.problem or "not timed"
         return _not_measurable("R-004", target, why)
     value = rate.samples_per_second / BATCH
     why = f"{value:,.0f} batches/s from {rate.dataset}, the dataset that training waited for longest"
@@ -123,7 +127,7 @@ def _judge_augmentation(after: SideMeasures, figures: Mapping[str, float | None]
 
 
 def _judge_workers(after: SideMeasures) -> TargetVerdict:
-    requirement, target = "R-000-5.1", "every sample once and no worker lost at any number of workers"
+    requirement, target = "R-000-5.1", "every sample arrives once and no worker is lost, at any number of workers"
     tried = [trial for trial in after.workers if trial.tried]
     lost = sum(entry.lost_workers for entry in after.entries.values())
     problems = [trial for trial in tried if trial.problem is not None]
@@ -135,7 +139,7 @@ def _judge_workers(after: SideMeasures) -> TargetVerdict:
         why = f"{first.dataset} with {first.workers} workers: {first.problem}"
         return TargetVerdict(requirement, target, NOT_MET, float(len(problems)), why)
     if not tried:
-        return _not_measurable(requirement, target, "no dataset was tried in workers")
+        return _not_measurable(requirement, target, "no dataset was read in worker processes")
     counts = ", ".join(str(count) for count in sorted({trial.workers for trial in tried}))
     datasets = len({trial.dataset for trial in tried})
     why = f"{datasets} {'dataset' if datasets == 1 else 'datasets'} at {counts} workers ({tried[0].start_method})"
@@ -145,6 +149,6 @@ def _judge_workers(after: SideMeasures) -> TargetVerdict:
             requirement, target, f"{name} could not be read by index ({reason}); without problems: {why}"
         )
     if len(tried) < len(after.workers):
-        some = f"{len(tried)} of {len(after.workers)} trials fitted in the time, without problems"
+        some = f"{len(tried)} of {len(after.workers)} checks fitted into the time, without problems"
         return _not_measurable(requirement, target, f"{some}: {why}")
     return TargetVerdict(requirement, target, MET, 0.0, why)

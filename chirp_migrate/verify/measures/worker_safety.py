@@ -1,7 +1,7 @@
-"""Trials of migrated datasets in worker processes: every sample once, equal contents, no crash.
+"""Check migrated datasets in worker processes: every sample arrives once, has equal values, and no worker crashes.
 
-PyTorch's own loader reads the datasets with the platform's default start method, so that no code of this project can
-hide errors of a worker.
+PyTorch's own loader reads the datasets, with the default start method of the system, because the loader of
+``chirpid_patch`` could hide the error of a worker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BATCHES_PER_WORKER = 2
 _BATCH = 4
 _RATE_BATCHES = 8
 _BATCHES_AHEAD = 2
-"""Batches for each worker under way: PyTorch's default."""
+"""Number of batches that each worker loads ahead: PyTorch's default for ``prefetch_factor``."""
 
 _FETCHES_BEFORE_BLAME = 20
 _TIMEOUT_S = 60.0
@@ -45,7 +45,7 @@ Collate = Callable[[list[Any]], Any]
 
 
 class _Numbered(Dataset[Any]):
-    """A dataset whose batches contain the indices of their samples."""
+    """A wrapper of a dataset that adds the indices of the samples to each batch."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -55,16 +55,21 @@ class _Numbered(Dataset[Any]):
 
 
 def _collate_with_indices(collate: Collate, numbered: tuple[list[int], list[Any]]) -> tuple[list[int], Any]:
-    """Return the training's collation, which also passes on the indices."""
+    """Collate the samples with ``collate``, and return the indices with the batch."""
     indices, samples = numbered
     return indices, collate(samples)
 
 
 def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: float) -> list[WorkerTrial]:
-    """Read a part of the dataset with each number of workers: two batches for every worker, no sample twice.
+    """Read a part of the dataset with each number of workers, and compare the batches with batches of this process.
 
-    Only type and shape of augmented values are compared. A count whose reading would probably end after ``until``
-    (``time.monotonic()``) is listed as not tried.
+    Each worker reads two batches, and no sample is read twice. Of augmented values, only type and shape are compared.
+
+    Args:
+        dataset: the dataset to read.
+        collate: ``collate_fn`` of the loader.
+        counts: numbers of worker processes.
+        until: time on the clock of ``time.monotonic``. Numbers of workers that would probably take longer are skipped.
     """
     method = multiprocessing.get_context().get_start_method()
     name = nested_class_names(dataset)
@@ -87,7 +92,7 @@ def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: 
 def _batch_problem(
     dataset: Any, collate: Collate, workers: int, size: int, indices: list[int], random: set[str]
 ) -> str | None:
-    """Return the problem of the batches with this number of workers, in one sentence; None without one."""
+    """Return the problem of batches that ``workers`` worker processes read, in one sentence; None without a problem."""
     seen: list[int] = []
     started: list[multiprocessing.process.BaseProcess] = []
     try:
@@ -108,22 +113,28 @@ def _batch_problem(
             wrong = _batch_difference(dataset, collate, numbers, batch, random)
             if wrong is not None:
                 return wrong
-    except Exception as error:  # any error of the dataset or a worker is the finding
+    except Exception as error:  # the error of a dataset or worker is the problem to report
         dead = [worker for worker in started if worker.exitcode]
-        if dead:  # this error may be the failed reading of a batch that the dead worker no longer provides
+        if dead:  # the exit of the worker caused the error
             return f"a worker exited unexpectedly, with exit code {dead[0].exitcode}"
         return f"{type(error).__name__}: {first_line(error) or 'no message'}"
     if seen != indices:
         lost = len(set(indices) - set(seen))
-        return f"{lost} of {len(indices)} samples missing, {len(seen) - len(set(seen))} twice, or in another order"
+        return (
+            f"{lost} of {len(indices)} samples are missing, {len(seen) - len(set(seen))} arrive twice, or the order "
+            "differs"
+        )
     return None
 
 
 def _batch_difference(dataset: Any, collate: Collate, numbers: list[int], batch: Any, random: set[str]) -> str | None:
-    """Return how a batch differs from the same batch read in this process; add values that vary to ``random``."""
+    """Return how a batch differs from the same batch read in this process; None if both are equal.
+
+    Positions in the batch that vary from read to read, because of augmentation, are added to ``random``.
+    """
     got, here = contents(batch), _read_batch(dataset, collate, numbers)
     wrong = differing_places(got, here)
-    if wrong - random:  # rare augmentation may not have shown itself before
+    if wrong - random:  # earlier reads may have missed a rare augmentation
         again = (_read_batch(dataset, collate, numbers) for _ in range(_FETCHES_BEFORE_BLAME))
         random |= {place for other in again for place in differing_places(here, other)}
     wrong = {place for place in wrong if place not in random or leaf_type(got.get(place)) != leaf_type(here.get(place))}
@@ -136,20 +147,20 @@ def _batch_difference(dataset: Any, collate: Collate, numbers: list[int], batch:
 
 
 def _read_batch(dataset: Any, collate: Collate, numbers: Sequence[int]) -> dict[str, Any]:
-    """Return the contents of a batch of these samples, read in this process."""
+    """Read the samples ``numbers`` in this process, collate them, and return the leaves of the batch."""
     return contents(collate(read(dataset, numbers)))
 
 
 def _why_skipped(expected_s: float, until: float) -> str:
-    """Return why a slow trial is skipped; empty if it runs."""
+    """Return why a check that takes ``expected_s`` seconds is skipped; an empty string if there is time for it."""
     if time.monotonic() + expected_s <= until:
         return ""
-    return f"not tried: about {expected_s:.0f} s, more than was left for it"
+    return f"not tried: it takes about {expected_s:.0f} s, more than the time that is left"
 
 
 @contextmanager
 def _ignore_worker_warning() -> Iterator[None]:
-    """Suppress PyTorch's warning about more workers than CPUs, which are tried on purpose."""
+    """Suppress PyTorch's warning that a loader has more workers than the machine has CPUs."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         yield
@@ -158,12 +169,12 @@ def _ignore_worker_warning() -> Iterator[None]:
 def measure_loader_rates(
     dataset: Any, collate: Collate, batch_size: int, worker_counts: Sequence[int], until: float
 ) -> list[LoaderRate]:
-    """Return the samples per second of PyTorch's loader with each number of workers, and of the factory's loader.
+    """Measure the samples per second of PyTorch's loader with each number of workers, and of the factory's loader.
 
-    All loaders read the same samples in the same order, repeatedly if the dataset is small. Batches that are being
-    loaded at the beginning of the measurement do not count (see
-    :meth:`chirpid_patch.DataLoaderPerformanceMonitor.time_batch_loading`). At least as many batches as the workers are
-    ahead count, and more batches follow, so that the workers stay busy to the end.
+    All loaders read the same samples in the same order, and a small dataset several times. Batches that workers load
+    before the measurement begins do not count (see
+    :meth:`chirpid_patch.DataLoaderPerformanceMonitor.time_batch_loading`). The loaders have more batches than are
+    measured, so that all workers are busy until the end of the measurement.
     """
     monitor = DataLoaderPerformanceMonitor()
     method = multiprocessing.get_context().get_start_method()

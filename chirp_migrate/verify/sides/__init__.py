@@ -1,1 +1,1 @@
-"""Copies of both versions in separate folders."""
+"""Copy both versions of the project to separate folders."""

@@ -1,4 +1,4 @@
-"""The version before the migration: the journal's originals, a git revision, or a folder."""
+"""Find the version before the migration: the files in the journal of ``apply``, a git revision, or a folder."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from chirp_migrate.training.errors import InvalidTree, NotMigrated
 from chirp_migrate.training.process.snapshot import LARGEST_FILE, copy_tree, restore
 from chirp_migrate.transaction.journal import applied_runs
 
-__all__ = ["Before", "before_side"]
+__all__ = ["OriginalVersion", "find_original_version"]
 
 _EXECUTABLE, _LINK = "100755", "120000"
 
 
 @dataclass(frozen=True)
-class Before:
-    """The version before the migration, not yet written.
+class OriginalVersion:
+    """The version before the migration, before it is written to a folder.
 
     Attributes:
-        described: its description, for the report.
-        write: writes it to a new folder; returns the files that were omitted for their size.
+        described: description of the version, for the report.
+        write: function that writes the version to a new folder and returns the files that are too large to copy.
     """
 
     described: str
     write: Callable[[Path], tuple[str, ...]]
 
 
-def before_side(root: Path, against: str | None) -> Before:
-    """Find the version before the migration, without writing files; git's index and work tree are only read.
+def find_original_version(root: Path, against: str | None) -> OriginalVersion:
+    """Find the version before the migration. The function writes no files and does not change the git work tree.
 
     Args:
         root: the migrated project.
         against: a folder, or a git revision of the repository of ``root``; None for the files before ``apply``, from
-            its journal.
+            the journal of ``apply``.
 
     Raises:
         NotMigrated: ``against`` is None and nothing is applied.
@@ -48,7 +48,9 @@ def before_side(root: Path, against: str | None) -> Before:
     """
     if against is None:
         originals = original_files(root)
-        return Before("the files before `apply`, from its journal", lambda target: _as_before(root, originals, target))
+        return OriginalVersion(
+            "the files before `apply`, from its journal", lambda target: _as_before(root, originals, target)
+        )
     folder = Path(against)
     if folder.is_dir():
         folder = folder.resolve()
@@ -56,7 +58,7 @@ def before_side(root: Path, against: str | None) -> Before:
             raise InvalidTree(
                 f"--baseline {against} is PATH itself: pass the folder of the project before the migration."
             )
-        return Before(f"the folder {folder}", lambda target: copy_tree(folder, target))
+        return OriginalVersion(f"the folder {folder}", lambda target: copy_tree(folder, target))
     if folder.is_file():
         raise InvalidTree(
             f"--baseline {against} is a file: pass the folder of the project before the migration, or a git revision."
@@ -65,10 +67,12 @@ def before_side(root: Path, against: str | None) -> Before:
 
 
 def original_files(root: Path) -> dict[str, bytes | None]:
-    """Return the bytes before the first applied run, by posix path relative to ``root``; None for created files.
+    """Return the original bytes of all files that ``apply`` changed; None for files that ``apply`` created.
+
+    The keys are POSIX paths relative to ``root``.
 
     Raises:
-        NotMigrated: no run is applied there.
+        NotMigrated: ``apply`` changed no file below ``root``, or all runs are rolled back.
         JournalDamaged: a journal cannot be read or trusted.
     """
     project = journal_root(root)
@@ -77,7 +81,7 @@ def original_files(root: Path) -> dict[str, bytes | None]:
     for run in applied_runs(project):
         for file in run.files:
             path = file.path.removeprefix(below)
-            # The first run that changed a file has its original.
+            # The journal of the first run that changed a file has the original bytes.
             if file.path.startswith(below) and path not in originals:
                 originals[path] = None if file.before is None else run.original(file.path)
     if not originals:
@@ -95,7 +99,7 @@ def _as_before(root: Path, originals: dict[str, bytes | None], target: Path) -> 
 
 
 class _RevisionFile(NamedTuple):
-    """A file or link in a revision."""
+    """A file or symbolic link in a git revision."""
 
     name: str
     mode: str
@@ -103,8 +107,8 @@ class _RevisionFile(NamedTuple):
     size: int
 
 
-def _in_revision(root: Path, revision: str) -> Before:
-    """Return the folder ``root`` at a commit."""
+def _in_revision(root: Path, revision: str) -> OriginalVersion:
+    """Return the version of the folder ``root`` at a git revision."""
     neither = f"--baseline {revision} is neither a folder nor a git revision"
     place = _git(root, ["rev-parse", "--show-prefix"])
     if place is None:
@@ -112,7 +116,7 @@ def _in_revision(root: Path, revision: str) -> Before:
     answer = _git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"])
     if answer is None:
         raise InvalidTree(f"{neither} of {root}: pass a commit, a branch, a tag or a folder.")
-    # The path from the top of the repository, empty or ending in /.
+    # The prefix is the path from the top of the repository. It is empty or ends in /.
     prefix, commit = os.fsdecode(place).removesuffix("\n"), answer.decode("ascii").strip()
     listed = _git(root, ["ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}:{prefix}"])
     if listed is None:
@@ -123,13 +127,13 @@ def _in_revision(root: Path, revision: str) -> Before:
         mode, kind, name_of_object, size = facts.decode("ascii").split()
         if kind == "blob":  # submodules are skipped
             files.append(_RevisionFile(os.fsdecode(name), mode, name_of_object, int(size)))
-    return Before(
+    return OriginalVersion(
         f"git revision {revision} ({commit[:12]})", lambda target: _write_revision(root, commit, files, target)
     )
 
 
 def _write_revision(root: Path, commit: str, files: Sequence[_RevisionFile], target: Path) -> tuple[str, ...]:
-    """Write the revision's files to ``target``, with the currently ignored files (data, compiled modules)."""
+    """Write the files of a revision to ``target``, and copy the files that git ignores (data, compiled modules)."""
     too_large = {*copy_tree(root, target), *(file.name for file in files if file.size > LARGEST_FILE)}
     ignored = ignored_paths(root)
     ignored_folders = tuple(path for path in ignored if path.endswith("/"))
@@ -143,7 +147,7 @@ def _write_revision(root: Path, commit: str, files: Sequence[_RevisionFile], tar
     for file in wanted:
         if file.mode == _LINK:
             meant = os.path.normpath(Path(file.name).parent / os.fsdecode(objects[file.object]))
-            if contents.get(meant) is not None:  # as in a copy: a link to a file becomes a file
+            if contents.get(meant) is not None:  # a link to a file becomes a file, as in `copy_tree`
                 contents[file.name] = contents[meant]
     restore(target, contents)
     for file in wanted:
@@ -153,7 +157,7 @@ def _write_revision(root: Path, commit: str, files: Sequence[_RevisionFile], tar
 
 
 def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, bytes]:
-    """Return the bytes of git's objects."""
+    """Return the contents of git objects: name of the object → its bytes."""
     answer = io.BytesIO(_git(root, ["cat-file", "--batch"], "".join(f"{name}\n" for name in names).encode()) or b"")
     contents = {}
     for name in names:
@@ -166,6 +170,6 @@ def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, by
 
 
 def _git(folder: Path, arguments: Sequence[str], given: bytes = b"") -> bytes | None:
-    """Return the output of a git command that only reads, without downloads; None if it fails."""
+    """Run a git command that only reads and downloads nothing; return its output, or None if it fails."""
     ended = run_git(folder, arguments, given, fetch=False)
     return ended.stdout if ended is not None and ended.returncode == 0 else None

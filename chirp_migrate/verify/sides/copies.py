@@ -1,4 +1,4 @@
-"""Copies of both versions in a separate folder, and the entry points to train in them."""
+"""Copy both versions to a separate folder, and find the entry points to train."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.training.workload.hook import file_of
 from chirp_migrate.verify.options import VerifyOptions, training_of
-from chirp_migrate.verify.sides.baseline import Before
+from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.spec import Job, RunSpec
 from chirp_migrate.verify.timing.children import run_child
 
@@ -21,14 +21,14 @@ __all__ = ["find_training", "make_sides"]
 
 
 def make_sides(
-    root: Path, before: Before, options: VerifyOptions, scratch: Path
+    root: Path, before: OriginalVersion, options: VerifyOptions, scratch: Path
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Copy both versions to ``scratch``. If the version before the migration lacks the hook, it gets the current one.
+    """Copy both versions to ``scratch``. If the old version lacks the file of the hook, add the present file.
 
     Returns:
-        Copies of ``before`` and ``after``, and one sentence for each missing or different file.
+        The folders of ``before`` and ``after``, and one sentence for each file that is missing or was added.
     """
-    # Names of the same length: paths are in environments and messages, and shift the data after them in memory.
+    # Both paths have the same length, because a longer path would move other data in memory.
     trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
     notes: list[str] = []
     too_large = sorted({*copy_tree(root, trees["after"]), *before.write(trees["before"])})
@@ -46,8 +46,10 @@ def make_sides(
     return trees, tuple(notes)
 
 
-def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions, progress: Progress) -> Discovery:
-    """Return the entry points: found in the source before, at ``tree``, or listed by the hook in a process.
+def find_training(
+    tree: Path, root: Path, before: OriginalVersion, options: VerifyOptions, progress: Progress
+) -> Discovery:
+    """Find the entry points in the version before the migration; a hook lists its calls in a child process.
 
     Raises:
         UsageProblem: no entry point is selected, or the hook does not exist.
@@ -59,7 +61,7 @@ def find_training(tree: Path, root: Path, before: Before, options: VerifyOptions
     except InvalidTree as problem:
         if options.source is not Source.FOUND:
             raise
-        # It is found in the project itself, and ``tree`` means nothing to users.
+        # The message omits ``tree``, a temporary folder that users do not know.
         raise InvalidTree(
             f"found no training in {before.described}: pass the original project as --baseline."
         ) from problem

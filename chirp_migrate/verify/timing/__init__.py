@@ -1,1 +1,1 @@
-"""Rounds of fresh processes, timed in turns; zero-cost loading, and simulated steps."""
+"""Time both versions in rounds of fresh processes, with zero-cost loading and simulated device steps."""

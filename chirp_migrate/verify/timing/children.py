@@ -1,7 +1,7 @@
-"""The child processes of a verification: starting, turns, and timing.
+"""Start the child processes of a verification, and let them take turns.
 
-Two timed processes take turns epoch by epoch, in random order. The waiting process and its children are suspended, so
-that their prefetching uses no CPU meanwhile.
+Two timed processes take turns epoch by epoch, in random order. The process that waits is suspended with its children,
+so that their prefetching uses no CPU time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.background_load import Watch, own_cpu_seconds
 from chirp_migrate.training.process.descendants import own_cpus
-from chirp_migrate.training.process.run_child import Child, Role, workload_failed
+from chirp_migrate.training.process.run_child import Child, ChildLabels, workload_failed
 from chirp_migrate.training.process.snapshot import freshen
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source, WorkloadSizes
 from chirp_migrate.verify.measures.metric_data import SideMeasures
@@ -37,42 +37,47 @@ __all__ = ["Children", "child_of", "run_child"]
 
 _SIDES = ("before", "after")
 _WATCH_SHARE, _LEAST_WATCH_S = 1 / 4, 30.0
-"""Share of the budget that one watched entry point may take, and the least number of seconds."""
+"""Largest share of the time budget for the recorded run of one entry point, which may always take 30 seconds."""
 
 _GRACE_S = 15.0
-"""Seconds after the deadline for an epoch that runs then."""
+"""Seconds that an epoch may still take after the deadline."""
 
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 def child_of(spec: RunSpec, side: str, progress: Progress = no_progress) -> Child[RunResult]:
-    """Return a process that is not yet started; ``side`` is ``before`` or ``after``, for messages."""
+    """Return a child process that is not yet started; ``side`` (``before`` or ``after``) is for messages."""
     freshen(Path(spec.tree))
-    role = Role(f"The version {side}", f"The version {side} failed: ", "--samples and --epochs", side)
+    role = ChildLabels(
+        f"The version {side} the migration",
+        f"The version {side} the migration failed: ",
+        "--samples and --epochs",
+        side,
+    )
     environment = dict.fromkeys(_THREAD_SETTINGS, str(spec.threads))
     environment["PYTHONHASHSEED"] = str(spec.hash_seed)
     return Child("chirp_migrate.verify.runner", spec, RunResult, role, spec.options.timeout_s, environment, progress)
 
 
 def run_child(spec: RunSpec, side: str) -> RunResult:
-    """Run one child from its start to its end; see :func:`child_of`.
+    """Run one child process to its end, and return its result.
 
     Raises:
-        WorkloadFailed: the backend's code raised, crashed the interpreter, or did not end in time.
+        WorkloadFailed: the project's code raised an error, crashed the interpreter, or took too long.
     """
     with child_of(spec, side) as child:
         return child.result()
 
 
 class Children:
-    """Starts child processes with the same workload for both versions.
+    """Starts child processes with the same training for both versions.
 
     Attributes:
-        progress: called with the current step.
-        spent_s: seconds of each activity of all processes, by name; parallel processes of two versions count once.
-        failing: entry points of the version before the migration that failed during the timing → their error.
-        repeated: version → entry point → result of a repeated watched run.
-        threads: compute threads of each version from now on.
+        progress: called with the present step.
+        spent_s: name of an activity → seconds of all processes; two processes that run at the same time count once.
+        failing: label of an entry point that failed before the migration, during the timing → its error.
+        repeated: version → label of the entry point → fingerprint of the result of its repeated run.
+        threads: number of compute threads that the next processes of each version use.
     """
 
     def __init__(
@@ -92,15 +97,15 @@ class Children:
         self._watching_threads = max(1, self.threads // 2)
 
     def narrow(self, discovery: Discovery, sizes: WorkloadSizes) -> None:
-        """Run only these entry points from now on, with these sizes."""
+        """Limit all later processes to the entry points of ``discovery``, with ``sizes``."""
         self._discovery = discovery
         self._settings = replace(self._settings, sizes=sizes)
 
     def make_room(self, others: float | None) -> None:
-        """Limit compute threads to the CPUs that other processes leave free, unless their number is set.
+        """Limit compute threads to the CPUs that other processes leave free, unless the user sets their number.
 
-        Threads that share a CPU with another process wait for each other at every step. The training then takes several
-        times as long, and varies as much.
+        If compute threads share a CPU with another process, the other threads wait at every step. The training then
+        takes several times as long, and its time varies as much.
 
         Args:
             others: share of the CPUs that other processes use, 0 to 1; None if it is not known.
@@ -110,17 +115,17 @@ class Children:
 
     @property
     def watch_limit_s(self) -> float:
-        """Return the seconds that a watched entry point may take, so that no entry point uses up the budget."""
+        """Return the seconds that the recorded run of an entry point may take."""
         if len(self._discovery.entry_points) == 1:
             return self._settings.timeout_s
         return min(self._settings.timeout_s, max(_LEAST_WATCH_S, _WATCH_SHARE * self._settings.budget_s))
 
     def beside_each_other(self, sides: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return the groups of versions that run at once: both on small synthetic data without a GPU, else one."""
+        """Return groups of versions that may train at the same time: both for small synthetic data without a GPU."""
         return [tuple(sides)] if self._together else [(side,) for side in sides]
 
     def watching(self, side: str, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
-        """Return a process that watches these entry points, each in its own turn."""
+        """Return a process that records runs of these entry points, each in its own turn."""
         return self._child(side, Job.WATCH, entries, **more)
 
     def time_round(
@@ -132,18 +137,18 @@ class Children:
         repeats: Sequence[str] = (),
         whole: Sequence[str] = (),
     ) -> TimedRound:
-        """Time a pair of fresh processes.
+        """Time one round: a pair of fresh processes, one for each version.
 
         Args:
             number: number of the round, from 0.
-            labels: the entry points that may run, those with the fewest runs first; None for all.
-            until: time after which no further entry point begins, on the clock of ``time.monotonic``.
-            deadline: time after which no turn begins, on the same clock.
-            repeats: entry points whose watched run is repeated first.
-            whole: entry points without epochs.
+            labels: labels of the entry points that may run; None for all.
+            until: time on the clock of ``time.monotonic`` after which no further entry point begins.
+            deadline: time on the clock of ``time.monotonic`` after which no turn begins.
+            repeats: labels of the entry points whose recorded run is repeated first.
+            whole: labels of the entry points without epochs, which are timed as a whole.
 
         Raises:
-            WorkloadFailed: the backend's code crashed, hung, or failed after the migration only.
+            WorkloadFailed: the project's code crashed or hung, or failed only after the migration.
         """
         began = time.monotonic()
         entries = self._choose_entry_points(number, labels)
@@ -173,7 +178,7 @@ class Children:
                         found = self._time_entry_point(pair, chance, deadline)
                 except WorkloadFailed as failed:
                     self.failing[entry.label] = self._error_of_version_before(pair, failed)
-                    break  # the process is gone: the next round has a new one
+                    break  # the process has ended; the next round starts a new one
                 if found is not None:
                     self._store_visit(entry, found, visits)
         own = {entry.label: entry.own for entry in self._discovery.entry_points}
@@ -181,15 +186,21 @@ class Children:
         return TimedRound.of(visits, own, watch.others(), time.monotonic() - began)
 
     def measure(self, seconds: float, labels: Sequence[str], whole: Sequence[str]) -> dict[str, SideMeasures]:
-        """Train each version once more with clocks; no further entry point begins after ``seconds`` seconds.
+        """Train each version once more, and measure waits, memory and GPU use.
 
-        A version that continues for long after that is ended, and has no result.
+        Args:
+            seconds: seconds after which no further entry point begins.
+            labels: labels of the entry points, in the order in which they run.
+            whole: labels of the entry points without epochs.
+
+        Returns:
+            Version → measurements. A version that takes much longer than ``seconds`` is ended and missing.
         """
         by_label = {entry.label: entry for entry in self._discovery.entry_points}
         entries = [by_label[label] for label in labels if label in by_label and label not in self.failing]
         found: dict[str, SideMeasures] = {}
         for side in _SIDES:
-            # The version before the migration needs no measurement of its datasets in workers.
+            # Only the datasets of the migrated version are read in worker processes.
             options = self._settings if side == "after" else replace(self._settings, worker_counts=())
             more = {"options": options, "seconds": seconds, "whole": tuple(whole)}
             with self.spending("measuring"), self._child(side, Job.MEASURE, entries, **more) as child:
@@ -207,7 +218,7 @@ class Children:
 
     @contextmanager
     def spending(self, what: str) -> Iterator[None]:
-        """Add the time of the block to that of this activity."""
+        """Return a context whose duration is added to the seconds of the activity ``what``."""
         began = time.monotonic()
         try:
             yield
@@ -215,10 +226,10 @@ class Children:
             self.spent_s[what] += time.monotonic() - began
 
     def _error_of_version_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
-        """Return how the version before the migration was lost, in the failed turn or in its own turn after it.
+        """Return how the version before the migration crashed or hung, in the failed turn or in its next turn.
 
         Raises:
-            WorkloadFailed: only the version after the migration was lost, or one version failed in another way.
+            WorkloadFailed: only the migrated version crashed or hung, or a version failed in another way.
         """
         if failed.ending and failed.side == "after" and not pair["before"].found:
             try:
@@ -232,9 +243,10 @@ class Children:
     def _time_entry_point(
         self, pair: Mapping[str, Child[RunResult]], chance: random.Random, deadline: float
     ) -> dict[str, EntryTiming] | None:
-        """Return the visits of both versions for the next entry point, turn by turn.
+        """Time the next entry point in both versions, turn by turn.
 
-        The result is None if time ran out before its end.
+        Returns:
+            Version → timing; None if the time ran out.
         """
         turn, cpus = 0, own_cpus()
         while True:
@@ -244,7 +256,7 @@ class Children:
             if turn and time.monotonic() > deadline:
                 return None
             chance.shuffle(left)
-            cpu = chance.choice(cpus) if cpus else None  # the same for both versions
+            cpu = chance.choice(cpus) if cpus else None  # both versions use the same CPU
             for side in left:
                 with self.spending("start-up and first epochs" if turn == 0 else "later epochs"):
                     # A process that hangs must not use more than the budget.
@@ -274,7 +286,7 @@ class Children:
     ) -> None:
         before, after = found["before"], found["after"]
         if after.error and not before.error:
-            raised = f"The version after failed: {entry.label} raised {after.error}."
+            raised = f"The version after the migration failed: {entry.label} raised {after.error}."
             raise workload_failed(raised, after.printed, "after")
         if before.error:
             self.failing[entry.label] = before.error
@@ -289,10 +301,11 @@ class Children:
         return {entry.label: entry.own.all_epochs for entry in self._discovery.entry_points}
 
     def _choose_entry_points(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
-        """Return the entry points of a round, in an order in which the last ones may lack time.
+        """Return the entry points of a round. There may be no time for the last ones.
 
-        Entry points with few timings for the length of their own run come first: long own runs decide the total. Those
-        within a factor of two have a random order, because earlier entry points change the state of a process.
+        Entry points with few timings for the length of their own run come first, because long own runs decide the
+        total.
+        Entry points within a factor of two have a random order, because earlier ones change the state of a process.
         """
         entries = [
             each

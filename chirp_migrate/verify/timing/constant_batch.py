@@ -1,7 +1,7 @@
 """Zero-cost loading: every loader repeats one batch that is already in memory.
 
-The remaining training time is that of the model and all other code that is not loading. No loader can be faster, so the
-difference is the headroom.
+The training then only takes the time of the model and of other code that is not loading. No loader can make it faster,
+so the saved time is the headroom.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["CachedLoading"]
 
 
 class CachedLoading(Interception):
-    """Context manager under which loaders yield cached batches, in the number and with the sizes of their real batches.
+    """Context manager under which loaders repeat one batch, in the number and with the sizes of their real batches.
 
     Attributes:
-        is_active: whether loaders now yield cached batches; otherwise they load as usual.
-        making_s: seconds spent on building cached batches, which do not count as training time.
+        is_active: whether loaders repeat one batch now; if not, they load as usual.
+        making_s: seconds spent on loading the repeated batches, which do not count as training time.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class CachedLoading(Interception):
 
     def _repeat(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if not self.is_active or loader.batch_size is None or not hasattr(loader.sampler, "__len__"):
-            return start()  # batches of unknown size or number are loaded as usual: the headroom is an underestimate
+            return start()  # size or number of batches is unknown: load as usual, so the headroom is underestimated
         return self._batches(loader)
 
     def _batches(self, loader: Any) -> Iterator[Any]:

@@ -1,8 +1,8 @@
-"""Division of a training call into epochs, each timed in its own turn; the call ends after enough epochs.
+"""Divide a training call into epochs, time each epoch in its own turn, and end the call after enough epochs.
 
-An epoch begins when the training iterates again over a loader, with gradients enabled. So an epoch contains one pass
-over each training loader, validation, and all other code of the training until the next epoch begins. The time before
-the second pass is start-up, including the first epoch: reading statistics, building models, starting workers.
+An epoch begins when the training iterates again over a loader, with gradients enabled. An epoch contains one pass over
+each training loader, the validation, and all other code until the next epoch begins. The time before the second epoch
+counts as start-up: it includes the first epoch, computing statistics, building models and starting workers.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from chirpid_patch.loading.batch_timer import batch_samples
 __all__ = ["FOR_ALL_S", "LONGEST_VISIT", "EnoughEpochs", "Epochs"]
 
 LONGEST_VISIT = 6
-"""Largest number of later epochs to time in one visit of an entry point: short epochs are timed more often."""
+"""Largest number of epochs after the first to time in one round; more short epochs than long epochs are timed."""
 
 _ENOUGH_S = 0.2
 
 FOR_ALL_S = 5.0
-"""Seconds of later epochs for all entry points of a process together.
+"""Seconds to time epochs after the first, for all entry points of a process together.
 
-Each entry point has the part that its own run takes of all own runs: the ratio of the sums depends on long own runs.
+Each entry point has the share that its own run has in all own runs, because long own runs decide the total.
 """
 
 
 class EnoughEpochs(BaseException):
-    """Ends a training call whose epochs were timed. It is no ``Exception``, so that handlers of errors let it pass."""
+    """Ends a training call whose epochs are timed. ``except Exception`` does not catch a ``BaseException``."""
 
 
 class Epochs(Interception):
-    """Context manager under which a training call that :meth:`time` makes is divided into epochs.
+    """Context manager under which :meth:`time` divides a training call into epochs.
 
-    Enter it after other interceptions, because an epoch must begin before anything else happens with its loader.
+    Enter this context after other interceptions, because an epoch must begin before other code uses its loader.
 
     Args:
-        turn: called after each epoch, outside all timed periods; the next timed period begins when it returns.
-        least: smallest number of later epochs to time; more if they are short.
-        most: largest number of later epochs to time.
-        cached: feeds a further, last epoch from batches in memory; None for no such epoch.
+        turn: called after each epoch. Its time does not count; timing continues when it returns.
+        least: smallest number of epochs after the first to time.
+        cached: zero-cost loading for an additional last epoch; None for no such epoch.
+        most: largest number of epochs after the first to time.
     """
 
     def __init__(
@@ -67,7 +67,11 @@ class Epochs(Interception):
         self._begin()
 
     def time(self, call: Callable[[], Any], enough_s: float = 0.0) -> EntryTiming:
-        """Run a training call, and time it.
+        """Run a training call until enough epochs are timed, and return its timing.
+
+        Args:
+            call: the training call.
+            enough_s: timing ends when epochs after the first have taken this many seconds together; at least 0.2 s.
 
         Args:
             call: the training call.
@@ -95,7 +99,7 @@ class Epochs(Interception):
             visit.start_s, visit.rest_s = visit.rest_s, 0.0
         visit.samples /= max(1, later)
         visit.batches /= max(1, later)
-        self._pacing = Pacing()  # it holds datasets
+        self._pacing = Pacing()  # frees the datasets of the training
         return visit
 
     def _begin(self) -> None:
@@ -153,6 +157,6 @@ class Epochs(Interception):
 
 
 def _finish_device() -> None:
-    """Wait for the device, so that its queued work counts for the epoch that queued it."""
+    """Wait until the GPU has finished its work, so that the work counts for the present epoch."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()

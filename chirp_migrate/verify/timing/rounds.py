@@ -1,8 +1,8 @@
-"""The rounds of a verification: their number, their timings, and their interim analyses.
+"""Run the rounds of a verification, and decide after interim analyses whether more rounds are necessary.
 
-A round is a pair of fresh processes, one for each version, that take turns epoch by epoch.
-:mod:`chirp_migrate.stats.sequential_looks` defines after which rounds an interim analysis takes place. The analysis
-returns the entry points with an open question, and only these run in the following rounds.
+A round is a pair of fresh processes, one for each version, that take turns epoch by epoch. The module
+:mod:`chirp_migrate.stats.sequential_looks` defines after which rounds an interim analysis takes place. An interim
+analysis returns the entry points with an open question, and only these entry points run in the next rounds.
 """
 
 from __future__ import annotations
@@ -25,14 +25,19 @@ from chirp_migrate.verify.spec import EntryTiming
 __all__ = ["SIDES", "Rounds", "StopReason", "TimedRound", "own_seconds", "take_rounds"]
 
 SIDES = ("before", "after", "cached")
-"""The timed versions: before, after, and after with one cached batch."""
+"""Names of timings: the version before the migration, the migrated version, and the migrated version with zero-cost
+loading."""
 
 
 def own_seconds(visit: EntryTiming, own: OwnRun) -> float:
-    """Return the seconds of the user's own run, from the start-up and the later epochs of a visit.
+    """Compute the seconds of the user's own run from a timing of its entry point.
 
-    The additional time of the first epoch, compared with later epochs, is start-up and counts once for each fold.
-    Without later epochs, the result is the time of the call.
+    Each fold takes the start-up time with the first epoch, and the median time of a later epoch for all other epochs.
+    If no later epoch was timed, the result is the time of the whole call.
+
+    Args:
+        visit: timing of the entry point in one round.
+        own: epochs and folds of the user's own run.
     """
     if not visit.epochs_s:
         return visit.start_s + visit.rest_s
@@ -41,7 +46,7 @@ def own_seconds(visit: EntryTiming, own: OwnRun) -> float:
 
 
 def zero_cost_seconds(visit: EntryTiming, own: OwnRun) -> float | None:
-    """Return these seconds with epochs that are fed from one batch in memory; None if no such epoch was timed."""
+    """Compute the seconds of the user's own run with zero-cost loading; None if zero-cost loading was not timed."""
     if not visit.cached_s or not visit.epochs_s:
         return None
     loading_s = max(0.0, statistics.median(visit.epochs_s) - statistics.median(visit.cached_s))
@@ -50,13 +55,13 @@ def zero_cost_seconds(visit: EntryTiming, own: OwnRun) -> float | None:
 
 @dataclass
 class TimedRound:
-    """One round; part of the document of ``verify``.
+    """The timings of one round.
 
     Attributes:
-        visits: version → entry point → its timing.
-        seconds: version (``before``, ``after``, or ``cached`` for zero-cost loading) → entry point → seconds of the
-            user's own run.
-        others: share of the CPUs that other processes used during the round; None if it is not watched.
+        visits: version → label of the entry point → its timing.
+        seconds: version (``before``, ``after``, or ``cached`` for zero-cost loading) → label of the entry point →
+            seconds of the user's own run.
+        others: share of the CPUs that other processes used during the round; None if it was not measured.
         duration_s: seconds of the whole round, including the start of the processes and warm-up.
     """
 
@@ -73,7 +78,7 @@ class TimedRound:
         others: float | None,
         duration_s: float,
     ) -> TimedRound:
-        """Return the round of these visits; only entry points with both versions count."""
+        """Build a round from its timings; entry points that were not timed in both versions do not count."""
         labels = [label for label in own if all(label in visits[side] for side in ("before", "after"))]
         seconds = {side: {label: own_seconds(visits[side][label], own[label]) for label in labels} for side in visits}
         zero_cost_ratio = {label: zero_cost_seconds(visits["after"][label], own[label]) for label in labels}
@@ -81,17 +86,17 @@ class TimedRound:
         return cls(seconds, others, duration_s, visits)
 
     def visits_of(self, side: str) -> Mapping[str, EntryTiming]:
-        """Return the visits of a version by entry point; empty for a version that was not timed."""
+        """Return label of the entry point → its timing, for one version; empty if the version was not timed."""
         return self.visits.get(side, {})
 
     @property
     def labels(self) -> frozenset[str]:
-        """Return the entry points that were timed in both versions."""
+        """Return the labels of the entry points that were timed in both versions."""
         return frozenset(self.seconds["before"])
 
 
 class StopReason(str, Enum):
-    """The reason why there is no further round."""
+    """The reason why no more rounds run."""
 
     SETTLED = "every question answered"
     ROUNDS = "all rounds made"
@@ -100,15 +105,17 @@ class StopReason(str, Enum):
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """All rounds and their interim analyses, in order; part of the document of ``verify``.
+    """All rounds and interim analyses of a verification.
 
     Attributes:
+        made: the rounds in order.
         count: number of rounds.
-        ended_with: why there was no further round, see :class:`StopReason`.
-        others_median, others_most: median and largest share of the CPUs that other processes used, 0 to 1; None if it
-            is not watched.
-        others_limit: smallest share with which a round counts as disturbed.
-        not_watched: why this share is not watched; "" if it is.
+        looks: the interim analyses in order.
+        ended_with: why no more rounds ran (see :class:`StopReason`).
+        others_median, others_most: median and largest share of the CPUs that other processes used in a round, 0 to 1;
+            None if it was not measured.
+        others_limit: share of the CPUs from which a round counts as disturbed; None if it was not measured.
+        not_watched: why the CPU use of other processes was not measured; None if it was measured.
     """
 
     made: list[TimedRound] = []
@@ -124,7 +131,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, made: Sequence[TimedRound], looks: Sequence[InterimAnalysis], stopped: StopReason | None = None
     ) -> Rounds:
-        """Return the record of these rounds."""
+        """Build the object from rounds, interim analyses and the reason why the rounds stopped."""
         others = [each.others for each in made if each.others is not None]
         return cls(
             made=list(made),
@@ -138,11 +145,11 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def seconds(self, side: str, label: str) -> list[float]:
-        """Return the seconds of the user's own run of an entry point, for each round with the entry point."""
+        """Return the seconds of the user's own run of an entry point, one value for each round that timed it."""
         return [each.seconds[side][label] for each in self.made if label in each.seconds[side]]
 
     def total_seconds(self, side: str) -> float:
-        """Return the seconds of the user's own runs of all entry points together, from medians of the rounds."""
+        """Return the seconds of the user's own runs of all entry points together, from medians over the rounds."""
         labels = dict.fromkeys(label for each in self.made for label in each.seconds[side])
         return math.fsum(statistics.median(self.seconds(side, label)) for label in labels)
 
@@ -154,21 +161,21 @@ def take_rounds(
     deadline: float,
     own_epochs: Mapping[str, int] = MappingProxyType({}),
 ) -> Rounds:
-    """Run rounds until every question is answered, ``most`` are done, or the time is used up.
+    """Run rounds until every question is answered, ``most`` rounds have run, or the time is used up.
 
     Args:
-        make: runs the round with a number, counted from 0, with as many of the given entry points (None: all) as fit
-            until a time.
-        still_open: runs the last of the given interim analyses on the rounds; returns the entry points with an open
-            question. Without such entry points, every question is answered.
+        make: runs one round. Its arguments are the number of the round (from 0), the labels of the entry points that
+            may run (None for all), and the time after which no further entry point begins.
+        still_open: runs an interim analysis on the rounds, and returns the labels of the entry points with an open
+            question; empty if every question is answered.
         most: largest number of rounds.
-        deadline: time of the end, on the clock of ``time.monotonic``.
-        own_epochs: entry point → epochs of the user's own run. If the first round has less than half of all these
-            epochs, there are fewer rounds with more entry points.
+        deadline: end of the time budget, on the clock of ``time.monotonic``.
+        own_epochs: entry point → number of epochs of the user's own run. If the first round times less than half of all
+            these epochs, fewer rounds with more entry points run.
 
     Raises:
-        KeyboardInterrupt: the user interrupted before the first interim analysis. After it, an interruption returns the
-            rounds so far.
+        KeyboardInterrupt: the user interrupted before the first interim analysis. A later interruption ends the rounds
+            without an error.
     """
     planned = planned_analyses(most)
     made: list[TimedRound] = []
@@ -198,7 +205,7 @@ def take_rounds(
             covered = sum(own_epochs.get(label, 0) for label in made[0].labels)
             wanted = MIN_ROUNDS if 2 * covered < sum(own_epochs.values()) else wanted
         else:
-            lost += 1  # an entry point ended its process, or time was up before any entry point ended
+            lost += 1  # an entry point crashed its process, or time was up before any entry point was timed
         out_of_time = lost > most or time.monotonic() + _WORTH_BEGINNING * latest.duration_s > deadline
         if not latest.labels and not out_of_time:
             continue
@@ -214,4 +221,4 @@ def take_rounds(
 
 
 _WORTH_BEGINNING = 0.5
-"""Least remaining time for another round, as a share of a round's time: a part of a round covers some entry points."""
+"""A round begins if at least this share of the last round's duration remains, because a part of a round is useful."""

@@ -1,11 +1,12 @@
-"""A device step that uses no CPU, for machines without the device: ``--simulate-step-ms`` (simulated, never measured).
+"""Simulate a GPU step that uses no CPU time, for machines without a GPU: ``--simulate-step-ms``.
 
-On a GPU the training loop hands over a batch and waits, and the CPUs are free for loading meanwhile. In a simulation,
-at least the time of a step passes from the arrival of a training batch to the request of the next; the loop sleeps for
-the missing part. The model's own work would use CPUs that are free in a training on a GPU. So :class:`StandInModel`
-replaces a model that is found in the backend, in every pass. Its CPU work is part of the step, like the launching of
-kernels. The user's own training call keeps its model: work beyond the time of the step then counts as an overrun, and
-the report has the number of overruns. Validation batches have no step.
+During a step on a GPU, the CPUs are free for loading. In a simulation, the time from the arrival of a training batch to
+the request of the next batch is at least the time of a step: the training sleeps until the step is over. Validation
+batches have no step.
+
+The computation of a real model would use CPUs that are free during a step on a GPU. If ``verify`` finds the model in
+the project, :class:`StandInModel` replaces it. If the user's own code builds the model, the model stays, and the report
+counts the steps in which its work takes longer than the step (overruns).
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _VALUES_READ = 64
 class StandInModel(torch.nn.Module):
     """A model with very little work: one linear layer on 64 values that are spread evenly over each sample.
 
-    It takes (B, …) with any sample shape and returns logits (B, num_classes). Other arguments are accepted and ignored.
+    The input has the shape (B, …) with any sample shape, and the output is logits of shape (B, num_classes). The model
+    accepts and ignores other arguments.
     """
 
     def __init__(self, num_classes: int = 1000, *_others: Any, **_named: Any) -> None:
@@ -45,10 +47,10 @@ class StandInModel(torch.nn.Module):
 
 
 class SimulatedSteps(Interception):
-    """Context manager under which each training batch is followed by a step of ``step_s`` seconds.
+    """Context manager under which a simulated step of ``step_s`` seconds follows each training batch.
 
-    A batch is a training batch if gradients are enabled when it is taken. Enter it after other interceptions, so that
-    they do not see the sleep.
+    A training batch is a batch that is taken while gradients are enabled. Enter this context after other interceptions,
+    so that their times do not include the sleep.
     """
 
     def __init__(self, step_s: float) -> None:
@@ -58,13 +60,13 @@ class SimulatedSteps(Interception):
         self._active = True
 
     def take(self) -> StepCount:
-        """Return the steps since the last call."""
+        """Return the counts of steps since the last call of this method."""
         taken, self._count = self._count, StepCount()
         return taken
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Return a context; loaders whose first batch is requested in it have no steps."""
+        """Return a context in which new iterations over loaders have no simulated steps."""
         self._active = False
         try:
             yield
@@ -72,7 +74,7 @@ class SimulatedSteps(Interception):
             self._active = True
 
     def worked(self, own_work_s: float) -> None:
-        """Count a step with this time of the training's own work, and sleep for the rest of the step."""
+        """Count a step in which the training itself worked for ``own_work_s`` seconds, and sleep for the rest."""
         self._count.steps += 1
         self._count.own_work_s += own_work_s
         if own_work_s < self.step_s:
@@ -86,7 +88,7 @@ class SimulatedSteps(Interception):
         timer = BatchTimer()
 
         def around(advance: Callable[[], Any]) -> Any:
-            """End the step of the previous batch, then take the next batch."""
+            """End the simulated step of the previous batch, then take the next batch."""
             own_work_s = timer.ask()
             if own_work_s is not None:
                 self.worked(own_work_s)

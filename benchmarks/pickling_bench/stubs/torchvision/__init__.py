@@ -1,1 +1,1 @@
-"""Stand-in for torchvision: transforms that hold others."""
+"""Stub of torchvision: transforms that hold other transforms."""

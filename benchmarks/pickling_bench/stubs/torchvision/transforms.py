@@ -1,4 +1,4 @@
-"""Stand-in for torchvision.transforms."""
+"""Stub of torchvision.transforms."""
 
 
 class Compose:
