@@ -304,8 +304,8 @@ class Children:
         """Return the entry points of a round. There may be no time for the last ones.
 
         Entry points with few timings for the length of their own run come first, because long own runs decide the
-        total.
-        Entry points within a factor of two have a random order, because earlier ones change the state of a process.
+        total. Entry points within a factor of two have a random order, because earlier ones change the state of a
+        process.
         """
         entries = [
             each
