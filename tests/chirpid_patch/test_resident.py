@@ -415,12 +415,12 @@ def doubled(samples: Any) -> Any:
 REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "iterable": (Numbers, {"shuffle": None}, "an iterable dataset has no rows to store"),
     "single samples": (lambda: tensor_data(5), {"batch_size": None}, "automatic batching is off"),
-    "own collation": (lambda: tensor_data(5), {"collate_fn": doubled}, "a collate_fn of your own"),
+    "own collation": (lambda: tensor_data(5), {"collate_fn": doubled}, "your own collate_fn needs"),
     "own dataset": (lambda: PairDataset(5), {}, "PairDataset reads its samples itself"),
     "own reading": (lambda: Logged(tensor_data(5), range(5), 0, 1), {}, "Logged reads its samples itself"),
     "list": (lambda: WorkerSafeSequenceDataset([(torch.ones(1), 1)] * 5), {}, "samples are a list"),
-    "own transform": (lambda: augmented(tensor_data(5), torch.sin), {}, "sin is augmentation that only works on"),
-    "changed transform": (lambda: augmented(tensor_data(5), Louder()), {}, "Louder is augmentation that only works"),
+    "own transform": (lambda: augmented(tensor_data(5), torch.sin), {}, "the augmentation sin only supports single"),
+    "changed transform": (lambda: augmented(tensor_data(5), Louder()), {}, "the augmentation Louder only supports"),
     "gradients": (lambda: TensorDataset(torch.ones(5, 2, requires_grad=True)), {}, "is not a plain tensor in"),
 }
 
