@@ -45,7 +45,7 @@ logger = logging.getLogger("chirpid_patch")
 _T_co = TypeVar("_T_co", covariant=True)
 
 
-#: Types of datasets that PyTorch's own iterators read: streams, and data pipes, which PyTorch changes for each iterator.
+#: Types of datasets that PyTorch's own iterators read: streams, and data pipes, which PyTorch prepares each time.
 _PYTORCHS_OWN = (IterableDataset, MapDataPipe)
 
 
