@@ -1,4 +1,4 @@
-"""Functions that move all tensors in a batch to a device, whatever containers the batch consists of."""
+"""Functions that move all tensors in a batch to a device, in containers of any kind."""
 
 from __future__ import annotations
 
