@@ -1,6 +1,6 @@
 """Write docs/messages.md, which lists every message of every rule, from programs in fixtures/rules.
 
-    python docs/make_messages.py
+Run it with `python docs/make_messages.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Write docs/schemas/*.json, the JSON Schema of each document, from the types of the document.
 
-    python docs/make_schemas.py
+Run it with `python docs/make_schemas.py`.
 """
 
 from __future__ import annotations

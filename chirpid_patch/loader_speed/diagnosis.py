@@ -95,9 +95,7 @@ def diagnose_dataloader_speed(
         diagnosis = _Diagnosis(loader, num_batches, seconds, step_seconds).result()
     else:
         times, _ = measure(loader, num_batches)
-        note = (
-            f"no other settings were tried, because the loader is a {type(loader).__name__} and not a DataLoader"
-        )
+        note = f"no other settings were tried, because the loader is a {type(loader).__name__} and not a DataLoader"
         diagnosis = LoaderDiagnosis(times, (), (note,))
     if verbose:
         print(diagnosis)
