@@ -54,7 +54,7 @@ def test_the_present_settings_are_read_from_the_loader(caplog: pytest.LogCapture
     assert (settings["batch_size"], settings["num_workers"], settings["gradient_accumulation_steps"]) == (2, 0, 2)
     assert [message.split(":")[0] for message in caplog.messages] == ["batch_size", "gradient_accumulation_steps"]
     sampled = DataLoader(tensor_data(8), batch_sampler=[[0, 1], [2]])
-    with pytest.raises(ValueError, match="batch_size="):
+    with pytest.raises(ValueError, match="pass the argument batch_size"):
         handle_oom_errors(sampled)
     assert handle_oom_errors(sampled, batch_size=2)["batch_size"] == 1
 

@@ -47,7 +47,7 @@ def test_trap_01_the_factorys_own_arguments_do_not_reach_the_data_loader(create:
 
 @pytest.mark.parametrize("create", CREATE[1:])
 def test_trap_02_validation_and_test_see_every_sample(create: Any) -> None:
-    with pytest.warns(UserWarning, match="see every sample"):
+    with pytest.warns(UserWarning, match="validation and test read every sample"):
         loader = create(tensor_data(7), 4, drop_last=True)
     assert sum(len(y) for _, y in loader) == 7
     assert Factory.get_optimal_config(100)["drop_last"] is False

@@ -382,7 +382,7 @@ def test_the_migration_notes_name_only_what_there_is() -> None:
 
 def test_helpers_in_the_migration_notes_take_the_calls_they_took() -> None:
     checked = 0
-    for was, now, _ in rows_of_notes("Helpers from guides"):
+    for was, now, _ in rows_of_notes("Functions from guides"):
         modules = [importlib.import_module(name) for name in re.findall(r"`(chirpid_patch\.[\w.]+)`", now)]
         for name, arguments in re.findall(r"`(\w+)(?:\(([\w, ]*)\))?`", was):
             (helper,) = {vars(module)[name] for module in modules if name in vars(module)} or {None}
