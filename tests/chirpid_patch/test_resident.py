@@ -189,7 +189,7 @@ def test_workers_that_were_asked_for_only_decide_what_is_drawn() -> None:
     dataset = standardized(9)
     loader = resident(dataset, num_workers=2)
     assert loader.worker_processes == 0
-    assert "worker processes" in loader.decision
+    assert "num_workers has no effect" in loader.decision
     assert same(run(loader), run(ordinary(dataset, num_workers=2)))
 
 
@@ -512,7 +512,7 @@ def test_a_batch_is_its_receivers_own() -> None:
 
 def test_it_is_not_pickled_but_can_be_copied() -> None:
     loader = resident(standardized(9))
-    with pytest.raises(TypeError, match=r"pickled.* cpu"):
+    with pytest.raises(TypeError, match=r"are on cpu cannot be pickled"):
         pickle.dumps(loader)
     assert same(run(copy.copy(loader)), run(ordinary(standardized(9))))
 

@@ -81,7 +81,7 @@ def ways(choice: LoaderChoice) -> list[tuple[int, int]]:
 
 def no_time(choice: LoaderChoice) -> bool:
     """Whether a slow machine had no time left to start processes."""
-    return any("too short" in note for note in choice.notes)
+    return any("not enough to try" in note for note in choice.notes)
 
 
 # --- what is chosen ---------------------------------------------------------------------------------------------
