@@ -1,6 +1,7 @@
-"""Fast, worker-safe data loading for PyTorch training: the runtime that migrated backends import.
+"""Fast data loading for PyTorch training, with datasets that can be pickled for worker processes.
 
-This module exports the names that most trainings need. The docstrings of the sub-packages describe all other names.
+Code that ``chirp-migrate apply`` has rewritten imports this package. This module exports the names that most training
+code needs. The docstrings of the sub-packages describe all other names.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: Names whose module is imported at their first use: most trainings need few of them.
+#: Maps each name that is imported only at its first use to its module. Most training code uses few of these names.
 _LATER = {
     "DataLoaderProfilingHook": "hooks.profiling",
     "DevicePrefetcher": "device.move_ahead",

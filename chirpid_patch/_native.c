@@ -1,11 +1,12 @@
-/* Work on the rows of a batch in one pass over memory, without the interpreter lock.
+/* Functions that compute on the rows of a batch in one pass over memory, without the interpreter lock.
 
-   Where this could not be compiled, PyTorch and NumPy give the same results to the last bit: see data/datasets.py for
-   standardising, and augment/noise.py for noise, which is SplitMix64 (Steele, Lea & Flood 2014) from a row's key, four table
-   positions a word, sum, clamp to [0, 1]. */
+   If this file could not be compiled, PyTorch and NumPy compute the same results to the last bit. See
+   datasets/standardized.py for standardising. See transforms/noise.py for noise: SplitMix64 (Steele, Lea & Flood 2014)
+   generates 64-bit words from the key of a row. Each word contains four positions in a table of noise values. The values
+   are added to the row, and the row is clamped to [0, 1]. */
 
 #include <patchlevel.h>
-#if PY_VERSION_HEX >= 0x030B0000 /* buffers belong to the stable interface since 3.11 */
+#if PY_VERSION_HEX >= 0x030B0000 /* buffers belong to the stable ABI since Python 3.11 */
 #define Py_LIMITED_API 0x030B0000
 #endif
 #define PY_SSIZE_T_CLEAN
@@ -50,7 +51,7 @@ static void add_noise_to_row(float *row, Py_ssize_t values, uint64_t state, cons
         state += BLOCK * GOLDEN;
         Py_ssize_t quarter = block / 4;
         for (Py_ssize_t i = 0; i < quarter; i++, place += 4) {
-            /* All four are read before one is written: the compiler cannot know that they are different memory. */
+            /* Read all four values before writing any, because the compiler cannot know that the memory does not overlap. */
             uint64_t word = words[i];
             float first = place[0] + table[word & 0xFFFF];
             float second = place[1] + table[(word >> 16) & 0xFFFF];
@@ -82,7 +83,7 @@ static void add_to_row(float *restrict row, Py_ssize_t values, const float *rest
         row[i] = clamp(row[i] + source[i]);
 }
 
-/* The memory of an array, which has to be contiguous, of the given kind of number, and have `ndim` axes or more. */
+/* Get the memory of an array. The array must be contiguous, of the given number type, and have at least `ndim` axes. */
 static int take(PyObject *array, Py_buffer *view, const char *formats, Py_ssize_t itemsize, int ndim, int writable)
 {
     if (PyObject_GetBuffer(array, view, PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0)) < 0)
@@ -101,7 +102,7 @@ static int take(PyObject *array, Py_buffer *view, const char *formats, Py_ssize_
 #define INDICES(array, view) take(array, view, "lq", 8, 1, 0)
 #define WORDS(array, view) take(array, view, "LQ", 8, 1, 0)
 
-/* Numbers in one row of an array. */
+/* Return how many numbers a row of an array has. */
 static Py_ssize_t row_length(const Py_buffer *view)
 {
     Py_ssize_t length = 1;
@@ -110,7 +111,7 @@ static Py_ssize_t row_length(const Py_buffer *view)
     return length;
 }
 
-/* Whether all `rows` are those of an array with `count` rows; else an exception is set. */
+/* Return whether all `rows` are in the range of an array with `count` rows; if not, set an exception. */
 static int are_rows(const Py_buffer *rows, Py_ssize_t count)
 {
     const int64_t *numbers = rows->buf;
@@ -166,7 +167,7 @@ static PyObject *standardize_rows(PyObject *module, PyObject *arguments)
     return result;
 }
 
-/* Adds to rows of a batch: values of a table by a key for each row, or, without a key, stretches of a pool. */
+/* Add noise to rows of a batch: values of a table, which the key of a row selects, or slices of a pool. */
 static PyObject *add_views(Py_buffer *batch, Py_buffer *rows, Py_buffer *words, Py_buffer *numbers, int keyed)
 {
     Py_ssize_t values = row_length(batch), count = rows->len / 8, length = numbers->len / 4;

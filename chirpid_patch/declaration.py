@@ -1,7 +1,10 @@
-"""Declarations of the project's classes, and objects of this package that compute the same for whole batches.
+"""Declarations that user classes make with a decorator, and the objects of this package that they lead to.
 
-Reading a declaration calls no method and no property: it reads the attributes of the object itself, each time. If an
-object differs in any way from its declaration, its own code runs.
+The declaration of a class names the attributes from which a method computes its result. From the values of these
+attributes, this package builds an object that computes the same results for whole batches.
+
+The attributes are read from the object's ``__dict__`` each time, without calling a method or property. If an object
+differs in any way from its declaration, its own code runs.
 """
 
 from __future__ import annotations
@@ -22,14 +25,13 @@ class Declaration:
     """The declaration of one method of a class.
 
     Attributes:
-        attributes: the attributes that the method depends on.
-        methods: the method, the methods that it calls, and the methods that call it, as defined when the class was
-            decorated.
-        held: maps attributes that hold a method of the object to the names of these methods.
-        build: returns the object of this package for the values of the attributes; None if that object would not
-            compute the same results.
-        of_images: whether the method takes images. No object of this package takes images, so the declaration then only
-            defines the masks.
+        attributes: names of the attributes that the method depends on.
+        methods: the functions that must stay as they were when the class was decorated, by name: the declared method,
+            the methods that it calls, and the inherited methods that call it.
+        held: names of attributes whose value is a bound method of the object, mapped to the names of these methods.
+        build: function that gets the attributes by name, and returns the object of this package that computes the same
+            results. It returns None if no object of this package does.
+        of_images: whether the declared method masks 8-bit images. Only ``augments_images`` uses such declarations.
     """
 
     attributes: tuple[str, ...]
@@ -52,16 +54,18 @@ def declares(
     """Return a decorator that stores the declaration of ``method`` of a class.
 
     Args:
-        attributes: the attributes that the method depends on.
+        attributes: names of the attributes that ``method`` depends on.
         calls: names of the methods that ``method`` calls.
-        build: returns the object of this package for the values of the attributes.
-        held: maps attributes that hold a method of the object to the names of these methods.
+        build: function that gets the attributes by name, and returns the object of this package that computes the same
+            results. It returns None if no object of this package does.
+        held: names of attributes whose value is a bound method of the object, mapped to the names of these methods.
+            None: the class has no such attributes.
         method: name of the declared method.
-        inherited: inherited methods that call ``method``.
-        of_images: whether the method takes images.
+        inherited: inherited methods that call ``method``, by name; None: there are none.
+        of_images: whether ``method`` masks 8-bit images.
 
     Raises:
-        TypeError: the class lacks a named method.
+        TypeError: the class itself does not define one of the methods in ``method``, ``calls`` and ``held``.
     """
 
     def decorate(kind: Class) -> Class:
@@ -69,7 +73,7 @@ def declares(
         for name in (method, *calls, *(held or {}).values()):
             found = vars(kind).get(name)
             if not isinstance(found, FunctionType):
-                raise TypeError(f"{kind.__qualname__} declares what it does, but does not define a method {name}")
+                raise TypeError(f"the decorator of {kind.__qualname__} names a method {name}, which the class lacks")
             methods[name] = found
         _DECLARED[kind] = Declaration(attributes, methods, dict(held or {}), build, of_images)
         return kind
@@ -78,9 +82,14 @@ def declares(
 
 
 def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
-    """Return the object of this package that computes the same as ``declared``; ``declared`` itself if there is none.
+    """Return the object of this package that computes the same results as ``declared``.
 
-    The result has an attribute ``declared``, unless it masks images.
+    If there is no such object, the function returns ``declared`` itself. The object has an attribute ``declared`` that
+    refers to the argument, except with ``of_images``.
+
+    Args:
+        declared: any object, such as a dataset, a transform or an augmenter.
+        of_images: whether ``declared`` must mask 8-bit images.
     """
     declaration = _declaration_of(type(declared))
     if declaration is None or declaration.of_images is not of_images:
@@ -99,12 +108,16 @@ def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
     if view is None:
         return declared
     if not of_images:
-        vars(view)["declared"] = declared  # around nn.Module, which would make it a part of the view
+        # Not setattr: nn.Module.__setattr__ would register a module as a submodule of the view.
+        vars(view)["declared"] = declared
     return view
 
 
 def _declaration_of(kind: type) -> Declaration | None:
-    """Return the declaration of ``kind`` or of a base class; None if the declared methods have been replaced since."""
+    """Return the declaration of the class ``kind`` or of its base class.
+
+    The result is None without a declaration, and if a method has been replaced or an attribute computed since then.
+    """
     if not _DECLARED:
         return None
     declaring = next((one for one in kind.__mro__ if one in _DECLARED), None)
@@ -114,7 +127,7 @@ def _declaration_of(kind: type) -> Declaration | None:
     plain: object = object.__getattribute__
     if kind.__getattribute__ is not plain or hasattr(kind, "__getitems__"):
         return None
-    if "__getitem__" in declaration.methods and hasattr(kind, "__getattr__"):  # which is asked for __getitems__
+    if "__getitem__" in declaration.methods and hasattr(kind, "__getattr__"):  # PyTorch's loader looks up __getitems__
         return None
     if any(getattr(kind, name, None) is not method for name, method in declaration.methods.items()):
         return None
@@ -125,6 +138,6 @@ def _declaration_of(kind: type) -> Declaration | None:
 
 
 def is_computed(kind: type, name: str) -> bool:
-    """Return whether code of the class ``kind``, such as a property, computes the attribute ``name`` of its objects."""
+    """Return whether the attribute ``name`` of objects of ``kind`` is computed by a property or another descriptor."""
     found = type(next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None))
     return hasattr(found, "__get__") and (hasattr(found, "__set__") or hasattr(found, "__delete__"))

@@ -1,7 +1,7 @@
-"""Loaders for the dataset, the CPUs and the device at hand.
+"""Functions that build loaders and choose the loading mode for the dataset, the CPUs and the device.
 
-``_RULES`` contains the rules by which a loader gets workers, threads or neither, in the order of ``docs/factory.md``.
-The first rule that applies returns the ``LoadPlan``.
+``_RULES`` lists the rules that decide whether a loader uses worker processes, threads or neither. ``docs/factory.md``
+describes the rules in the same order. The first rule that applies returns the ``LoadPlan`` of the loader.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class _NotGiven(Enum):
-    """The default of ``shuffle``. Unlike None, it permits a sampler that defines the order."""
+    """The default of ``shuffle`` in ``create_training_loader``: shuffle, except with a sampler or a stream."""
 
-    UNSAID = "as the name of the method requires"
+    UNSAID = "shuffle unless a sampler or a stream defines the order"
 
     def __repr__(self) -> str:
         return "UNSAID"
@@ -91,62 +91,67 @@ def create_loader(
     has_augmentation: bool = False,
     has_standardization: bool = False,
 ) -> DataLoader[Any]:
-    """Build a loader from the arguments of ``torch.utils.data.DataLoader``, for any use.
+    """Build a loader from the arguments of ``torch.utils.data.DataLoader``, for training, validation or test.
 
-    The loader keeps these arguments, and checks them as ``DataLoader`` does. It chooses the settings that the call
-    omits. It logs the choice with its reason (logger ``chirpid_patch``, DEBUG), and ``loader.decision`` returns it.
+    The loader chooses its loading mode. Its attributes return the arguments of the call, even if these have no effect.
+    The attribute ``loader.decision`` returns the loading mode with the reason. The logger ``chirpid_patch`` logs the
+    same text at level DEBUG.
 
     Args:
         dataset: map-style or iterable dataset.
-        batch_size: samples in a batch; None yields single samples.
-        shuffle: whether each epoch has a new random order.
-        sampler: defines the order, instead of ``shuffle``.
-        batch_sampler: yields the indices of each batch, instead of batch size, order and ``drop_last``.
-        num_workers: number of worker processes. Samples in memory need none, which is faster; a measurement (``tune``)
-            may choose fewer.
-        collate_fn: builds a batch from a list of samples.
-        pin_memory: load into pinned memory. None pins only batches that the loader allocates itself.
-        drop_last: omit an incomplete last batch.
+        batch_size: number of samples in a batch; None yields single samples.
+        shuffle: whether each epoch has a new random order. None: no shuffling, as for ``DataLoader``.
+        sampler: iterable that yields the indices of an epoch in order, instead of ``shuffle``.
+        batch_sampler: iterable that yields the list of indices of each batch. It replaces ``batch_size``, ``shuffle``,
+            ``sampler`` and ``drop_last``.
+        num_workers: number of worker processes. The loader starts none for samples in memory, because that is faster.
+            With ``tune``, it may start fewer.
+        collate_fn: function that builds a batch from a list of samples; None: PyTorch's ``default_collate``.
+        pin_memory: whether batches are in pinned memory. None pins only batches that the loader allocates itself.
+        drop_last: whether to omit an incomplete last batch.
         timeout: seconds to wait for a batch from a worker; 0 waits without limit.
-        worker_init_fn: called in each worker process with the worker's number.
-        multiprocessing_context: how worker processes start.
-        generator: random generator of the order and of the workers' seeds.
-        prefetch_factor: batches that each worker loads ahead.
-        persistent_workers: keep the workers from epoch to epoch.
+        worker_init_fn: function that each worker process calls with its worker number (0, 1, …) when it starts.
+        multiprocessing_context: start method of the worker processes, or its context; None: Python's default.
+        generator: random generator for the order and the workers' seeds; None: PyTorch's global generator.
+        prefetch_factor: number of batches that each worker loads ahead; None: the default of ``DataLoader``.
+        persistent_workers: whether the workers stay alive from epoch to epoch.
         pin_memory_device: as for ``DataLoader``.
         in_order: as for ``DataLoader``.
-        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that these do not
-            use global random generators. Threads then replace worker processes.
-        prefetch_threads: number of prefetching threads without worker processes. None: the running loop tries whether
-            threads help.
-        tune: measure which number of workers loads fastest, at most ``num_workers`` if that is not 0. The choice is
-            remembered for this dataset and machine: in the given file, or for True in ``CHIRPID_PROFILE`` or the user's
-            cache folder.
-        tune_seconds: seconds for the measurement; 0 uses a remembered choice and measures nothing.
-        tune_step: called with each batch of the measurement, in place of a training step.
-        adjust_workers: change the number of workers between epochs, by how long the training waited for batches.
-        distributed: divide the samples among the ranks of ``torch.distributed`` or torchrun, see
-            ``distributed.sampling`` and ``distributed.epochs``. With one rank only ``seed`` has an effect. With
-            ``optimize=False`` the caller must call ``set_epoch``.
+        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that these use no
+            global random generator. Threads then replace the worker processes.
+        prefetch_threads: number of threads that load batches ahead if there are no worker processes. None: the loader
+            tries in the running training whether threads help.
+        tune: whether to measure which number of workers loads fastest; at most ``num_workers`` if that is not 0. The
+            loader saves the result for this dataset and machine and reuses it. A path is the file for the results. For
+            True, the file is that of the environment variable ``CHIRPID_PROFILE``, or in the user's cache folder.
+        tune_seconds: seconds that the measurement takes; 0 uses a saved result only and never measures.
+        tune_step: function that is called with each batch of the measurement, in place of a training step. None: the
+            measurement only loads.
+        adjust_workers: whether the loader changes the number of workers between epochs. It starts more workers if the
+            training waited for batches, and fewer if it did not.
+        distributed: whether to divide the samples among the ranks of ``torch.distributed`` or torchrun (see
+            ``distributed.sampling`` and ``distributed.epochs``). With a single rank, only ``seed`` has an effect. With
+            ``optimize=False``, the caller must call ``set_epoch``.
         world_size: number of ranks, if neither ``torch.distributed`` nor torchrun defines it.
         rank: rank of this process, if neither ``torch.distributed`` nor torchrun defines it.
-        seed: with ``distributed``, seed of all randomness (default 0).
-        device: device on which batches arrive. The samples are copied there once if ``device.resident`` supports them
-            and they take at most ``resident_share`` of its free memory. Otherwise batches are loaded as without
-            ``device`` and moved.
-        resident_share: share of the device's free memory, above 0 and at most 1; default 0.5. On the CPU samples are
-            resident only if this is set.
+        seed: seed of all random numbers with ``distributed``; None: 0.
+        device: device of the batches. If ``device.resident`` supports the dataset, and the samples take at most
+            ``resident_share`` of the device's free memory, they are copied to the device once. Otherwise the loader
+            moves each batch to the device. None: batches stay on the CPU.
+        resident_share: share of the device's free memory that the samples may take, above 0 and at most 1. None: 0.5 on
+            an accelerator. On the CPU, None keeps ordinary loading.
         optimize: False builds PyTorch's own loader.
-        benchmark: log the data wait of each epoch (on standard error if the program logs nothing of level INFO).
-        has_augmentation: accepted for compatibility with the guide; ignored.
-        has_standardization: accepted for compatibility with the guide; ignored.
+        benchmark: whether to log the data wait of each epoch. If the program does not log level INFO, the loader prints
+            the times to standard error.
+        has_augmentation: accepted for compatibility with the best-practice guide; ignored.
+        has_standardization: accepted for compatibility with the best-practice guide; ignored.
 
     Raises:
-        TypeError: an unknown argument; ``rank``, ``world_size`` or ``seed`` without ``distributed``; an iterable
-            dataset with it.
-        ValueError: where ``DataLoader`` raises it, if arguments exclude each other, or if there is no such CUDA
-            ``device``.
-        RuntimeError: this PyTorch has no such ``device``; the error is that of ``torch.device``.
+        TypeError: an argument is unknown; ``rank``, ``world_size`` or ``seed`` is passed without ``distributed``; or
+            ``distributed`` is passed with an iterable dataset.
+        ValueError: ``DataLoader`` raises it for these arguments; two arguments contradict each other; or the CUDA
+            ``device`` does not exist.
+        RuntimeError: this version of PyTorch does not support ``device``. ``torch.device`` raises the error.
     """
     given = {name: value for name, value in locals().items() if name not in ("dataset", "batch_size", "shuffle")}
     left = {name: value for name, value in given.items() if value is not _DEFAULTS[name]}
@@ -155,12 +160,12 @@ def create_loader(
     )
 
 
-#: Defaults to omit: some versions of PyTorch do not accept some of these arguments.
+#: Defaults of all arguments. A default is not passed on, because some versions of PyTorch lack the argument.
 _DEFAULTS = {one.name: one.default for one in inspect.signature(create_loader).parameters.values()}
 
 
 def _lists_arguments(function: _Function) -> _Function:
-    """Let ``help`` list the arguments of ``create_loader``, which a function takes as ``**options``."""
+    """Set the signature that ``help`` shows: ``function`` takes the arguments of ``create_loader`` as ``**options``."""
     own = [one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
     names = {one.name for one in own}
     rest = [one for one in inspect.signature(create_loader).parameters.values() if one.name not in names]
@@ -177,9 +182,10 @@ def create_training_loader(
     shuffle: bool | _NotGiven | None = _UNSAID,
     **options: Unpack[LoaderArguments],
 ) -> DataLoader[Any]:
-    """Build a loader for training: it shuffles by default, except an iterable dataset or with a sampler.
+    """Build a loader for training, which shuffles by default.
 
-    Arguments and errors are those of ``create_loader``.
+    It does not shuffle if the dataset is iterable, or if the call passes a sampler. All other arguments and the errors
+    are those of ``create_loader``.
     """
     order = shuffle
     if isinstance(order, _NotGiven):
@@ -192,9 +198,10 @@ def create_training_loader(
 def create_validation_loader(
     dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **options: Unpack[LoaderArguments]
 ) -> DataLoader[Any]:
-    """Build a loader for validation: every sample, in order by default; it ignores ``drop_last``, with a warning.
+    """Build a loader for validation, which yields every sample, by default in the order of the dataset.
 
-    Arguments and errors are those of ``create_loader``.
+    The loader ignores ``drop_last=True`` and warns about it. All other arguments and the errors are those of
+    ``create_loader``.
     """
     return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))
 
@@ -203,9 +210,10 @@ def create_validation_loader(
 def create_test_loader(
     dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **options: Unpack[LoaderArguments]
 ) -> DataLoader[Any]:
-    """Build a loader for testing: every sample, in order by default; it ignores ``drop_last``, with a warning.
+    """Build a loader for testing, which yields every sample, by default in the order of the dataset.
 
-    Arguments and errors are those of ``create_loader``.
+    The loader ignores ``drop_last=True`` and warns about it. All other arguments and the errors are those of
+    ``create_loader``.
     """
     return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))
 
@@ -222,11 +230,14 @@ class OptimalDataLoaderFactory:
     def get_optimal_config(
         dataset_size: int, has_augmentation: bool = False, has_standardization: bool = False
     ) -> dict[str, Any]:
-        """Return arguments of ``DataLoader`` by the rule of the guide, for samples that are expensive to load.
+        """Return the arguments of ``DataLoader`` that the best-practice guide recommends for samples that load slowly.
 
-        The rule: 8 workers with augmentation or standardisation (4 prefetched batches each), else 12 (6 each). Below
-        1,000 samples at most 4 workers, above 10,000 samples 2 more (at most 16). The number is at most that of the
-        CPUs that this process may use, divided by the ranks on this machine, less one CPU for the training.
+        With augmentation or standardisation, the guide recommends 8 workers that prefetch 4 batches each. Otherwise it
+        recommends 12 workers that prefetch 6 batches each. A dataset of less than 1,000 samples gets at most 4 workers.
+        A dataset of more than 10,000 samples gets 2 more workers, but at most 16.
+
+        The number of workers never exceeds the CPUs that are left for loading. That number is the CPUs that this
+        process may use, divided by the ranks on this machine, minus one CPU for the training.
 
         Args:
             dataset_size: number of samples.
@@ -234,7 +245,7 @@ class OptimalDataLoaderFactory:
             has_standardization: whether loading standardises samples.
 
         Returns:
-            Arguments such that ``DataLoader(dataset, **config)`` is always valid.
+            Keyword arguments ``config``, for which ``DataLoader(dataset, **config)`` is always valid.
         """
         workers, prefetch = (8, 4) if has_augmentation or has_standardization else (12, 6)
         if dataset_size < 1000:
@@ -254,26 +265,27 @@ class OptimalDataLoaderFactory:
 def _keep_all(options: LoaderArguments) -> Mapping[str, Any]:
     if options.get("drop_last"):
         warnings.warn(
-            "drop_last=True is ignored for validation and test: they see every sample; omit it.",
+            "drop_last=True is ignored: validation and test read every sample. Omit drop_last.",
             UserWarning,
             stacklevel=3,
         )
     return {**options, "drop_last": False}
 
 
-# -- how it is loaded
+# -- the choice of the loading mode
 
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """How a loader loads, and why.
+    """The loading mode of a loader, with the reason.
 
     Attributes:
         workers: number of worker processes.
-        threads: number of prefetching threads of this process. None: the running loop tries whether threads help.
-        prefetch: batches that each worker loads ahead; None: the default of ``DataLoader``.
-        why: the reason, as part of a sentence.
-        measured: whether a measurement found this plan to be the fastest.
+        threads: number of threads of this process that load batches ahead. None: the loader tries in the running
+            training whether threads help.
+        prefetch: number of batches that each worker loads ahead; None: the default of ``DataLoader``.
+        why: the reason for the loading mode, which ``loader.decision`` shows after a colon.
+        measured: whether a measurement found this loading mode to be the fastest.
     """
 
     workers: int
@@ -284,10 +296,10 @@ class LoadPlan:
 
 
 def plan_loading(options: LoaderOptions) -> LoadPlan:
-    """Return the plan of the first rule that applies."""
+    """Return the plan of the first rule in ``_RULES`` that applies to ``options``."""
     plan = next(plan for plan in (rule(options) for rule in _RULES) if plan is not None)
     if not plan.workers and options.prefetch_factor is not None:
-        plan = replace(plan, why=f"{plan.why}; prefetch_factor has no meaning there")
+        plan = replace(plan, why=f"{plan.why}; prefetch_factor has no effect without workers")
     return plan
 
 
@@ -320,9 +332,9 @@ def _plan_for_stream(options: LoaderOptions) -> LoadPlan | None:
 
 
 def _allocates_batches(options: LoaderOptions) -> bool:
-    """Return whether a batch has its own memory.
+    """Return whether every batch has memory of its own.
 
-    A single item (``batch_size=None``) may be a view of the dataset's memory.
+    A single sample (``batch_size=None``) may be a view of the dataset's memory.
     """
     return options.makes_batches and stacks_samples(options.batching.get("collate_fn"))
 
@@ -348,7 +360,7 @@ _RULES: tuple[Callable[[LoaderOptions], LoadPlan | None], ...] = (
 
 
 def _has_samples(dataset: Any) -> bool:
-    """Return whether there is something to measure: a map-style dataset that is not empty."""
+    """Return whether a measurement is possible: ``dataset`` is a map-style dataset with at least one sample."""
     try:
         return not isinstance(dataset, IterableDataset) and len(dataset) > 0
     except TypeError:
@@ -356,7 +368,10 @@ def _has_samples(dataset: Any) -> bool:
 
 
 def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
-    """Return the remembered or newly measured choice; None if neither exists."""
+    """Return the saved choice for this dataset and machine; without a saved choice, measure.
+
+    The result is None if there is no saved choice and ``tune_seconds`` is 0.
+    """
     arguments = {**_batch_arguments(options), "prefetch_factor": options.prefetch_factor}
     path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile()
     about = {"thread_safe": options.thread_safe, "num_workers": options.num_workers}
@@ -366,10 +381,10 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
         refused = why_no_processes(arguments) if known.num_workers else None
         if refused is None:
             return known
-        logger.info("the remembered choice is not used: %s", refused)
+        logger.info("the saved choice of loader settings is not used: %s", refused)
     if options.tune_seconds <= 0:
         return None
-    logger.info("measuring how best to load, for about %g s", options.tune_seconds)
+    logger.info("measuring for about %g s which loader settings are fastest", options.tune_seconds)
     choice = choose_loading(
         options.dataset,
         arguments,
@@ -384,7 +399,7 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
     return choice
 
 
-# -- the loader for it
+# -- the construction of the loader
 
 
 def _create(options: LoaderOptions) -> DataLoader[Any]:
@@ -420,7 +435,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
         placement=placement,
         epochs=None if options.share is None else RankEpochs(options.share.seed, options.share.rank),
         most_workers=most if options.adjust_workers and not held else None,
-        # With a device, the placement stages batches in pinned memory of its own: pinning would be one more copy.
+        # With a device, the placement has its own pinned memory for the transfer: pinning would be one more copy.
         pins_own_batches=options.pin_memory is None and placement is None and _allocates_batches(options),
         **_with_workers(arguments, workers, prefetch, options.persistent_workers and asked > 0),
     )
@@ -428,16 +443,16 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
 
 
 def _resident_plan(options: LoaderOptions, why: str) -> LoadPlan:
-    """Return the plan for samples that are resident on a device."""
+    """Return the plan for samples that are stored on a device; ``why`` describes them."""
     if options.num_workers:
-        why += "; worker processes have nothing to do there"
+        why += "; num_workers has no effect there"
     if options.prefetch_factor is not None:
-        why += "; prefetch_factor has no meaning there"
+        why += "; prefetch_factor has no effect there"
     return LoadPlan(0, 0, None, why)
 
 
 class _PlainDataLoader(DataLoader[Any]):
-    """PyTorch's loader that, on request, moves its batches to a device and logs its waits."""
+    """PyTorch's loader, which can also move its batches to a device and log how long the training waits for them."""
 
     def __init__(self, dataset: Any, *, benchmark: bool, placement: Placement | None, **arguments: Any) -> None:
         super().__init__(dataset, **arguments)
@@ -446,7 +461,7 @@ class _PlainDataLoader(DataLoader[Any]):
 
     device = Overridable[torch.device | None](
         lambda loader: None if loader._placement is None else loader._placement.device,
-        "Where batches come; None: where the dataset has its samples.",
+        "The device of the batches; None: batches stay on the device of the dataset's samples.",
     )
 
     def __iter__(self) -> Any:
@@ -457,7 +472,7 @@ class _PlainDataLoader(DataLoader[Any]):
 
 
 def _original_loader(options: LoaderOptions) -> DataLoader[Any]:
-    """Return PyTorch's own loader, as the replaced call built it; with a device, its batches are moved there."""
+    """Return PyTorch's own loader for these arguments; with ``options.device``, it moves its batches to the device."""
     make: Callable[..., DataLoader[Any]] = DataLoader
     placement, moved = None, ""
     if options.device is not None:
@@ -474,21 +489,21 @@ def _original_loader(options: LoaderOptions) -> DataLoader[Any]:
 
 
 def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
-    """Return the object that puts batches on the caller's device, and the reason; None if batches need no placement."""
+    """Return the object that puts the batches on ``options.device``, and its description; None without a device."""
     if options.device is None:
         return None, ""
-    from chirpid_patch.device.place_batches import place_batches  # most loaders need nothing of it
+    from chirpid_patch.device.place_batches import place_batches  # imported here because few loaders have a device
 
     return place_batches(options.dataset, options.batching, options.device, options.resident_share)
 
 
 def _batch_arguments(options: LoaderOptions) -> dict[str, Any]:
-    """Return the arguments of ``DataLoader`` that define the batches, without those about workers."""
+    """Return the arguments of ``DataLoader`` that define the batches, without the arguments about workers."""
     return {**options.batching, "pin_memory": bool(options.pin_memory)}
 
 
 def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None, persistent: bool) -> dict[str, Any]:
-    """Return ``options`` with the arguments that are legal for this number of workers."""
+    """Return ``options`` with the arguments about workers that ``DataLoader`` accepts for this number of workers."""
     if workers:
         return {
             **options,
@@ -500,7 +515,10 @@ def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None
 
 
 def _attach_decision(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:
-    """Return ``loader`` with its decision attached and logged, or printed for a benchmark."""
+    """Set ``loader.decision``, log the decision, and return ``loader``.
+
+    With ``benchmark``, the decision is printed if the program does not log it.
+    """
     loader.decision = decision
     size = loader.batch_size if loader.batch_size is not None else "as sampled"
     message = f"{type(loader.dataset).__name__}, batch size {size}: {decision}"

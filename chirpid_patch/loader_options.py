@@ -1,4 +1,4 @@
-"""The arguments of a call that builds a loader, parsed and checked once."""
+"""The arguments of the functions that build a loader, with their types and checks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch.utils.data import DataLoader
 
 from chirpid_patch.distributed.sampling import RankShare, take_share
 
-#: Arguments that have a meaning only with worker processes.
+#: Arguments that have an effect only with worker processes.
 ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 
 
 class OwnArguments(TypedDict, total=False):
-    """Arguments of the factory's loaders about how they load, except data, number of workers and seed."""
+    """Arguments about the loading mode, which ``create_loader`` documents."""
 
     prefetch_factor: int | None
     persistent_workers: bool
@@ -41,7 +41,7 @@ class OwnArguments(TypedDict, total=False):
 
 
 class CommonArguments(OwnArguments, total=False):
-    """Arguments that several loaders can share, independent of their samples."""
+    """Arguments that several loaders can share, because they do not depend on the dataset."""
 
     collate_fn: Callable[[list[Any]], Any] | None
     pin_memory: bool | None
@@ -53,7 +53,7 @@ class CommonArguments(OwnArguments, total=False):
 
 
 class LoaderArguments(CommonArguments, total=False):
-    """Arguments of ``create_training_loader`` except dataset, batch size and ``shuffle``."""
+    """Arguments of ``create_training_loader`` except ``dataset``, ``batch_size`` and ``shuffle``."""
 
     sampler: Any
     batch_sampler: Any
@@ -63,15 +63,17 @@ class LoaderArguments(CommonArguments, total=False):
 
 @dataclass(frozen=True)
 class LoaderOptions:
-    """The arguments of one call. ``create_loader`` documents attributes that have no description here.
+    """The arguments of one call of ``create_loader`` or a similar function.
+
+    Attributes without a description here have the meaning of the argument of ``create_loader``.
 
     Attributes:
-        batching: arguments of ``DataLoader`` that define the batches, including ``batch_size`` and ``shuffle``,
-            unchanged.
-        pin_memory: the argument; None if it is missing.
+        batching: arguments of ``DataLoader`` that define the batches, such as ``batch_size``, ``shuffle`` and
+            ``collate_fn``, as the caller passed them.
+        pin_memory: whether to pin batches; None if the call does not pass ``pin_memory``.
         num_workers: number of worker processes, as for ``DataLoader``.
-        tune: whether to measure, or the file of remembered choices.
-        share: this rank's share of the samples; None for a single rank.
+        tune: whether to measure loader settings, or the path of the file with saved results.
+        share: the samples that this rank reads, and their order; None for a single rank.
     """
 
     dataset: Any
@@ -97,24 +99,33 @@ class LoaderOptions:
 
     @property
     def leaves_workers_open(self) -> bool:
-        """Return whether only a measurement determines the number of workers."""
+        """Return whether the loader itself chooses the number of workers (``tune`` or ``adjust_workers``)."""
         return bool(self.tune) or self.adjust_workers
 
     @property
     def makes_batches(self) -> bool:
-        """Return whether the loader collates samples, instead of yielding them one by one."""
+        """Return whether the loader collates samples into batches; False if it yields single samples."""
         return self.batching["batch_size"] is not None or self.batching.get("batch_sampler") is not None
 
     @classmethod
     def parse(
         cls, dataset: Any, batch_size: int | None, shuffle: bool | None, given: Mapping[str, Any], *, training: bool
     ) -> LoaderOptions:
-        """Parse the arguments of a call for training, or for validation and test.
+        """Parse and check the arguments of a call.
+
+        ``DataLoader`` checks the arguments in ``batching`` when the loader is built.
+
+        Args:
+            dataset: the dataset of the loader.
+            batch_size: number of samples in a batch; None for single samples.
+            shuffle: whether each epoch has a new random order.
+            given: all other arguments, by name.
+            training: whether the loader is for training; False for validation and test.
 
         Raises:
-            TypeError, ValueError: unknown arguments; the errors of ``DataLoader`` for arguments about workers;
-                arguments that exclude each other; see also ``distributed.sampling.take_share``. ``DataLoader`` checks
-                all others.
+            TypeError: an argument is unknown or has a wrong type.
+            ValueError: two arguments contradict each other, or ``DataLoader`` refuses an argument about workers.
+                ``distributed.sampling.take_share`` lists the errors of distributed loaders.
         """
         unknown = ", ".join(sorted(given.keys() - LoaderArguments.__annotations__.keys()))
         if unknown:
@@ -134,7 +145,7 @@ class LoaderOptions:
         return options
 
     def _check_choices(self) -> None:
-        """Refuse arguments that contradict each other, or that have no effect."""
+        """Raise an error for arguments that contradict each other, and for arguments that would have no effect."""
         if not isinstance(self.tune, bool | str | Path):
             raise TypeError(f"tune must be True, False or the path of a file, not {self.tune!r}")
         if self.adjust_workers and self.share is not None:
@@ -145,7 +156,7 @@ class LoaderOptions:
             raise ValueError("tune_seconds and tune_step configure the measurement: pass tune=True with them")
 
     def _check_as_torch_does(self) -> None:
-        """Raise the errors of ``DataLoader`` for arguments about workers, even if the loader then starts no workers."""
+        """Raise the errors of ``DataLoader`` for arguments about workers, even if the loader will start no workers."""
         about = {name: self.batching[name] for name in ABOUT_WORKERS if name in self.batching}
         # Only the existence of workers matters; many workers would lead to a warning about CPUs.
         workers = self.num_workers if self.num_workers < 1 and not self.leaves_workers_open else 1

@@ -1,7 +1,7 @@
-"""The cost of loading: the wait for each batch, GPU utilisation and memory.
+"""Measurements of data loading: the wait for each batch, GPU utilisation and memory.
 
-The guide's `time_batch_loading` starts its clock after the batch has arrived. Here the clock runs while the caller
-waits for the next batch, and the start of a loader is measured apart from its rate.
+`time_batch_loading` of the best-practice guide starts its clock only after a batch has arrived. In this module the
+clock runs while the caller waits for the next batch. The start-up time of a loader is measured apart from its rate.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from chirpid_patch.machine.polling import call_repeatedly
 from chirpid_patch.machine.process_memory import MemoryReading, process_memory
 from chirpid_patch.randomness.random_states import restored_generators
 
-# The guide's candidates, without those above the number of CPUs; without pinning if no device can use it.
+# The candidates of the best-practice guide.
 _GUIDE_CONFIGURATIONS: tuple[Mapping[str, Any], ...] = (
     {"num_workers": 0, "pin_memory": False},
     {"num_workers": 4, "pin_memory": True, "persistent_workers": True},
@@ -35,7 +35,13 @@ _GUIDE_CONFIGURATIONS: tuple[Mapping[str, Any], ...] = (
 
 @dataclass(frozen=True)
 class UsageSample:
-    """Memory of this process and its workers, and of the GPUs, at `seconds` after the watch began."""
+    """One reading of a `UsageWatch`.
+
+    Attributes:
+        seconds: time of the reading, in seconds after the watch began.
+        memory: memory of this process and its worker processes; None if this system needs psutil to read it.
+        gpu: utilisation and memory of the visible GPUs.
+    """
 
     seconds: float
     memory: MemoryReading | None
@@ -44,15 +50,15 @@ class UsageSample:
 
 @dataclass
 class UsageWatch:
-    """The readings of a `DataLoaderPerformanceMonitor.watch` block, oldest first."""
+    """The readings of a `with DataLoaderPerformanceMonitor().watch()` block, oldest first."""
 
     samples: list[UsageSample]
 
     @property
     def mean_gpu_utilization(self) -> float | None:
-        """Return the mean over the readings in percent.
+        """Return the mean GPU utilisation of all readings, in percent.
 
-        The result is None if no GPU reported its utilisation: see `samples[-1].gpu`.
+        The result is None if no GPU reported its utilisation; `samples[-1].gpu` then has the reason.
         """
         busy = [sample.gpu.utilization_percent for sample in self.samples]
         known = [value for value in busy if value is not None]
@@ -60,16 +66,17 @@ class UsageWatch:
 
     @property
     def peak_memory_bytes(self) -> int | None:
-        """Return the largest memory of all readings in bytes; None if this system needs psutil to read it."""
+        """Return the largest memory use of all readings, in bytes; None if this system needs psutil to read it."""
         return max((sample.memory.bytes for sample in self.samples if sample.memory), default=None)
 
 
 class DataLoaderPerformanceMonitor:
-    """Monitor DataLoader performance and utilisation.
+    """Measure how fast a loader yields batches, and how much memory and GPU the process uses.
 
     Attributes:
-        metrics: measured values, in order: `batch_loading_times` (seconds of waiting for each batch of a rate),
-            `memory_usage` (bytes, this process with its workers) and `gpu_utilization` (percent; empty without a GPU).
+        metrics: lists of measured values, oldest first. `batch_loading_times`: seconds of waiting for each measured
+            batch. `memory_usage`: bytes of this process with its worker processes. `gpu_utilization`: percent; empty
+            without a GPU.
     """
 
     def __init__(self) -> None:
@@ -80,11 +87,18 @@ class DataLoaderPerformanceMonitor:
         }
 
     def gpu_status(self) -> GpuStatus:
-        """Return the visible GPUs; without one, `reason` explains why, and `str()` of it starts with "no GPU"."""
+        """Return utilisation and memory of the visible GPUs.
+
+        Without a visible GPU, the attribute `reason` of the result explains why, and `str(result)` starts with
+        "no GPU".
+        """
         return gpu_status()
 
     def memory_status(self) -> MemoryReading | None:
-        """Return the memory of this process and its children; without psutil, of this process alone, or None."""
+        """Return the memory of this process and its child processes.
+
+        Without psutil the result covers this process alone. It is None if this system needs psutil even for that.
+        """
         for include_children in (True, False):
             try:
                 return process_memory(include_children=include_children)
@@ -95,30 +109,34 @@ class DataLoaderPerformanceMonitor:
     def time_batch_loading(
         self, dataloader: Any, num_batches: int = 10, *, epochs: int = 1
     ) -> dict[str, float | int | bool]:
-        """Time the wait for each next batch of a loader (or of any iterable of batches).
+        """Measure how long a loop waits for each batch of a loader.
 
-        The first batch is start-up and not part of the rate. At that time a loader with workers has prefetched
-        `num_workers * prefetch_factor` batches, whose waits are short at every rate. The function skips these batches,
-        if the loader is long enough. It restores the global random states and the loader's own generators. Persistent
-        workers stay alive, and one epoch of the loader has begun.
+        The wait for the first batch is start-up time, and does not count for the rate. When the first batch arrives,
+        the workers have already prefetched `num_workers * prefetch_factor` further batches, so the waits for these are
+        short in every case. The function skips these batches if the loader has enough batches.
+
+        The function restores the states of the global random generators and of the loader's own generators. Persistent
+        workers stay alive after the call.
 
         Args:
-            dataloader: the loader. A short loader leads to fewer waits.
-            num_batches: number of waits to measure.
-            epochs: how often a short loader may be iterated over.
+            dataloader: a loader, or any iterable of batches.
+            num_batches: number of waits to measure. A loader with fewer batches leads to fewer waits.
+            epochs: how often the function may iterate over a loader that has fewer batches than it needs.
 
         Returns:
-            `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`, `p99_batch_time`, `total_time`:
-            statistics of the waits, in seconds; `samples_per_second` over these waits; `num_batches`: the number of
-            measured waits; `first_batch_time`: seconds from creating an iterator to its first batch;
-            `head_start_batches`: number of measured batches that were prefetched before (they make workers look
-            faster); `start_up_included`: True only for a loader with one batch an epoch that starts workers each time.
+            A dictionary with these keys. `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`,
+            `p99_batch_time` and `total_time` are statistics of the waits, in seconds. `samples_per_second` is the rate
+            over these waits. `num_batches` is the number of measured waits. `first_batch_time` is the time from
+            creating an iterator to its first batch, in seconds. `head_start_batches` is the number of measured batches
+            that the workers had prefetched before; such batches make workers look faster than they are.
+            `start_up_included` is True if the waits contain the start of workers: each epoch has a single batch, and
+            starts new workers.
 
         Raises:
-            ValueError: the loader has no batch, or `num_batches` or `epochs` is below 1.
+            ValueError: the loader is empty, or `num_batches` or `epochs` is below 1.
         """
 
-        def at_end() -> None:  # of a pass, while its workers are still there
+        def at_end() -> None:  # called at the end of a loader pass, while its workers are alive
             self._record_usage(self.memory_status(), self.gpu_status())
 
         times, seconds = measure(dataloader, num_batches, epochs=epochs, at_end=at_end)
@@ -133,10 +151,14 @@ class DataLoaderPerformanceMonitor:
 
     @contextmanager
     def watch(self, interval_s: float = 0.2) -> Iterator[UsageWatch]:
-        """Read memory and GPUs in a thread while the block runs, at least once, and once more at its end.
+        """Read memory and GPU utilisation in a thread while the `with` block runs.
 
-        The readings are `interval_s` seconds apart, or more if they are slow: they take at most about 5 % of a core.
-        The readings are also added to `metrics` when the block ends.
+        There is one reading at the start of the block and one at its end. Slow readings are further apart than
+        `interval_s`, so that the thread uses at most about 5 % of a CPU core. At the end of the block the readings are
+        also added to `metrics`.
+
+        Args:
+            interval_s: seconds between two readings.
 
         Raises:
             ValueError: `interval_s` is not above 0.
@@ -170,24 +192,26 @@ class DataLoaderPerformanceMonitor:
         rounds: int = 3,
         verbose: bool = True,
     ) -> dict[str, dict[str, Any]]:
-        """Compare loader configurations on the same samples of one dataset, in order, without shuffling.
+        """Compare loader configurations on the same samples of a dataset, without shuffling.
 
-        Every round measures each configuration once, and every second round in reverse order, so that a machine that
-        changes its speed affects all alike. Each measurement builds a new loader, and shuts its workers down.
+        Every round measures each configuration once. Every second round uses the reverse order, so that a machine whose
+        speed drifts affects all configurations alike. Each measurement builds a new loader, and ends its workers.
 
         Args:
             dataset: a map-style dataset.
-            batch_size: samples in a batch, the same for all.
-            configs: arguments of DataLoader for each candidate. By default those of the guide, except candidates with
-                more workers than CPUs for this process, and the choice of `OptimalDataLoaderFactory`.
-            num_batches: waits to measure in each round, as in `time_batch_loading`.
-            rounds: how often each candidate is measured, at least 1.
-            verbose: print the tested and the omitted candidates.
+            batch_size: number of samples in a batch, for all configurations.
+            configs: keyword arguments of `DataLoader` for each configuration. None: the configurations of the
+                best-practice guide that have at most as many workers as this process has CPUs, and a loader of
+                `OptimalDataLoaderFactory`.
+            num_batches: number of waits to measure in each round, as in `time_batch_loading`.
+            rounds: how often each configuration is measured, at least 1.
+            verbose: whether to print the tested and the omitted configurations.
 
         Returns:
-            `config_1`, `config_2`, …: the configuration with its values (those of `time_batch_loading`), each the
-            median of the rounds, and `rounds`. A candidate that fails has `error` instead of values. The default
-            candidates also have `loader`: "plain" (PyTorch's own) or "factory".
+            A dictionary with the keys `config_1`, `config_2`, …. Each value contains the arguments of a configuration
+            and the results of `time_batch_loading`, which are medians over the rounds, and `rounds`. A configuration
+            that fails has `error` instead of the results. The configurations of `configs=None` also have `loader`:
+            "plain" for PyTorch's own loader, or "factory".
 
         Raises:
             ValueError: `rounds` is below 1.
@@ -207,7 +231,7 @@ class DataLoaderPerformanceMonitor:
                     say(f"Testing configuration {i + 1}/{len(candidates)}: {candidates[i]}")
                 try:
                     taken[i].append(self._time_candidate(dataset, batch_size, candidates[i], num_batches))
-                except Exception as error:  # any error of a configuration is its result
+                except Exception as error:  # the error is the result of the configuration
                     errors[i] = f"{type(error).__name__}: {error}"
         results: dict[str, dict[str, Any]] = {}
         for i, config in enumerate(candidates):
@@ -238,7 +262,7 @@ def _default_candidates(say: Any) -> list[dict[str, Any]]:
     candidates: list[dict[str, Any]] = []
     for config in _GUIDE_CONFIGURATIONS:
         if config["num_workers"] > cpus:
-            say(f"Left out: {config['num_workers']} workers, more than the {cpus} CPUs this process may use")
+            say(f"Not tested: {config['num_workers']} workers, because this process may use only {cpus} CPUs")
             continue
         candidates.append(
             {"loader": "plain", **config, "pin_memory": config["pin_memory"] and pinning_device() is not None}
@@ -248,7 +272,7 @@ def _default_candidates(say: Any) -> list[dict[str, Any]]:
 
 
 def _medians(rounds: Sequence[Mapping[str, float | int | bool]]) -> dict[str, float | int | bool]:
-    """Return the median of each time and rate over the rounds, with the counts and flags of the first round."""
+    """Return the median of each time and rate over all rounds, and the counts and flags of the first round."""
     return {
         key: float(np.median([taken[key] for taken in rounds])) if isinstance(value, float) else value
         for key, value in rounds[0].items()
@@ -256,4 +280,4 @@ def _medians(rounds: Sequence[Mapping[str, float | int | bool]]) -> dict[str, fl
 
 
 def _print_nothing(message: str) -> None:
-    """Print nothing."""
+    """Ignore ``message``."""

@@ -1,7 +1,7 @@
-"""Compiled functions on the rows of a batch, if they could be compiled.
+"""Functions on the rows of a batch that run compiled C code, if it could be compiled on installation.
 
-Each function does its work and returns True, or changes nothing and returns False. After False, the caller does the
-work with PyTorch or NumPy. All tensors are on the CPU.
+A function that can use the C code computes its result and returns True. Otherwise it changes nothing and returns False,
+and the caller computes the same with PyTorch or NumPy. All tensors are on the CPU.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import Tensor
 
 try:
     _native: Any = import_module("chirpid_patch._native")
-except ImportError:  # no compiler when this package was installed, or copied into a backend
+except ImportError:  # there was no compiler when this package was installed, or the package was copied into a project
     _native = None
 
 
 def is_available() -> bool:
-    """Return whether the module could be compiled."""
+    """Return whether the compiled C code exists."""
     return _native is not None
 
 
@@ -34,9 +34,12 @@ def _is_plain(tensor: Tensor) -> bool:
 def standardize_rows(batch: Tensor, source: Tensor, rows: Tensor, mean: float, deviation: float) -> bool:
     """Compute ``batch[:] = (source[rows] - mean) / deviation`` for float32 tensors and int64 ``rows``.
 
+    Returns:
+        True; False, and an unchanged ``batch``, if the C code does not support these tensors.
+
     Raises:
-        IndexError: a row is out of range.
-        ValueError: the shapes do not fit.
+        IndexError: ``rows`` contains an index that is out of range.
+        ValueError: ``batch`` does not have the shape of ``source[rows]``.
     """
     if _native is None or not (_is_plain(batch) and _is_plain(source)):
         return False
@@ -47,7 +50,19 @@ def standardize_rows(batch: Tensor, source: Tensor, rows: Tensor, mean: float, d
 def add_noise(
     batch: Tensor, rows: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64], table: npt.NDArray[np.float32]
 ) -> bool:
-    """Add values of a table of 65,536 at the positions of each row's key, and clamp to [0, 1]."""
+    """Add noise from ``table``, which has 65,536 values, to the given rows of ``batch``, and clamp them to [0, 1].
+
+    The key of a row determines which values of the table are added to its elements.
+
+    Args:
+        batch: float32 tensor (B, …), which is changed in place.
+        rows: indices of the rows that get noise.
+        keys: random key of each of these rows.
+        table: random values from which the noise is taken.
+
+    Returns:
+        True; False, and an unchanged ``batch``, if the C code does not support ``batch``.
+    """
     if _native is None or not _is_plain(batch):
         return False
     _native.add_noise(batch.numpy(), rows, np.ascontiguousarray(keys), table)
@@ -57,7 +72,17 @@ def add_noise(
 def add_rows(
     batch: Tensor, rows: npt.NDArray[np.int64], pool: npt.NDArray[np.float32], starts: npt.NDArray[np.uint64]
 ) -> bool:
-    """Add to each row the part of ``pool`` from its start on, and clamp to [0, 1]."""
+    """Add a slice of ``pool`` to each of the given rows of ``batch``, and clamp the rows to [0, 1].
+
+    Args:
+        batch: float32 tensor (B, …), which is changed in place.
+        rows: indices of the rows that get noise.
+        pool: random values.
+        starts: for each of these rows, the position in ``pool`` at which its slice starts.
+
+    Returns:
+        True; False, and an unchanged ``batch``, if the C code does not support ``batch``.
+    """
     if _native is None or not _is_plain(batch):
         return False
     _native.add_rows(batch.numpy(), rows, np.ascontiguousarray(starts), pool)

@@ -1,22 +1,22 @@
-"""All undocumented names of PyTorch that this package uses, and its behaviour without them.
+"""All undocumented names of PyTorch that this package uses, and what the package does if PyTorch lacks a name.
 
-Tested on torch 2.13; ``tests/chirpid_patch/test_torch_private.py`` has a test for each name, which fails if PyTorch
-changes it.
+The names exist in torch 2.13. ``tests/chirpid_patch/test_torch_private.py`` has a test for each name, which fails if
+PyTorch changes the name.
 
 | name | used for | without it |
 |---|---|---|
-| ``_MultiProcessingDataLoaderIter`` and its members listed in ``MEMBERS`` | our iterator is PyTorch's own, with a few steps replaced | loaders are PyTorch's, as if ``optimize=False`` |
-| ``_SingleProcessDataLoaderIter`` and its members there | our iterator without workers inherits from it | the same |
-| ``_MapDatasetFetcher`` of ``_utils.fetch`` | reads samples of all other code | the same |
-| ``DataLoader`` and its members there | how a loader creates its iterator, and the parts of the iterator that it keeps | the same |
-| ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts only the wait for a batch | the same |
-| ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | the same |
-| ``UntypedStorage._new_shared`` | a worker gathers its batch in shared memory, in which it hands the batch over | the batch is copied once more |
-| ``_utils.collate.default_collate_fn_map`` | whether other code changed how tensors, numbers or tuples are collated | samples are read one by one |
-| ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | samples of several dtypes are collated in this process as in a worker | they are collated as without workers |
-| ``Tensor._version`` | whether a tensor was changed in place | nothing is loaded ahead by threads |
-| ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | whether calls of all modules run hooks | declared transforms are called for each sample |
-| ``torch.autograd._profiler_enabled`` | ranges are opened only if a profiler runs | ranges are always opened |
+| ``_MultiProcessingDataLoaderIter`` and its members in ``MEMBERS`` | base class of the iterator with workers | loaders are PyTorch's own, as with ``optimize=False`` |
+| ``_SingleProcessDataLoaderIter`` and its members in ``MEMBERS`` | base class of the iterator without workers | loaders are PyTorch's own, as with ``optimize=False`` |
+| ``_MapDatasetFetcher`` of ``_utils.fetch`` | reading samples of datasets that are not of this package | loaders are PyTorch's own, as with ``optimize=False`` |
+| ``DataLoader`` and its members in ``MEMBERS`` | creating the iterator of a loader, and keeping the iterator between epochs | loaders are PyTorch's own, as with ``optimize=False`` |
+| ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts only the wait for a batch | loaders are PyTorch's own, as with ``optimize=False`` |
+| ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | loaders are PyTorch's own, as with ``optimize=False`` |
+| ``UntypedStorage._new_shared`` | a worker gathers its batch directly in shared memory | the worker copies the batch once more |
+| ``_utils.collate.default_collate_fn_map`` | detecting that other code changed how tensors, numbers or tuples are collated | samples are read one by one |
+| ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | collating samples of several dtypes in this process as in a worker | such samples are collated as without workers |
+| ``Tensor._version`` | detecting that a tensor was changed in place | threads load nothing ahead |
+| ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | detecting hooks that run for every module | declared transforms are called for each sample |
+| ``torch.autograd._profiler_enabled`` | opening profiler ranges only while a profiler runs | profiler ranges are always opened |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, _utils, dataloader, default_collate
 
-#: Members of PyTorch's two iterators and its loader that this package uses: called or replaced methods, and attributes.
-# (``_workers_num_tasks``, which torch 2.6 lacks, is set and not read.)
+#: Methods and attributes of PyTorch's two iterators and of its loader that this package uses.
+# (The package also sets ``_workers_num_tasks``, which torch 2.6 lacks. The package never reads the attribute.)
 MEMBERS = {
     "_MultiProcessingDataLoaderIter": (
         "_base_seed", "_in_order", "_index_queues", "_index_sampler", "_next_data", "_next_index", "_num_workers",
@@ -47,7 +47,10 @@ MEMBERS = {
 
 
 def is_complete() -> bool:
-    """Return whether PyTorch's classes have all of ``MEMBERS``: in the class, or assigned by its methods."""
+    """Return whether PyTorch's classes have all members in ``MEMBERS``.
+
+    A member is defined in the class, or assigned in ``__init__`` or ``_reset``.
+    """
     for name, members in MEMBERS.items():
         kind = getattr(dataloader, name, object)
         methods = (vars(base).get(method) for base in kind.__mro__ for method in ("__init__", "_reset"))
@@ -73,12 +76,15 @@ except AttributeError:
 SingleProcessIterator: Any = getattr(dataloader, "_SingleProcessDataLoaderIter", object)
 MultiProcessingIterator: Any = getattr(dataloader, "_MultiProcessingDataLoaderIter", object)
 
-#: Whether a profiler of PyTorch runs.
+#: Returns whether a profiler of PyTorch runs.
 profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
 
 
 def shared_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Return an uninitialised contiguous CPU tensor in shared memory; in ordinary memory if there is none."""
+    """Return an uninitialised contiguous CPU tensor in shared memory.
+
+    If PyTorch lacks the private function for that, the tensor is in ordinary memory.
+    """
     make = getattr(torch.UntypedStorage, "_new_shared", None)
     if make is None:
         return torch.empty(tuple(shape), dtype=dtype, device="cpu")
@@ -87,16 +93,19 @@ def shared_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return flat.view(tuple(shape))
 
 
-#: Types of the parts of samples that are collated at once.
+#: Types of values whose collation by PyTorch's original code this package relies on.
 _COLLATED = (Tensor, np.ndarray, np.generic, tuple, list, dict, int, float, str, bytes)
 
 
-#: The last checked table of functions of ``default_collate``, and whether it is PyTorch's original.
+#: Copy of the last checked ``default_collate_fn_map``, and whether that table was PyTorch's original.
 _seen_table: tuple[dict[Any, Any], bool] = ({}, False)
 
 
 def collates_as_published() -> bool:
-    """Return whether ``default_collate`` is unchanged; any code may extend its table of functions."""
+    """Return whether no other code has changed how ``default_collate`` collates the types in ``_COLLATED``.
+
+    Any code may register functions in ``default_collate_fn_map``.
+    """
     global _seen_table
     table = getattr(_utils.collate, "default_collate_fn_map", {object: None})
     seen, published = _seen_table
@@ -113,9 +122,14 @@ def _is_as_published(table: Mapping[Any, Any]) -> bool:
 
 
 def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], keep: Callable[[Any], Any]) -> Any:
-    """Collate as ``default_collate``, with ``stack`` for strided tensors and ``keep`` for values that it passes on.
+    """Collate samples as ``default_collate`` does, with two functions replaced.
 
-    If other code changed how tensors are collated, the result is that of ``default_collate`` alone.
+    If other code has changed how tensors are collated, the function only calls ``default_collate``.
+
+    Args:
+        samples: the samples of a batch.
+        stack: function that builds the batch of a list of strided tensors.
+        keep: function that returns the batch of a list of strings or bytes.
     """
     collation = _utils.collate
     table = getattr(collation, "default_collate_fn_map", {})
@@ -137,14 +151,17 @@ def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], 
 
 
 def version(tensor: Tensor) -> object:
-    """Return a value that changes with each in-place operation of PyTorch on ``tensor``."""
+    """Return a value that differs after each in-place operation of PyTorch on ``tensor``.
+
+    Inference tensors have no version counter, so every call returns a different value for them.
+    """
     if tensor.is_inference():
-        return object()  # those count nothing
+        return object()
     return getattr(tensor, "_version", object())
 
 
 def end_workers(loader: DataLoader[Any]) -> None:
-    """End the workers that PyTorch's ``loader`` keeps, now instead of at its garbage collection."""
+    """End the persistent workers of PyTorch's ``loader`` at once, before the loader is garbage-collected."""
     iterator = getattr(loader, "_iterator", None)
     if iterator is not None:
         shut_down = getattr(iterator, "_shutdown_workers", None)
@@ -154,6 +171,9 @@ def end_workers(loader: DataLoader[Any]) -> None:
 
 
 def has_global_hooks() -> bool:
-    """Return whether calls of all modules run hooks; True if this version of PyTorch does not show that."""
+    """Return whether any code has registered a forward hook for all modules.
+
+    The result is True if this version of PyTorch does not show the hooks.
+    """
     names = ("_global_forward_hooks", "_global_forward_pre_hooks")
     return any(getattr(nn.modules.module, name, True) for name in names)

@@ -1,6 +1,6 @@
-"""Write docs/messages.md: every message of every rule, from the programs in fixtures/rules that cause it.
+"""Write docs/messages.md, which lists every message of every rule, from programs in fixtures/rules.
 
-python docs/make_messages.py
+Run it with `python docs/make_messages.py`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SHOWN_AS = {Status.REWRITE: "rewrites", Status.REPORT: "reports"}
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     return _HEAD + "".join(f"\n{section(rule)}" for rule in all_rules())
 
 
 def section(rule: Rule) -> str:
-    """One rule's messages, those that differ in names only once."""
+    """Return the section of a rule: its messages, without messages that differ only in quoted names or numbers."""
     examples: dict[tuple[Status, str], str] = {}
     for status, message in said(rule):
         examples.setdefault((status, re.sub(r"`[^`]*`|\d+", "…", message)), message)
@@ -52,7 +52,7 @@ def section(rule: Rule) -> str:
 
 
 def said(rule: Rule) -> Iterator[tuple[Status, str]]:
-    """Status and message of all findings in the rule's programs, in the order of their names."""
+    """Yield status and message of all findings in the rule's programs, in the order of the file names."""
     files = sorted((PROGRAMS / rule.code).glob("*.py"))
     alone = [{f"rule/{file.name}": file.read_text(encoding="utf-8")} for file in files]
     for texts in (*alone, *cases(rule.code).values()):
@@ -67,7 +67,7 @@ def _place(example: tuple[tuple[Status, str], str]) -> tuple[bool, str]:
 
 
 def _prose(text: str) -> str:
-    """Text in which only what stands in backticks is markup."""
+    """Return ``text`` in Markdown, with all special characters outside of backticks escaped."""
     pieces = re.split(r"(`[^`]*`)", " ".join(text.split()))
     return "".join(one if one.startswith("`") else re.sub(r"([<*_\[\]\\])", r"\\\1", one) for one in pieces)
 

@@ -1,9 +1,11 @@
-"""Writes docs/images/*.svg, terminal output as pictures: `python docs/make_pictures.py`.
+"""Write docs/images/*.svg, which are pictures of terminal output.
 
-* `diff.svg`: what `chirp-migrate apply --diff backend/` prints, on the fixture backend, of one call.
+    python docs/make_pictures.py
+
+* `diff.svg`: the output of `chirp-migrate apply --diff backend/` about one call of the fixture backend.
 * `verdict.svg`: the report of `chirp-migrate verify` that `benchmarks/verify_fixture.py --readme` put into README.md.
 
-Nothing is made up: lines that are left out are marked with an ellipsis.
+All lines are real output. An ellipsis marks omitted lines.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ text {{ fill: #e6edf3 }} .c2 {{ fill: #9198a1 }} .c31 {{ fill: #ff8983 }} .c32 {
 
 
 def diff_picture() -> str:
-    """One rewritten call of the fixture backend, as ``apply --diff`` shows it."""
+    """Return the output of ``apply --diff`` about one rewritten call of the fixture backend."""
     name = "utils/training_engine.py"
     with tempfile.TemporaryDirectory() as folder:
         backend = Path(folder) / "backend"
@@ -54,7 +56,7 @@ def diff_picture() -> str:
 
 
 def verdict_picture() -> str:
-    """The report in README.md: the verdict, and what is asked about it first."""
+    """Return the first lines of the report of ``verify`` that README.md shows."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     recorded = readme.partition("<!-- verify: begin -->")[2].partition("<!-- verify: end -->")[0]
     command = re.search(r"`(chirp-migrate verify [^`]*)`", recorded)
@@ -72,7 +74,7 @@ def _painted(text: str, style: str) -> str:
 
 
 def terminal_svg(title: str, lines: Iterable[str]) -> str:
-    """Lines of a terminal, with its colour codes, as a picture in light and dark."""
+    """Return an SVG picture of terminal output with colour codes, for light and dark backgrounds."""
     folded = [piece for line in lines for piece in _folded(line)]
     width = 2 * _MARGIN + COLUMNS * _CELL
     height = 2 * _MARGIN + len(folded) * _LINE
@@ -99,7 +101,7 @@ def _typed(command: str) -> str:
 
 
 def _pieces(line: str) -> Iterator[tuple[str, str]]:
-    """Stretches of a line in one colour: the code that is in force, and the text."""
+    """Yield the parts of a line that have one colour, each as a colour code and its text."""
     parts = _PAINTED.split(line)
     yield "", parts[0]
     for code, text in zip(parts[1::2], parts[2::2], strict=True):
@@ -107,7 +109,7 @@ def _pieces(line: str) -> Iterator[tuple[str, str]]:
 
 
 def _folded(line: str) -> Iterator[str]:
-    """The line as a terminal of ``COLUMNS`` columns breaks it."""
+    """Break a line in the same way as a terminal of ``COLUMNS`` columns."""
     row, used = "", 0
     for code, text in _pieces(line):
         while text:
@@ -124,7 +126,7 @@ def _spans(line: str) -> Iterator[str]:
     column = 0
     for code, text in _pieces(line):
         if text.strip():
-            # Placed and stretched cell by cell, so that columns stand below each other in any font.
+            # Each character has its own position and width, so that columns are aligned in any font.
             place = f'x="{_MARGIN + column * _CELL:g}" textLength="{len(text) * _CELL:g}"'
             names = " ".join(f"c{one}" for one in code.split(";") if one)
             style = f' class="{names}"' if names else ""
@@ -133,7 +135,7 @@ def _spans(line: str) -> Iterator[str]:
 
 
 def _bytes_said(*arguments: str) -> bytes:
-    """What a command writes to standard output."""
+    """Run a command, and return its standard output."""
     said = io.BytesIO()
     with contextlib.redirect_stdout(io.TextIOWrapper(said, encoding="utf-8", write_through=True)):
         with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):

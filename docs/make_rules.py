@@ -1,7 +1,9 @@
-"""Writes docs/rules.md, a page for each rule in docs/rules/, and docs/pickling.md: `python docs/make_rules.py`.
+"""Write docs/rules.md, a page for each rule in docs/rules/, and docs/pickling.md.
 
-The source is what a user can print, `chirp-migrate rules --json -` and `chirp-migrate explain CODE --json -`: a new
-rule with its pair under `fixtures/rules` is in the reference without a change here.
+    python docs/make_rules.py
+
+The pages are made from the output of `chirp-migrate rules --json -` and `chirp-migrate explain CODE --json -`. So a new
+rule with an example in `fixtures/rules` gets a page without a change here.
 """
 
 from __future__ import annotations
@@ -148,7 +150,7 @@ def page(rule: dict[str, Any]) -> str:
 
 
 def _asked(*arguments: str) -> Any:
-    """Return the JSON of a command."""
+    """Run a command with ``--json -``, and return its JSON."""
     said = io.BytesIO()
     with contextlib.redirect_stdout(io.TextIOWrapper(said, encoding="utf-8", write_through=True)):
         command_line.main(args=[*arguments, "--json", "-"], standalone_mode=False)
@@ -163,7 +165,10 @@ def _diff(before: str, after: str) -> Iterator[str]:
 
 
 def _prose(text: str, base: str = "") -> str:
-    """Return text in which only backticks are markup, and pages of docs/ are links; ``base`` leads to docs/."""
+    """Return ``text`` in Markdown: escaped outside of backticks, and with links to pages of docs/.
+
+    ``base`` is the path from the page to docs/.
+    """
     pieces = re.split(r"(`[^`]*`)", text)
     plain = "".join(one if one.startswith("`") else re.sub(r"([<*_\[\]\\])", r"\\\1", one) for one in pieces)
     return re.sub(r"\bdocs/([\w-]+\.md)\b", rf"[\1]({base}\1)", plain)

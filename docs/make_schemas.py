@@ -1,4 +1,7 @@
-"""Writes docs/schemas/*.json, the JSON Schema of each document, from its types: `python docs/make_schemas.py`."""
+"""Write docs/schemas/*.json, the JSON Schema of each document, from the types of the document.
+
+Run it with `python docs/make_schemas.py`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ DOCUMENTS = {
 
 
 def schema(name: str) -> str:
-    """The schema of one document, as its file has it."""
+    """Return the text of the file with the schema of a document."""
     found = msgspec.json.schema(DOCUMENTS[name])
     for one in found["$defs"].values():
         one["description"] = cleandoc(one.get("description", ""))  # newer versions of Python have done so already

@@ -1,6 +1,6 @@
-"""What mkdocs adds to the pages of docs/ for the site: README.md and its like, results, and the API reference.
+"""Hooks for mkdocs that add pages to the site: the pages at the top of the repository, results, and the API reference.
 
-Links are written for a reader of the repository. On the site, files from outside docs/ have other places.
+Links in the pages are correct in the repository. On the site, files from outside docs/ have other paths.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RESULTS = "benchmarks/results/"
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages at the top, each result that a page links, and the API reference."""
+    """Add the pages at the top of the repository, each benchmark result that a page links, and the API reference."""
     pages = [*_TOP, *(f"docs/{file.src_uri}" for file in files.documentation_pages())]
     results = {target for page in pages for target in _links(page)}
     results |= {target for page in results if page.endswith(".md") for target in _links(page)}
@@ -37,7 +37,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Lead links to where files are on the site."""
+    """Change the links of a page so that they lead to the files on the site."""
     uri = page.file.src_uri
     here = next(
         (path for path in (*_TOP, f"{_RESULTS}{PurePosixPath(uri).name}") if _on_site(path) == uri), f"docs/{uri}"

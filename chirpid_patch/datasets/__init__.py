@@ -1,4 +1,5 @@
-"""Datasets, and batched reading: ``gather`` reads batches, ``buffers`` provides their memory.
+"""Datasets, and functions that read a whole batch from memory at once.
 
-The package may import ``transforms`` and ``randomness``. It uses no loader: any ``DataLoader`` can read these datasets.
+``gather`` reads the batches, and ``buffers`` provides their memory. The package may import ``transforms`` and
+``randomness``. It depends on no loader, so any ``DataLoader`` can read these datasets.
 """

@@ -1,4 +1,4 @@
-"""Samples in NumPy arrays, memory-mapped files or tensors, converted a batch at a time."""
+"""A dataset of samples in NumPy arrays, memory-mapped files or tensors, which converts whole batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from chirpid_patch.transforms.off_cpu import as_operand, send
 
 @dataclass(frozen=True)
 class _MappedFile:
-    """The place of an array in a file, which is pickled instead of the array's contents."""
+    """The file and the position of a memory-mapped array. The dataset pickles them instead of the array's contents."""
 
     path: str
     dtype: str
@@ -29,7 +29,7 @@ class _MappedFile:
 
     @classmethod
     def behind(cls, array: Any) -> _MappedFile | None:
-        """Return the file behind a memory-mapped array; None unless the array consists of the contents of a file."""
+        """Return the file that ``array`` maps; None unless ``array`` is a contiguous memory map of an existing file."""
         root = array
         while isinstance(root, np.memmap) and not isinstance(root.base, mmap.mmap):
             root = root.base
@@ -41,14 +41,14 @@ class _MappedFile:
         return cls(str(root.filename), array.dtype.str, root.offset + skipped, array.shape)
 
     def open(self) -> Tensor:
-        """Return the array, mapped into this process for reading."""
+        """Map the file into this process for reading, and return the array as a tensor."""
         return _as_tensor(np.memmap(self.path, self.dtype, "r", self.offset, self.shape), "its file")
 
 
 class _WritableView:
-    """Present the memory of a read-only array as writable. Nothing in this module writes to it.
+    """Describe the memory of a read-only array as writable, although this module never writes to the memory.
 
-    PyTorch has no read-only tensors, and warns about read-only arrays.
+    PyTorch has no read-only tensors, so it warns when a tensor is created over a read-only array.
     """
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
@@ -58,43 +58,44 @@ class _WritableView:
 
 
 def _as_tensor(values: Any, name: str) -> Tensor:
-    """Return ``values`` as a tensor over the same memory."""
+    """Return ``values`` as a tensor that uses the same memory; ``name`` is for the error message."""
     if isinstance(values, Tensor):
         return values.detach()
     array = np.asarray(values)
     try:
         return torch.from_numpy(array if array.flags.writeable else np.asarray(_WritableView(array)))
     except (TypeError, ValueError) as error:
-        raise TypeError(f"PyTorch has no tensors like {name}, an array of {array.dtype}: {error}") from None
+        raise TypeError(f"PyTorch has no dtype for {name}, an array of {array.dtype}: {error}") from None
 
 
 class WorkerSafeArrayDataset(BatchedDataset):
-    """Samples (x[i], y[i]) of two arrays, which are converted a batch at a time.
+    """A dataset of the samples (x[i], y[i]) of two arrays, which loaders convert a whole batch at a time.
 
-    ``WorkerSafeArrayDataset(x, y, dtype=torch.float32, divisor=255)`` yields ``torch.from_numpy(x[i]).float() / 255``,
-    bit for bit. Each sample has its own memory. The dataset does not copy the arrays.
+    The x of sample i of ``WorkerSafeArrayDataset(x, y, dtype=torch.float32, divisor=255)`` is
+    ``torch.from_numpy(x[i]).float() / 255``, bit for bit. Each sample has its own memory. The dataset does not copy the
+    arrays.
 
-    Pickling a memory map stores the path of its file, so worker processes map the file instead of receiving its
-    contents. The path must refer to the same file in the worker.
+    If an array is a memory map, pickling the dataset stores only the path of the mapped file. A worker process then
+    maps the file itself. The path must refer to the same file in the worker.
 
     Args:
-        x: samples of shape (N, …): NumPy array, memory map, CPU tensor, or list of numbers.
-        y: labels of shape (N, …), of the same kinds.
-        dtype: dtype of the returned x; None keeps the stored dtype.
-        divisor: divides x after the conversion; None does not divide.
+        x: the x of all samples, of shape (N, …): NumPy array, memory map, CPU tensor, or list of numbers.
+        y: the labels of all samples, of shape (N, …), in the same types.
+        dtype: dtype of the x that the dataset returns; None keeps the dtype of the array.
+        divisor: number by which x is divided after the conversion to ``dtype``; None does not divide.
 
     Raises:
-        ValueError: x and y differ in length, or ``divisor`` is given and samples are not floating-point.
+        ValueError: x and y differ in length, or ``divisor`` is passed and the returned x is not floating-point.
         TypeError: PyTorch has no dtype for an array.
     """
 
-    in_memory = fixed_samples = gathers = True  # a mapped file is read like memory
+    in_memory = fixed_samples = gathers = True  # a memory-mapped file counts as memory
 
     def __init__(self, x: Any, y: Any, *, dtype: torch.dtype | None = None, divisor: float | None = None) -> None:
         self.x = _as_tensor(x, "x")
         self.y = _as_tensor(y, "y")
         files = {"x": _MappedFile.behind(x), "y": _MappedFile.behind(y)}
-        #: The files behind attributes, each with its tensor, because another tensor may be assigned.
+        #: File and tensor of each memory-mapped attribute. If another tensor is assigned, the file is not used.
         self._mapped = {name: (file, getattr(self, name)) for name, file in files.items() if file is not None}
         self.dtype = dtype
         self.divisor = divisor
@@ -102,7 +103,7 @@ class WorkerSafeArrayDataset(BatchedDataset):
             shapes = f"{tuple(self.x.shape)} and {tuple(self.y.shape)}"
             raise ValueError(f"x and y must have one row for each sample; they have the shapes {shapes}")
         if divisor is not None and not self._stored_as().is_floating_point:
-            raise ValueError(f"divisor needs floating-point samples, not {self._stored_as()}: pass a dtype as well")
+            raise ValueError(f"divisor needs floating-point samples, not {self._stored_as()}: pass a dtype, too")
 
     def _stored_as(self) -> torch.dtype:
         return self.x.dtype if self.dtype is None else self.dtype

@@ -1,4 +1,4 @@
-"""Augmented samples of another dataset: picklable, and without shared state."""
+"""A dataset that augments the samples of another dataset, can be pickled, and shares no state."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _build(kind: type[SpecAugment] | type[GaussianNoise], params: Mapping[str, A
 def _chain(
     params: Mapping[str, Any] | None, use_spec_augment: bool | None, use_gaussian_noise: bool | None
 ) -> list[Transform]:
-    """Return the transforms that ``augment_params`` and the two switches select."""
+    """Return the transforms that ``augment_params``, ``use_spec_augment`` and ``use_gaussian_noise`` select."""
     given = params or {}
     if any(stage in given for stage in _STAGES):
         _check_names(given, _STAGES, "augment_params")
@@ -54,7 +54,7 @@ def _chain(
         wanted[0] = use_spec_augment
     if use_gaussian_noise is not None:
         wanted[1] = use_gaussian_noise
-    # Built even where switched off, so that a misspelt parameter is reported either way.
+    # A transform that is off is built, too, so that a misspelt parameter raises an error in any case.
     stages = [_build(SpecAugment, spec), _build(GaussianNoise, noise)]
     return [stage for stage, on in zip(stages, wanted, strict=True) if on]
 
@@ -64,27 +64,28 @@ def _at(keys: Keys | None, place: int) -> Keys | None:
 
 
 class WorkerSafeAugmentedDataset(WrappingDataset):
-    """Samples (x, y) of another dataset, with x augmented while ``training`` is true.
+    """A dataset of the samples (x, y) of another dataset, which augments x while ``training`` is True.
 
-    The dataset copies all parameters, so it shares nothing with the caller. It uses ``transforms`` without copying
-    them. Transforms of this package never write to the memory of ``base_dataset``. Other callables get single samples.
+    The dataset copies ``augment_params``, so it shares no parameters with the caller. It does not copy ``transforms``.
+    Transforms of this package never write to the memory of ``base_dataset``. All other transforms get single samples.
 
-    Loaders augment whole batches if all parts of the chain are transforms of this package. The dataset replaces
-    composed transforms by their parts: ``Compose`` and ``Lambda`` of this package and of torchvision, and
+    Loaders augment whole batches if every transform belongs to this package. The dataset splits composed transforms
+    into their parts. Composed transforms are ``Compose`` and ``Lambda`` of this package and of torchvision, and
     ``nn.Sequential``.
 
     Args:
         base_dataset: map-style dataset of samples (x, y).
-        augment_params: parameters of ``SpecAugment``; or ``{'spec_augment_params': …, 'gaussian_noise_params': …}``,
-            where None omits a stage. None: ``SpecAugment`` with its defaults.
-        training: whether samples are augmented.
-        use_spec_augment: switches ``SpecAugment`` on or off; None follows ``augment_params``.
-        use_gaussian_noise: switches ``GaussianNoise`` on or off; None follows ``augment_params``.
-        transforms: the chain itself, instead of the arguments above: callables from tensor to tensor, and None for a
-            stage that is off.
+        augment_params: dictionary with the parameters of ``SpecAugment``. Or a dictionary with the keys
+            ``spec_augment_params`` and ``gaussian_noise_params``, whose values are the parameters of the two
+            transforms; a missing key or None omits the transform. None: ``SpecAugment`` with its defaults.
+        training: whether the dataset augments samples.
+        use_spec_augment: whether to apply ``SpecAugment``; None: as ``augment_params`` determines.
+        use_gaussian_noise: whether to apply ``GaussianNoise``; None: as ``augment_params`` determines.
+        transforms: list of the transforms to apply in order, instead of the three arguments for ``SpecAugment`` and
+            ``GaussianNoise``. Each is a callable from tensor to tensor, or None for no transform.
 
     Raises:
-        TypeError: unknown parameters, or both ``augment_params`` and ``transforms``.
+        TypeError: ``augment_params`` contains an unknown parameter, or is passed together with ``transforms``.
     """
 
     keyed = True
@@ -134,26 +135,26 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return gather_node(self.base_dataset).count
 
     def set_training(self, training: bool) -> None:
-        """Switch augmentation on or off."""
+        """Switch augmentation on (True) or off (False)."""
         self.training = training
 
     def __len__(self) -> int:
         return len(self.base_dataset)
 
     def _is_ours(self) -> bool:
-        """Return whether only transforms of this package are on."""
+        """Return whether all transforms that the dataset applies now belong to this package."""
         return not self.training or self._is_batchable()
 
     def _is_batchable(self) -> bool:
         return all(is_batchable(transform) for _, transform in self._stages())
 
     def _stages(self) -> list[tuple[Position, Transform]]:
-        """Return the position and the transform of each stage that is on. Compositions are replaced by their parts."""
+        """Return position and transform of each transform to apply; composed transforms are split into their parts."""
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
         return [part for place, one in on for part in transform_parts(one, (place,))]
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
-        # None while training, because the dataset then uses ``random`` for every sample.
+        # None while training: the dataset then calls ``random`` for every sample, also for labels alone.
         return None if self.training else [Part(self.base_dataset, list(indices))]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
@@ -163,11 +164,14 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return x, y
 
     def _sample_keys(self, key: RandomKey | None, count: int) -> Keys | None:
-        """Return a key for each of ``count`` samples; None, without a random call, if no transform uses keys."""
+        """Return a random key for each of ``count`` samples.
+
+        If no transform uses keys, the result is None, and no random generator is called.
+        """
         return keys_for(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
 
     def _augment(self, x: Any, keys: Keys | None) -> Any:
-        """Apply the chain to one sample, whose key has the shape (1,)."""
+        """Apply all transforms to the x of one sample; ``keys`` has the shape (1,)."""
         for position, transform in self._stages():
             if keys is not None and isinstance(transform, BatchTransform) and is_batchable(transform):
                 x = transform.transform_sample(x, fold_in(keys, *position))
@@ -177,16 +181,19 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         if not self._is_ours():
-            return None  # other code gets each sample before the next one is read
+            return None  # PyTorch's loader calls other code with a sample before it reads the next sample
         pairs = fetch_pairs(self.base_dataset, indices, None if key is None else key.deeper())
         if pairs is None or not self.training:
             return None if pairs is None else list(pairs)
         if not self._supports_batches(pairs[0]):
-            return None  # single samples raise their own errors
+            return None  # reading single samples raises the error of the transform
         return [self._augment_batch(pairs[0], self._sample_keys(key, len(indices))), pairs[1]]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
-        """Read and copy samples of another dataset one by one; transform them at once if shapes and dtypes agree."""
+        """Read samples of the inner dataset one by one, and copy them; transform them at once if they are alike.
+
+        Samples are alike if their x have the same shape and dtype.
+        """
         replaced = type(self).read_sample is not WorkerSafeAugmentedDataset.read_sample
         if replaced or not (self.training and self._is_batchable()):
             return super().read_samples(indices, key)
@@ -199,7 +206,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return [(self._augment(x, _at(keys, place)), y) for place, (x, y) in enumerate(samples)]
 
     def _supports_batches(self, xs: Tensor) -> bool:
-        """Return whether all transforms support batches of samples like ``xs``."""
+        """Return whether all transforms support batches of samples with the shape and dtype of ``xs``."""
         try:
             for _, transform in self._stages():
                 transform.check(xs)  # type: ignore[attr-defined]
@@ -208,7 +215,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return True
 
     def _augment_batch(self, xs: Tensor, keys: Keys | None) -> Tensor:
-        """Apply the chain to a batch of x that shares no memory."""
+        """Apply all transforms to ``xs``, a batch of x that shares no memory with other tensors."""
         for position, transform in self._stages():
             assert isinstance(transform, BatchTransform) and keys is not None
             xs = transform.transform_batch(xs, fold_in(keys, *position))

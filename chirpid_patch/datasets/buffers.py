@@ -1,9 +1,11 @@
-"""Memory for batches, reused after a batch is freed.
+"""Memory for batches, which later batches reuse.
 
-A new block of megabytes costs page faults in every batch. Here a batch borrows its memory: PyTorch's storage refers to
-an object with the buffer protocol (``torch.frombuffer``). When no tensor, view, array or autograd graph refers to the
-storage, the storage dies, and so does that object. The finalizer of that object returns the memory. There is no other
-rule. The module ``memory.freed`` is about memory that a training step itself allocates and frees.
+Allocating new memory for every large batch is slow, because the first write to each page causes a page fault. So a
+batch borrows a block of memory from ``Buffers``. The storage of the batch refers to a NumPy array over this block
+(``torch.frombuffer``). When no tensor, view or autograd graph refers to the storage any more, Python frees the storage
+and the array. The finalizer of the array then returns the block.
+
+The module ``memory.freed`` is about the memory that a training step itself allocates and frees.
 """
 
 from __future__ import annotations
@@ -18,25 +20,29 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-#: Smaller batches come from the C library's free lists as fast.
+#: Smallest batch, in bytes, that borrows memory: the C library allocates smaller batches as fast.
 _SMALLEST_BYTES = 1 << 18
-#: Total bytes of stored blocks.
+#: Largest total size of the free blocks, in bytes.
 _MOST_KEPT_BYTES = 1 << 28
-#: A block may be this many times as large as the batch in it (short last batches).
+#: Largest size of a block as a multiple of its batch. The last batch of an epoch can be smaller than the others.
 _MOST_WASTED = 8
 
 _Block = NDArray[np.uint8]
 
 
 class Buffers:
-    """Blocks of free memory. Threads and finalizers may use it: single operations of a dictionary need no lock."""
+    """Free blocks of memory that batches borrow.
+
+    Threads and finalizers may call all methods at once. They need no lock, because they only use single operations of a
+    dictionary.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[int, _Block] = {}
         self._numbers = itertools.count()
 
     def lend(self, size: int) -> _Block:
-        """Return an array of ``size`` bytes; its memory returns here when the array dies."""
+        """Return an array of ``size`` bytes; when Python frees the array, its block is free for the next call."""
         block = self._take(size)
         lent = block[:size]
         weakref.finalize(lent, self._give_back, block).atexit = False
@@ -44,16 +50,16 @@ class Buffers:
 
     @property
     def kept_bytes(self) -> int:
-        """Return the number of free bytes."""
+        """Return the total size of the free blocks, in bytes."""
         return sum(block.nbytes for block in list(self._kept.values()))
 
     def _take(self, size: int) -> _Block:
-        for number, block in reversed(list(self._kept.items())):  # the last returned block is still in the CPU's caches
+        for number, block in reversed(list(self._kept.items())):  # the newest block may still be in the CPU's caches
             if size <= block.nbytes <= _MOST_WASTED * size and self._kept.pop(number, None) is not None:
                 return block
         return torch.empty(
             size, dtype=torch.uint8, device="cpu"
-        ).numpy()  # PyTorch's alignment, so that sums come out the same
+        ).numpy()  # PyTorch's alignment, because the order of a sum depends on the alignment
 
     def _give_back(self, block: _Block) -> None:
         if self.kept_bytes + block.nbytes <= _MOST_KEPT_BYTES:
@@ -77,4 +83,4 @@ def batch_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     return torch.empty(0, dtype=dtype, device="cpu").set_(
         storage, 0, tuple(shape), strides
-    )  # a tensor of its own, no view
+    )  # not a view of another tensor

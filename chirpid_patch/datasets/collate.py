@@ -1,4 +1,4 @@
-"""Collation that permits batched reading."""
+"""Collate functions, and the check of whether a collate function permits batched reading."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["collate_as_workers", "collate_pairs", "stacks_samples", "worker_coll
 
 
 def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
-    """Stack samples (x, y) into a batch (X, Y), as a ``collate_fn``.
+    """Stack samples (x, y) into a batch (X, Y); pass this function as ``collate_fn``.
 
-    With a loader of this package, the batch is read at once if the dataset permits that.
+    A loader of this package reads the batch from memory at once if the dataset permits it.
 
     Args:
         samples: pairs of tensors, all x of one shape and all y of one shape.
@@ -30,7 +30,10 @@ def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
 
 
 def stacks_samples(collate: Callable[[Any], Any] | None) -> bool:
-    """Return whether ``collate`` (None: PyTorch's default) builds a batch as batched reading would."""
+    """Return whether ``collate`` builds the same batch as batched reading does.
+
+    None means PyTorch's ``default_collate``.
+    """
     known = collate is None or collate is default_collate or collate is collate_as_workers
     return collate is collate_pairs or (known and collates_as_published())
 
@@ -38,27 +41,30 @@ def stacks_samples(collate: Callable[[Any], Any] | None) -> bool:
 def collate_as_workers(samples: Sequence[Any]) -> Any:
     """Collate ``samples`` in this process as ``default_collate`` does in a worker process.
 
-    A batch has the dtype of its first sample. It shares no memory with the samples.
+    The batch has the dtype of the first sample. It shares no memory with the samples.
 
     Raises:
-        RuntimeError, TypeError, AttributeError: a sample requires grad, or the batch cannot store it without losing
-            values. PyTorch raises the same error in a worker.
+        RuntimeError, TypeError, AttributeError: a sample requires grad, or the dtype of the first sample cannot store
+            the values of another sample. PyTorch raises the same error in a worker.
     """
     return collate_with(samples, _stack_like_worker, _copy_like_worker)
 
 
 def worker_collate(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that collates here as ``collate`` does in a worker; users' functions are unchanged."""
+    """Return a function that collates in this process as ``collate`` does in a worker.
+
+    For a function other than ``default_collate``, the result is ``collate`` itself.
+    """
     return collate_as_workers if collate is default_collate else collate
 
 
 def _stack_like_worker(samples: Sequence[Any]) -> Tensor:
     first = samples[0]
-    count = sum(sample.numel() for sample in samples)  # which the samples after a tensor must have, too
+    count = sum(sample.numel() for sample in samples)  # raises AttributeError for a sample that is not a tensor
     stacked: Tensor = torch.stack(samples, 0, out=first.new(count).resize_(len(samples), *first.size()))  # type: ignore[arg-type]
     return stacked
 
 
 def _copy_like_worker(values: Any) -> Any:
-    """Return text and the values after text, which a worker sends as copies."""
+    """Return a list of strings or bytes; if it contains other values, return a copy, as a worker would send it."""
     return values if all(isinstance(value, str | bytes) for value in values) else copy.deepcopy(values)

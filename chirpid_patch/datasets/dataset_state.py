@@ -1,4 +1,4 @@
-"""A value that changes when the samples of a dataset may have changed."""
+"""A function that detects whether the samples of a dataset may have changed."""
 
 from __future__ import annotations
 
@@ -9,25 +9,31 @@ from torch.utils.data import Dataset
 
 from chirpid_patch.torch_private import version
 
-#: Prefix of attributes of datasets with values computed from other attributes.
+#: Prefix of attributes of datasets that only cache what is computed from other attributes.
 _DERIVED = "_cached_"
-#: Longer sequences (of indices, of samples) count as one object, unless they contain tensors or datasets.
+#: Number of items up to which the items of a list are compared. A longer list is compared by identity only, unless it
+#: contains tensors or datasets.
 _MOST_ITEMS = 16
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
 
 def dataset_state(value: Any) -> Any:
-    """Return a value that compares equal as long as the samples of a dataset provably stay the same.
+    """Return a value that describes the state of a dataset.
 
-    It covers attributes of datasets and transforms, and in-place operations of PyTorch on their tensors. It does not
-    cover writes to a long sequence of indices or samples, nor writes that do not increase a tensor's version: writes
-    through NumPy to shared memory, or through ``Tensor.data``.
+    Two such values are equal if no attribute of the dataset or its transforms has changed, and if PyTorch has changed
+    no tensor of theirs in place.
+
+    The value does not show two kinds of changes: writes to a long list of indices or samples, and writes to a tensor
+    that do not increase its version counter. Such writes use ``Tensor.data``, or a NumPy array over the same memory.
+
+    Args:
+        value: a dataset, or a value of one of its attributes.
     """
     return _state(value, ())
 
 
 def _state(value: Any, within: tuple[Any, ...]) -> Any:
-    """Return the state of ``value``, which is a part of the objects ``within`` and may refer to one of them."""
+    """Return the state of ``value``; ``within`` lists the objects that contain it, to prevent endless recursion."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor):
@@ -50,9 +56,9 @@ def _state(value: Any, within: tuple[Any, ...]) -> Any:
 
 
 class _SameObject:
-    """Compares equal if it wraps the same object.
+    """A wrapper that compares equal to another wrapper of the same object.
 
-    It keeps the object alive, so that no other object gets the same address.
+    The wrapper keeps the object alive, so that no other object can get the same address.
     """
 
     __slots__ = ("value",)

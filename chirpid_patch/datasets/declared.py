@@ -1,9 +1,9 @@
-"""Decorators with which a dataset class declares how its samples are computed, so that loaders read whole batches.
+"""Decorators that declare how a dataset class computes its samples, so that loaders can read whole batches.
 
-The class does not change, and ``dataset[i]`` runs its own code. When a loader of this package needs a batch, it reads
-the declared attributes. If a class of this package computes the same bits from their values, it computes the batch
-(``docs/loader.md`` lists the conditions). The class's own code reads all other samples, and those of subclasses that
-override a method.
+A decorator does not change the class, and ``dataset[i]`` runs the class's own code. When a loader of this package needs
+a batch, it reads the declared attributes of the dataset. If a class of this package computes the same bits from the
+values of these attributes, it computes the batch (``docs/loader.md`` lists the conditions). Otherwise the class's own
+code reads the samples. The class's own code also reads the samples of subclasses that override a declared method.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ def standardizes_samples(
     calls: tuple[str, ...] = (),
     held: Mapping[str, str] | None = None,
 ) -> Callable[[Class], Class]:
-    """Declare that ``self[i]`` is ``((x - mean) / (std + eps), y)`` of ``x, y = dataset[indices[i]]``.
+    """Declare that ``self[i]`` returns ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[indices[i]]``.
 
     Args:
-        dataset: name of the attribute with the dataset.
+        dataset: name of the attribute with the inner dataset.
         indices: name of the attribute with the indices.
         mean: name of the attribute with the mean.
         std: name of the attribute with the standard deviation.
-        eps: number that is added to ``std``; 0 adds nothing.
+        eps: number that the class adds to the standard deviation; 0 if it adds nothing.
         calls: names of the methods that ``__getitem__`` calls.
-        held: attributes that hold a method of the object, and the names of these methods.
+        held: names of attributes whose value is a bound method of the object, mapped to the names of these methods.
+            None: the class has no such attributes.
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeStandardizedDataset | None:
@@ -64,13 +65,15 @@ def augments_samples(
     calls: tuple[str, ...] = (),
     held: Mapping[str, str] | None = None,
 ) -> Callable[[Class], Class]:
-    """Declare that ``self[i]`` is ``(t(x), y)`` of ``x, y = dataset[i]``, ``t`` one transform after the other.
+    """Declare that ``self[i]`` applies transforms to x and returns ``(t(x), y)`` with ``x, y = dataset[i]``.
+
+    ``t`` stands for all transforms, applied in the order of ``transforms``.
 
     Args:
-        dataset: name of the attribute with the dataset.
-        transforms: names of the attributes with the transforms. Each maps to the name of the attribute that switches it
-            on: either another attribute, which is True or False, or its own attribute, which is None without a
-            transform. None: the transform is always on.
+        dataset: name of the attribute with the inner dataset.
+        transforms: maps the name of each attribute with a transform to the name of the attribute that switches the
+            transform on. That is an attribute with True or False, or the attribute of the transform itself, if its
+            value can be None. The value None in this mapping: the transform is always on.
         training: name of the attribute that switches all transforms on; None: the class has no such attribute.
         calls: as for ``standardizes_samples``.
         held: as for ``standardizes_samples``.
@@ -102,20 +105,23 @@ def augments_images(
     calls: tuple[str, ...] = (),
     held: Mapping[str, str] | None = None,
 ) -> Callable[[Class], Class]:
-    """Declare that ``self[i]`` is ``(t(x), y)`` of ``x, y = dataset[i]``, ``t`` masking an 8-bit image of x (1, F, T).
+    """Declare that ``self[i]`` returns ``(t(x), y)`` with ``x, y = dataset[i]``, where ``t`` masks an 8-bit image of x.
 
-    The image is ``(x - min) / (max - min + eps) * 255``, truncated to integers. ``augmenter`` is called with it. The
-    values of its result, divided by ``divisor``, become a float32 tensor (1, F, T).
+    ``t`` does three steps with an x of shape (1, F, T):
+
+    1. It converts x to an image: ``(x - min) / (max - min + eps) * 255``, truncated to integers.
+    2. It calls the augmenter with the image.
+    3. It divides the resulting image by ``divisor``, and converts it to a float32 tensor (1, F, T).
 
     The class's own code reads samples of other shapes, and samples whose values are all equal. It reads all samples if
-    the augmenter has no declaration that it masks images (``masks_images``).
+    the class of the augmenter lacks the decorator ``masks_images``.
 
     Args:
-        dataset: name of the attribute with the dataset.
+        dataset: name of the attribute with the inner dataset.
         augmenter: name of the attribute with the augmenter.
         training: name of the attribute that switches the augmenter on; None: the augmenter is always on.
-        eps: number that is added to the range of x.
-        divisor: number that divides the values of the image.
+        eps: number that the class adds to ``max - min``; 0 if it adds nothing.
+        divisor: number by which the class divides the values of the image.
         calls: as for ``standardizes_samples``.
         held: as for ``standardizes_samples``.
     """
@@ -141,10 +147,10 @@ def augments_images(
 def lists_samples(
     samples: str, *, calls: tuple[str, ...] = (), held: Mapping[str, str] | None = None
 ) -> Callable[[Class], Class]:
-    """Declare that ``self[i]`` is ``samples[i]``.
+    """Declare that ``self[i]`` returns ``samples[i]``.
 
     Args:
-        samples: name of the attribute with the samples.
+        samples: name of the attribute with the list of samples.
         calls: as for ``standardizes_samples``.
         held: as for ``standardizes_samples``.
     """
@@ -158,9 +164,10 @@ def lists_samples(
 
 
 def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) -> WorkerSafeStandardizedDataset | None:
-    """Return the current samples (x, y) of ``dataset`` at ``indices`` as ``((x - mean) / (std + eps), y)``.
+    """Return a dataset of the samples ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[i]``, i in ``indices``.
 
-    ``eps`` 0: nothing is added. None if the result could differ from the expression evaluated sample by sample.
+    With ``eps=0``, nothing is added to ``std``. The result is None if a batch of it could differ from this expression
+    evaluated for each sample.
     """
     below = batched_object_for(dataset)
     rows = _pair_rows(below)
@@ -176,19 +183,19 @@ def _is_off(state: Mapping[str, Any], name: str, gate: str | None) -> bool:
 
 
 def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
-    """Return dtype and shape of x if all samples (x, y) are provably rows of floating-point tensors; else None."""
+    """Return dtype and shape of x if every sample (x, y) provably is a row of floating-point tensors; else None."""
     kinds = gather_node(dataset).row_kinds
     return kinds[0] if kinds is not None and len(kinds) == 2 and kinds[0][0].is_floating_point else None
 
 
 def _gives_pairs(dataset: Any) -> bool:
-    """Return whether the samples are pairs of rows of tensors, or items of a list."""
+    """Return whether each sample is a pair of rows of tensors, or an item of a list."""
     listed = dataset.data_list if type(dataset) is WorkerSafeSequenceDataset else dataset
     return type(listed) in (list, tuple) or _pair_rows(dataset) is not None
 
 
 def _is_statistic(value: Any) -> bool:
-    """Return whether ``value`` is a number or a plain tensor of numbers."""
+    """Return whether ``value`` can be a mean or deviation: a float or a plain floating-point CPU tensor."""
     if type(value) is Tensor:
         plain = value.layout is torch.strided and not value.requires_grad
         return value.device.type == "cpu" and plain and value.is_floating_point()

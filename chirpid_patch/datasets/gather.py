@@ -1,8 +1,11 @@
-"""Batched reading of datasets that permit it, with exactly the result of single samples.
+"""Batched reading: read all samples of a batch at once, with exactly the result of reading single samples.
 
-A ``Node`` describes how: ``children`` (the inner datasets), ``resolve`` (the children's samples of a batch), the
-properties that all samples share, and ``read_batch``. A dataset of this package, a ``BatchedDataset``, is a node
-itself; known datasets of PyTorch have one. ``gather_node`` returns the node of any dataset.
+A ``Node`` describes how batches of a dataset are read. Its ``read_batch`` reads a batch, ``children`` are the inner
+datasets, and ``resolve`` returns which samples of the inner datasets a batch consists of. Further properties describe
+what all samples have in common.
+
+``gather_node`` returns the node of any dataset. A dataset of this package (``BatchedDataset``) is its own node. For
+``TensorDataset``, ``Subset`` and ``ConcatDataset`` of PyTorch, ``gather_node`` creates a node.
 """
 
 from __future__ import annotations
@@ -30,82 +33,98 @@ from chirpid_patch.transforms.off_cpu import send
 Batch = list[Any]
 RowKinds = list[tuple[torch.dtype, torch.Size]]
 
-#: Iterables whose indices all exist before the first sample is read.
+#: Types of iterables that contain all their indices before the first sample is read.
 WRITTEN_DOWN = SEQUENCES | {set, frozenset}
 
 
 class Node:
-    """How a dataset is read, and the properties that all its samples share.
+    """A description of how batches of a dataset are read, and of what all its samples have in common.
 
-    The default properties are those of the children.
+    By default a property is True if it is True for all children.
     """
 
-    #: The datasets whose samples these are made from.
+    #: The inner datasets, from whose samples the samples of this dataset are computed.
     children: Sequence[Any] = ()
 
     @property
     def child_nodes(self) -> Sequence[Node]:
-        """Return the current nodes of ``children``."""
+        """Return the node of each dataset in ``children``."""
         return [gather_node(child) for child in self.children]
 
     @property
     def in_memory(self) -> bool:
-        """Return whether batches are gathered from tensors in memory."""
+        """Return whether batches are read from tensors or lists in memory."""
         nodes = self.child_nodes
         return bool(nodes) and all(node.in_memory for node in nodes)
 
     @property
     def fixed_samples(self) -> bool:
-        """Return whether reading a sample twice provably yields the same sample."""
+        """Return whether reading the same index twice provably yields the same sample."""
         nodes = self.child_nodes
         return bool(nodes) and all(node.fixed_samples for node in nodes)
 
     @property
     def gathers(self) -> bool:
-        """Return whether samples are rows of tensors, hence equal in shape and dtype."""
+        """Return whether all samples are rows of tensors, so that they have the same shape and dtype."""
         nodes = self.child_nodes
         return bool(nodes) and all(node.gathers for node in nodes)
 
     @property
     def row_kinds(self) -> RowKinds | None:
-        """Return dtypes and shapes of all samples if these are rows of tensors; None if that is not certain."""
+        """Return dtype and shape of each part of a sample, such as x and y, if all samples are rows of tensors.
+
+        The result is None if the samples may differ in dtype or shape.
+        """
         return None
 
     @property
     def count(self) -> int | None:
-        """Return how many indices, counted from 0, have a sample, independent of ``len``; None if it is not known."""
+        """Return the number n of samples, which have the indices 0 to n - 1; None if the number is not known.
+
+        The number does not depend on ``len(dataset)``, which a subclass may override.
+        """
         return None
 
     @property
     def keyed(self) -> bool:
-        """Return whether samples use the random numbers of the key that they are read with."""
+        """Return whether the samples depend on the random key that ``read_batch`` gets."""
         return any(node.keyed for node in self.child_nodes)
 
     @property
     def reads_batches(self) -> bool:
-        """Return whether batched reading is possible; PyTorch's own code reads every other dataset."""
+        """Return whether batched reading is possible. If not, the loader reads the dataset with PyTorch's own code."""
         return True
 
     def gains(self, count: int) -> bool:
-        """Return whether reading ``count`` samples at once can take less time than reading them one by one."""
+        """Return whether reading ``count`` samples at once can be faster than reading them one by one."""
         return count > 1
 
     def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
-        """Return the children's samples that share y with the samples (x, y) at ``indices``; None: there are none."""
+        """Return which samples of the children have the same y as the samples (x, y) at ``indices``.
+
+        The result is None if y may differ from the y of the children's samples.
+        """
         return None
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """Return the collated samples at ``indices`` in new memory; None if only single samples can be read."""
+        """Return the collated batch of the samples at ``indices``, in new memory.
+
+        The result is None if these samples can only be read one by one.
+
+        Args:
+            indices: indices of the samples.
+            key: key of the random numbers of the batch; None: new random numbers.
+        """
         return None
 
 
 class BatchedDataset(Node, Dataset[Any]):
-    """A map-style dataset with batched reading.
+    """A map-style dataset from which loaders can read whole batches.
 
-    Subclasses implement ``read_sample`` and ``read_batch``. ``read_batch`` must return the result of
-    ``default_collate`` of the single samples, in every process. Alternatively it returns None before it calls any other
-    code. The loader then reads and collates single samples. If a subclass overrides ``__getitem__``, only its own code
-    reads it.
+    Subclasses implement ``read_sample`` and ``read_batch``. In every process, ``read_batch`` must return what
+    ``default_collate`` returns for the single samples. If it cannot do that, it must return None before it calls any
+    code of the user. The loader then reads and collates single samples. If a subclass overrides ``__getitem__``, the
+    loader reads single samples with that method.
     """
 
     def __len__(self) -> int:
@@ -116,9 +135,9 @@ class BatchedDataset(Node, Dataset[Any]):
         return self.read_sample(index, None)
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
-        """Return the samples at ``indices``. PyTorch's own loader calls this method.
+        """Return the list of samples at ``indices``. PyTorch's own loader calls this method.
 
-        Samples in memory are read at once. Each sample is then a view of the memory of that batch.
+        Samples in memory are read at once. Their tensors are then views of one tensor, which contains all of them.
         """
         if not uses_package_read(self):
             return [self[index] for index in indices]
@@ -129,25 +148,39 @@ class BatchedDataset(Node, Dataset[Any]):
         return list(zip(*(column.unbind(0) for column in batch), strict=True))
 
     def read_sample(self, index: Any, key: RandomKey | None) -> Any:
-        """Return the sample at ``index``; ``key`` (of one sample) fixes its random numbers, None draws new ones."""
+        """Return the sample at ``index``.
+
+        Args:
+            index: index of the sample.
+            key: key of one sample, which determines its random numbers; None: new random numbers.
+        """
         raise NotImplementedError
 
     def read_each(self, indices: Sequence[Any]) -> list[Any]:
-        """Return the samples at ``indices``, read one by one."""
+        """Read the samples at ``indices`` one by one, and return them in a list."""
         return [self.read_sample(index, None) for index in indices]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
-        """Return the samples at ``indices``, which may share memory; the caller collates them into a copy."""
+        """Return the list of samples at ``indices``, for a caller that collates them into new memory.
+
+        The samples may share memory with each other.
+        """
         return [self.read_sample(index, key.take([place])) for place, index in enumerate(indices)]
 
     @property
     def chooses_freely(self) -> bool:
-        """Return whether indices can be looked up earlier, elsewhere, or more or less often with no visible effect."""
+        """Return whether looking up an index runs no code of the user.
+
+        Then lookups may happen earlier, in another thread, or more or less often, and no code notices.
+        """
         return True
 
 
 class WrappingDataset(BatchedDataset):
-    """A dataset over the samples of another one: ``base_dataset`` or, in older code, ``dataset``."""
+    """A dataset that computes its samples from those of an inner dataset.
+
+    The inner dataset is the attribute ``base_dataset``; older code calls it ``dataset``.
+    """
 
     base_dataset: Any
 
@@ -166,7 +199,7 @@ class WrappingDataset(BatchedDataset):
 
 
 def uses_package_read(dataset: Any) -> bool:
-    """Return whether ``dataset`` is a dataset of this package without overrides of the methods that read samples."""
+    """Return whether ``dataset`` is a ``BatchedDataset`` whose class overrides no method that reads samples."""
     kind = type(dataset)
     return (
         isinstance(dataset, BatchedDataset)
@@ -184,15 +217,15 @@ def _is_list(value: Any) -> bool:
     return type(value) in (list, tuple)
 
 
-#: Attributes from which samples of PyTorch's datasets are read, with a test of their values.
+#: For each dataset class of PyTorch: the attributes from which it reads samples, and a check of their values.
 _READ_FROM: dict[type, dict[str, Callable[[Any], bool]]] = {
     TensorDataset: {"tensors": _is_list},
     Subset: {"indices": is_table, "dataset": lambda _: True},
     ConcatDataset: {"datasets": _is_list, "cumulative_sizes": _is_list},
 }
-#: The methods that reading a sample calls; for negative indices of a ``ConcatDataset`` also its length.
+#: The methods that run when a sample is read. For negative indices, ``ConcatDataset`` also calls ``__len__``.
 _READ_WITH = ("__getitem__", "__getitems__", "__getattribute__", "__getattr__")
-#: PyTorch's versions of these methods: other code may replace them.
+#: PyTorch's own functions for these methods, because other code may replace them later.
 _WRITTEN = {
     kind: {name: getattr(kind, name, None) for name in (*_READ_WITH, *(("__len__",) if kind is ConcatDataset else ()))}
     for kind in _READ_FROM
@@ -200,9 +233,9 @@ _WRITTEN = {
 
 
 def is_exactly(dataset: Any, kind: type) -> bool:
-    """Return whether PyTorch's code of ``kind`` reads the samples of ``dataset``, and no other code.
+    """Return whether only PyTorch's own code of the class ``kind`` reads the samples of ``dataset``.
 
-    ``dataset`` may be a subclass with other methods. Its samples then come from its own attributes.
+    That is also the case for a subclass of ``kind`` that only adds methods and attributes.
     """
     own = type(dataset)
     if (own is not kind and kind not in own.__mro__) or not _reads_as_written(own, kind):
@@ -215,7 +248,10 @@ def is_exactly(dataset: Any, kind: type) -> bool:
 
 
 def _reads_as_written(own: type, kind: type) -> bool:
-    """Return whether ``own`` reads samples by the methods of PyTorch's class, from attributes that are not computed."""
+    """Return whether the class ``own`` reads samples with the methods of PyTorch's class ``kind``.
+
+    The attributes from which it reads must not be properties.
+    """
     for name, method in _WRITTEN[kind].items():
         if getattr(own, name, None) is not method:
             return False
@@ -224,13 +260,13 @@ def _reads_as_written(own: type, kind: type) -> bool:
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a batch that comes from one child.
+    """The samples of a batch that come from one of the inner datasets.
 
     Attributes:
-        dataset: the child.
-        indices: indices of its samples.
-        places: places of these samples in the batch; None: the batch has no other samples.
-        number: place of the child among all children.
+        dataset: the inner dataset.
+        indices: indices of the samples in the inner dataset.
+        places: positions of these samples in the batch; None: the batch consists of exactly these samples.
+        number: position of the inner dataset in ``children`` of the node.
     """
 
     dataset: Any
@@ -239,20 +275,20 @@ class Part:
     number: int = 0
 
     def key(self, key: RandomKey | None) -> RandomKey | None:
-        """Return the keys of these samples, taken from the keys of the batch."""
+        """Return the random key of these samples, for the ``key`` of the whole batch."""
         return key if key is None or self.places is None else key.take(self.places)
 
 
-#: Samples of each part of a ``ConcatDataset`` that are read one by one in the time that gathering them takes.
+#: Up to this number of samples for each part of a ``ConcatDataset``, reading them one by one is as fast as at once.
 _FEW = 8
 
 
 class RowsOnDevice(TensorDataset):
-    """Copies on a device of the plain tensors of a ``TensorDataset``."""
+    """A ``TensorDataset`` whose tensors are copies, on a device, of the plain tensors of another ``TensorDataset``."""
 
 
 class _TensorRows(Node):
-    """The node of a ``TensorDataset`` of plain tensors."""
+    """The node of a ``TensorDataset`` whose tensors are all plain."""
 
     in_memory = fixed_samples = gathers = True
     keyed = False
@@ -277,7 +313,10 @@ class _TensorRows(Node):
 
 
 class _JointNode(Node):
-    """A dataset of PyTorch that contains samples of other datasets. Each call of ``gather_node`` builds a new node."""
+    """The node of a dataset of PyTorch that contains samples of other datasets.
+
+    Each call of ``gather_node`` creates a new node.
+    """
 
     @cached_property
     def child_nodes(self) -> Sequence[Node]:
@@ -335,7 +374,7 @@ class _ConcatNode(_JointNode):
 
     @property
     def keyed(self) -> bool:
-        # Rows of tensors need no random numbers: creating their nodes takes longer than reading a small batch.
+        # A TensorDataset needs no random numbers. Creating its node would take longer than reading a small batch.
         return any(gather_node(child).keyed for child in self.children if type(child) is not TensorDataset)
 
     @property
@@ -363,10 +402,10 @@ class _ConcatNode(_JointNode):
         return parts
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        """Gather the rows of each part once, and return them in the requested order."""
+        """Read the samples of each inner dataset at once, and return all samples in the requested order."""
         parts = self.resolve(indices) if self.in_memory else None
         if parts is None or not (len(parts) == 1 or all(gather_node(part.dataset).gathers for part in parts)):
-            return None  # samples of several lists may differ: a number here, a tensor there
+            return None  # samples of several lists may differ in their types
         batches = []
         for part in parts:
             batch = read_at_once(self.child_nodes[part.number], part.indices, part.key(key))
@@ -387,7 +426,7 @@ class _ConcatNode(_JointNode):
 
 
 def _rows_at(dataset: Any, indices: Sequence[Any]) -> list[int] | None:
-    """Return the rows at ``indices`` of a ``TensorDataset``; None if a tensor lacks one of them."""
+    """Return the row numbers of ``indices`` in a ``TensorDataset``; None if a tensor lacks one of the rows."""
     counts = {tensor.shape[0] for tensor in dataset.tensors}
     return positions_of(indices, counts.pop()) if len(counts) == 1 else None
 
@@ -399,14 +438,14 @@ def _is_gatherable(dataset: Any) -> bool:
 
 
 def joint_of(dataset: Any) -> _SubsetNode | _ConcatNode | None:
-    """Return the node of a ``Subset`` or ``ConcatDataset``, which joins the samples of its children; else None."""
+    """Return the node of ``dataset`` if it is a ``Subset`` or ``ConcatDataset``; else None."""
     if is_exactly(dataset, Subset):
         return _SubsetNode(dataset)
     return _ConcatNode(dataset) if is_exactly(dataset, ConcatDataset) else None
 
 
 class _OwnCodeNode(Node):
-    """The node of any other dataset: only the dataset's own code reads it."""
+    """The node of every dataset that only its own code can read."""
 
     keyed = reads_batches = False
 
@@ -415,7 +454,7 @@ _OWN_CODE = _OwnCodeNode()
 
 
 def gather_node(dataset: Any) -> Node:
-    """Return the node that describes how ``dataset`` is read."""
+    """Return the node that describes how batches of ``dataset`` are read."""
     if type(dataset) is TensorDataset:
         return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
     joint = None if isinstance(dataset, BatchedDataset) else joint_of(dataset)
@@ -429,37 +468,47 @@ def gather_node(dataset: Any) -> Node:
 
 
 def is_in_memory(dataset: Any) -> bool:
-    """Return whether batches are gathered from memory. Worker processes would only slow such loading down."""
+    """Return whether batches of ``dataset`` are read from memory. Worker processes only slow such loading down."""
     return gather_node(dataset).in_memory
 
 
 def reads_batches(dataset: Any) -> bool:
-    """Return whether ``dataset`` permits batched reading: a dataset of this package, or one of PyTorch over tensors."""
+    """Return whether ``dataset`` permits batched reading.
+
+    Datasets of this package do, and datasets of PyTorch whose samples are in tensors.
+    """
     return gather_node(dataset).reads_batches
 
 
 def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Batch | None:
     """Return ``default_collate([dataset[i] for i in indices])``, read at once; None if that is not possible.
 
-    The batch is a list of columns in new memory, equal to the per-sample result bit for bit (random transforms: equal
-    for the same ``key``). If per-sample code would refuse an index, the result is None, so that the caller's per-sample
-    code raises the error. A forked copy of the process also returns None: operations on a whole batch may need several
-    threads, which it lacks.
+    The batch is a list with a tensor for each part of a sample, in new memory. It is equal, bit for bit, to the batch
+    of single samples. With random transforms, the batch is equal for the same ``key``.
+
+    If ``dataset`` refuses an index, the result is None, so that the caller reads single samples and gets the error. The
+    result is also None in a forked process: operations on a whole batch may need several threads, which fork does not
+    copy.
+
+    Args:
+        dataset: any map-style dataset.
+        indices: indices of the samples.
+        key: key of the random numbers of the batch; None: new random numbers.
     """
     return read_at_once(gather_node(dataset), indices, key)
 
 
 def read_at_once(node: Node, indices: Any, key: RandomKey | None) -> Batch | None:
-    """Return ``fetch_batch`` of the dataset with this node."""
+    """Return the result of ``fetch_batch`` for the dataset that ``node`` describes."""
     if type(indices) not in SEQUENCES or not len(indices) or is_threadless_copy():
         return None
     return node.read_batch(indices, key)
 
 
 def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
-    """Return the tensors in memory from which ``dataset`` reads its samples, and the rows of ``indices``.
+    """Return the tensors from which ``dataset`` reads its samples, and the row numbers of the samples at ``indices``.
 
-    ``None`` unless the dataset is a plain TensorDataset, or plain Subsets of one.
+    The result is None unless ``dataset`` is a plain ``TensorDataset``, or a plain ``Subset`` of one, at any depth.
     """
     if is_exactly(dataset, Subset):
         mapped = map_indices(dataset.indices, indices)

@@ -1,4 +1,4 @@
-"""Labels of a dataset, read without its samples where the labels are provably the same."""
+"""Functions that read the labels of a dataset, without loading x where the labels are provably the same."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ from chirpid_patch.datasets.rows import as_ints, is_integer
 def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, unpack: bool | None = None) -> list[Any]:
     """Return the labels of the samples (x, y) of ``dataset``: exactly ``[dataset[i][1] for i in indices]``.
 
-    Types, values, order and exceptions are those of that expression. Labels from a label tensor are views of it. The
-    function skips only work on x that no other code can notice:
+    Types, values, order and exceptions are those of that expression. The function is faster where it can read labels
+    without x, and no other code can notice that:
 
-    * it does not read x if samples come from a plain ``TensorDataset`` or from lists, also through plain ``Subset`` and
-      ``ConcatDataset``;
-    * it does not compute x in datasets of this package over these.
+    * It does not read x if the samples are in a plain ``TensorDataset`` or in lists, also through plain ``Subset`` and
+      ``ConcatDataset``.
+    * It does not compute x if the dataset is of this package and its inner dataset is one of these.
 
-    It reads every other dataset sample by sample, because ``__getitem__`` may log, count or draw random numbers. The
-    same applies while augmentation is on.
+    The function reads every other dataset sample by sample, because ``__getitem__`` may log, count or draw random
+    numbers. It also reads sample by sample while a dataset augments its samples.
 
     Args:
-        dataset: an object that can be indexed (with ``indices``) or iterated over (without).
-        indices: indices of the samples, in this order; any iterable of indices that ``dataset`` accepts. By default all
-            samples, as iteration yields them: ``[y for _, y in dataset]``.
-        unpack: True unpacks samples as ``_, y = sample``, which refuses all but pairs. False reads ``sample[1]``. None
-            unpacks only without ``indices``.
+        dataset: an object that can be indexed. Without ``indices``, an object that can be iterated over.
+        indices: indices of the samples, in this order: any iterable of indices that ``dataset`` accepts. Without this
+            argument, the labels of all samples, as in ``[y for _, y in dataset]``.
+        unpack: True unpacks each sample as ``_, y = sample``, which raises an error unless the sample is a pair. False
+            reads ``sample[1]``. None unpacks only if ``indices`` is missing.
 
     Returns:
-        One label for each sample, as the dataset returns it: 0-dim views of the labels for a ``TensorDataset``.
+        One label for each sample, as the dataset returns it. For a ``TensorDataset``, each label is a 0-dim view of the
+        tensor of labels.
 
     Raises:
         IndexError: ``dataset`` refuses an index.
         ValueError: a sample that is unpacked is not a pair.
-        Exception: any error of reading a sample.
+        Exception: any error that reading a sample raises.
     """
     return list(iterate_labels(dataset, indices, unpack=unpack))
 
@@ -56,10 +57,10 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
 def iterate_labels(
     dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, unpack: bool | None = None
 ) -> Iterator[Any]:
-    """Yield the labels of ``read_labels`` one by one, for a loop over them.
+    """Yield the labels that ``read_labels`` returns, one by one.
 
-    A sample that has to be read is read when the loop requests its label. So a dataset may reuse one buffer, and an
-    error in the loop is raised before the next sample is read.
+    If a label requires reading its sample, the function reads the sample only when the loop requests the label. So the
+    dataset may return the same buffer for every sample. If the loop raises an error, no further sample is read.
 
     Args:
         dataset: as for ``read_labels``.
@@ -71,7 +72,7 @@ def iterate_labels(
         samples = iter(dataset) if isinstance(indices, EllipsisType) else (dataset[index] for index in indices)
         yield from (_label(sample, pairs) for sample in samples)
     elif not isinstance(indices, EllipsisType):
-        # Any other iterable may be endless, or compute each index on request.
+        # An iterable of another type may be endless, or compute an index only when it is requested.
         parts = [_as_ints(indices)] if type(indices) in WRITTEN_DOWN else ([index] for index in indices)
         for part in parts:
             labels = _labels(dataset, part, pairs)
@@ -93,20 +94,20 @@ def _label(sample: Any, pairs: bool) -> Any:
 
 
 def _as_ints(indices: Iterable[Any]) -> list[Any]:
-    """Return the same indices; those of an array become ints, whose lookup is fastest."""
+    """Return the indices as a list; those of an array or tensor become ints, whose lookup is fastest."""
     ints = as_ints(indices) if type(indices) in (np.ndarray, Tensor) else None
     return list(indices) if ints is None else ints
 
 
 def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
-    """Return whether labels can be read without x, with no visible effect.
+    """Return whether no code can notice that the labels of ``dataset`` are read without x.
 
-    ``pairs``: each sample must have two parts.
+    With ``pairs``, each sample must consist of two parts.
     """
     if is_exactly(dataset, TensorDataset):
         tensors = dataset.tensors
         plain = all(type(one) is Tensor and one.layout is torch.strided and not one.is_nested for one in tensors)
-        # Otherwise indexing x could have effects or errors that indexing y does not have.
+        # With other tensors, indexing x could raise an error that indexing y does not raise.
         fits = plain and all(tensor.ndim and len(tensor) == len(tensors[0]) for tensor in tensors)
         return fits and (len(tensors) == 2 or (len(tensors) > 2 and not pairs))
     joint = joint_of(dataset)
@@ -118,7 +119,7 @@ def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
 
 
 def _passes_labels_on(dataset: Any) -> bool:
-    """Return whether ``dataset`` is of this package, and its class's ``resolve`` finds the samples with its labels."""
+    """Return whether ``dataset`` is of this package, and its samples have the labels of the inner dataset's samples."""
     if not uses_package_read(dataset):
         return False
     owners = [next(kind for kind in type(dataset).__mro__ if name in vars(kind)) for name in ("resolve", "read_sample")]
@@ -126,7 +127,7 @@ def _passes_labels_on(dataset: Any) -> bool:
 
 
 def _labels(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any] | None:
-    """Return labels that are read without x; None if the dataset refuses an index, or a label may be wrong."""
+    """Return labels that are read without x; None if ``dataset`` refuses an index, or if a label could be wrong."""
     if not all(map(is_integer, indices)):
         return None
     if type(dataset) in (list, tuple):
@@ -154,7 +155,7 @@ def _of_list(samples: Sequence[Any], indices: Sequence[Any], pairs: bool) -> lis
     labels = []
     for index in indices:
         sample = samples[index] if -len(samples) <= index < len(samples) else None
-        # Any value other than a plain pair with a tensor may be a user's object, whose code runs when it is used.
+        # Another value may be an object of the user, whose code would run when the sample is used.
         if type(sample) is not tuple or type(sample[0]) is not Tensor or len(sample) < 2 or (pairs and len(sample) > 2):
             return None
         labels.append(sample[1])

@@ -1,4 +1,4 @@
-"""Rows of tensors, gathered into the memory of a batch."""
+"""Functions that copy rows of tensors into the memory of a batch, and check the indices of these rows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from chirpid_patch.datasets.buffers import batch_memory, is_large
 from chirpid_patch.torch_private import shared_memory
 from chirpid_patch.transforms import off_cpu
 
-#: Integer types of a 0-dim tensor that is an index. An unsigned byte is not one: PyTorch reads it as a mask.
+#: Dtypes of tensors that can be an index. ``torch.uint8`` is missing, because PyTorch reads such a tensor as a mask.
 _INDEX_DTYPES = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
-#: Sequences that can be read without running other code.
+#: Types of sequences that can be read without running code of the user.
 SEQUENCES = frozenset({list, tuple, range, array, np.ndarray, Tensor})
 _INT = {int}
 
 
 def is_plain(tensor: Any) -> bool:
-    """Return whether ``index_select`` on ``tensor`` equals indexing and stacking."""
+    """Return whether ``index_select`` on ``tensor`` yields the same batch as indexing rows and stacking them."""
     return (
         type(tensor) is Tensor
         and tensor.is_cpu
@@ -40,16 +40,16 @@ def is_plain(tensor: Any) -> bool:
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of contiguous tensors of ``shape``.
+    """Return the strides of a contiguous tensor of ``shape``.
 
-    Stacks of samples with four or more axes may have other strides.
+    A stack of samples with four or more axes may have other strides.
     """
     return torch.empty(tuple(shape), device="meta").stride()
 
 
 @cache
 def can_gather(dtype: torch.dtype) -> bool:
-    """Return whether this version of PyTorch gathers rows of ``dtype``; it does not for some unsigned integers."""
+    """Return whether ``index_select`` of this version of PyTorch supports ``dtype``, such as unsigned integers."""
     try:
         torch.index_select(torch.zeros(1, dtype=dtype), 0, torch.zeros(1, dtype=torch.int64))
     except (NotImplementedError, RuntimeError):
@@ -58,16 +58,19 @@ def can_gather(dtype: torch.dtype) -> bool:
 
 
 def is_integer(index: Any) -> bool:
-    """Return whether ``index`` is an integer with one meaning for lists, arrays and tensors; a user's object is not."""
+    """Return whether ``index`` is an integer that has the same meaning for lists, arrays and tensors.
+
+    The result is False for objects of user classes, such as subclasses of ``int``.
+    """
     if type(index) is Tensor:
         return index.ndim == 0 and index.dtype in _INDEX_DTYPES
     return type(index) is int or isinstance(index, np.integer)
 
 
 def is_table(values: Any) -> bool:
-    """Return whether ``values[i]`` looks up an item for an integer i, without visible effects.
+    """Return whether ``values[i]`` with an integer i only looks up an item, and runs no code of the user.
 
-    The function checks only the first item of a list.
+    For a list or tuple, the function checks only the first item.
     """
     kind = type(values)
     if kind is np.ndarray:
@@ -80,7 +83,10 @@ def is_table(values: Any) -> bool:
 
 
 def are_integers(indices: Any) -> bool:
-    """Return whether ``indices`` contains integers only: no mask, no array with more dimensions, no user's object."""
+    """Return whether ``indices`` is a flat sequence of integers.
+
+    The result is False for masks, for arrays with several dimensions, and for objects of user classes.
+    """
     kind = type(indices)
     if kind is np.ndarray or kind is Tensor:
         return is_table(indices)
@@ -88,7 +94,7 @@ def are_integers(indices: Any) -> bool:
 
 
 def as_ints(indices: Any) -> list[int] | None:
-    """Return ``indices`` as ints; None unless ``are_integers``."""
+    """Return ``indices`` as a list of ints; None unless ``are_integers(indices)``."""
     kind = type(indices)
     if kind in SEQUENCES and set(map(type, indices)) == _INT:
         return list(indices)
@@ -98,7 +104,10 @@ def as_ints(indices: Any) -> list[int] | None:
 
 
 def positions_of(indices: Any, length: int) -> list[int] | None:
-    """Return ``indices`` as ints in 0..``length``-1; None if they select rows otherwise, for example as a mask."""
+    """Return ``indices`` as ints from 0 to ``length - 1``, where -1 becomes ``length - 1``.
+
+    The result is None if an index is out of range, or if ``indices`` is not a sequence of integers, such as a mask.
+    """
     positions = as_ints(indices)
     if not positions:
         return positions
@@ -109,9 +118,13 @@ def positions_of(indices: Any, length: int) -> list[int] | None:
 
 
 def map_indices(table: Any, indices: Any) -> list[Any] | None:
-    """Return ``[table[i] for i in indices]``; None if an index is out of range.
+    """Return ``[table[i] for i in indices]``.
 
-    ``table`` is a list or a value that ``is_table`` accepts.
+    The result is None if an index is out of range, or if ``indices`` is not a sequence of integers.
+
+    Args:
+        table: a list, or any value for which ``is_table`` returns True.
+        indices: positions in ``table``.
     """
     if not are_integers(indices):
         return None
@@ -122,19 +135,25 @@ def map_indices(table: Any, indices: Any) -> list[Any] | None:
 
 
 def gather(tensor: Tensor, rows: Tensor) -> Tensor:
-    """Return the rows of ``tensor`` in new memory on the same device."""
+    """Return the given rows of ``tensor`` in new memory on the same device; ``rows`` is an int64 CPU tensor."""
     if off_cpu.is_away(tensor):
         return torch.index_select(tensor, 0, off_cpu.send(rows, tensor.device))
     if get_worker_info() is None and not is_large(tensor.nbytes * rows.shape[0] // max(tensor.shape[0], 1)):
-        return torch.index_select(tensor, 0, rows)  # too few bytes to reuse the memory
+        return torch.index_select(tensor, 0, rows)  # for so few bytes, new memory is as fast as reused memory
     return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))
 
 
 def batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Return memory for a batch of ``count`` samples like the rows of ``tensor``; shared memory in a worker process.
+    """Return an uninitialised tensor for a batch of ``count`` samples that have the shape of the rows of ``tensor``.
 
-    A worker passes its batches on through shared memory. If it first gathered them on the heap, the heap of glibc
-    before 2.38 would grow with every batch. ``default_collate`` also gathers directly into shared memory.
+    In a worker process the tensor is in shared memory, through which the worker sends its batches. If the worker built
+    a batch in ordinary memory first, the heap of glibc before 2.38 would grow with every batch. ``default_collate``
+    also builds batches directly in shared memory.
+
+    Args:
+        tensor: tensor whose rows are samples.
+        count: number of samples.
+        dtype: dtype of the batch; None: that of ``tensor``.
     """
     shape = (count, *tensor.shape[1:])
     dtype = tensor.dtype if dtype is None else dtype

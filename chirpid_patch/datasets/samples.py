@@ -1,4 +1,4 @@
-"""Samples read one by one, as PyTorch's loader reads them, and collated to a batch."""
+"""Functions that read samples one by one as PyTorch's loader does, or at once, and collate them into a batch."""
 
 from __future__ import annotations
 
@@ -28,12 +28,16 @@ Collate = Callable[[Any], Any]
 
 
 def _takes_key(dataset: Any) -> bool:
-    """Return whether single samples of ``dataset`` can be read with a key."""
+    """Return whether a random key can determine the random numbers of single samples of ``dataset``."""
     return _takes_key(dataset.dataset) if is_exactly(dataset, Subset) else uses_package_read(dataset)
 
 
 def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:
-    """Return ``dataset[index]``; ``key`` (of one sample) fixes its random numbers in datasets of this package."""
+    """Return ``dataset[index]``.
+
+    In datasets of this package, ``key``, the random key of one sample, determines the random numbers of the sample.
+    None: new random numbers.
+    """
     if key is not None and _takes_key(dataset):
         if isinstance(dataset, Subset):
             return fetch_sample(dataset.dataset, dataset.indices[index], key)
@@ -44,7 +48,14 @@ def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:
 def fetch_samples(
     dataset: Any, indices: Sequence[Any], key: RandomKey | None = None, *, apart: bool = True
 ) -> list[Any]:
-    """Return the samples at ``indices``, read one by one as by PyTorch's loader. ``apart``: samples share no memory."""
+    """Read the samples at ``indices`` one by one, as PyTorch's loader does, and return them in a list.
+
+    Args:
+        dataset: a map-style dataset.
+        indices: indices of the samples.
+        key: random key of the batch; None: new random numbers.
+        apart: whether each sample must have its own memory.
+    """
     if key is not None and _takes_key(dataset):
         if not apart and uses_package_read(dataset):
             together: list[Any] = dataset.read_samples(indices, key)
@@ -58,7 +69,10 @@ def fetch_samples(
 
 
 def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, collate: Collate) -> Any:
-    """Return ``collate([dataset[i] for i in indices])``, read at once if collation and dataset permit it."""
+    """Return ``collate([dataset[i] for i in indices])``.
+
+    The samples are read at once if both the collate function and the dataset permit that.
+    """
     stacks = stacks_samples(collate)
     node = gather_node(dataset) if stacks else None
     if node is not None and (key is not None or (type(indices) in SEQUENCES and node.gains(len(indices)))):
@@ -72,7 +86,10 @@ def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, coll
 
 
 def reads_singly(dataset: Any) -> bool:
-    """Return whether a batch of ``dataset`` is read as single samples, so that several threads may divide them."""
+    """Return whether each batch of ``dataset`` is read sample by sample.
+
+    Several threads can then share the work of a batch.
+    """
     if is_exactly(dataset, Subset):
         return reads_singly(dataset.dataset)
     if uses_package_read(dataset):
@@ -82,7 +99,10 @@ def reads_singly(dataset: Any) -> bool:
 
 
 def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> tuple[Tensor, Any] | None:
-    """Return the batch of (x, y) samples as (X, Y), X a new tensor; None if it cannot be read at once."""
+    """Return the batch (X, Y) of the samples (x, y) at ``indices``, read at once.
+
+    X is a tensor in new memory. The result is None if the samples cannot be read at once.
+    """
     listed = type(dataset) in (list, tuple)
     batch = read_listed(dataset, indices) if listed else fetch_batch(dataset, indices, key)
     if batch is None or len(batch) != 2 or not isinstance(batch[0], Tensor):
@@ -91,11 +111,11 @@ def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> 
 
 
 def read_listed(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
-    """Return the samples (x, y) of a list at ``indices`` as [X, Y], X a new tensor.
+    """Return the batch [X, Y] of the samples (x, y) at ``indices`` of a list. X is a tensor in new memory.
 
-    None unless reading at once saves time and collation yields the same batch in every process: all x are plain tensors
-    of one kind, and all y are plain tensors of one kind, numbers or text. PyTorch's own collation is as fast for small
-    batches.
+    The result is None if the batch is so small that PyTorch's own collation is as fast. It is also None if a worker
+    process could collate the samples in another way. The batch is the same in every process if all x are plain tensors
+    of one shape and dtype, and all y are such tensors, numbers or text.
     """
     chosen = map_indices(samples, indices)
     if not chosen or not _is_pair(chosen[0]) or not is_large(len(chosen) * bytes_of(chosen[0][0])):
@@ -103,14 +123,14 @@ def read_listed(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
     if not all(map(_is_pair, chosen)):
         return None
     xs = [x for x, _ in chosen]
-    ys: Any = tuple(y for _, y in chosen)  # text stays the tuple that PyTorch makes of it
+    ys: Any = tuple(y for _, y in chosen)  # PyTorch collates text to a tuple
     if not are_alike(xs) or not (all(issubclass(kind, _SCALARS) for kind in set(map(type, ys))) or are_alike(ys)):
         return None
     out = batch_memory((len(xs), *xs[0].shape), xs[0].dtype) if get_worker_info() is None else None
     return [default_collate(xs) if out is None else torch.stack(xs, out=out), default_collate(ys)]
 
 
-#: Types that PyTorch collates in the same way in workers and in this process.
+#: Types of values that PyTorch collates in a worker as in this process.
 _SCALARS = (int, float, str, bytes, np.generic)
 
 
@@ -119,23 +139,23 @@ def _is_pair(sample: Any) -> bool:
 
 
 def bytes_of(x: Any) -> int:
-    """Return the bytes of a dense tensor; 0 for all other objects."""
+    """Return the size of a dense tensor in bytes; 0 for any other object."""
     return x.nbytes if type(x) is Tensor and x.layout is torch.strided else 0
 
 
 def stack_while_alike(
     samples: Iterator[Any], count: int, fits: Callable[[Tensor], bool]
 ) -> tuple[Tensor | None, list[Any], list[Any]]:
-    """Copy x of up to ``count`` samples (x, y) into one tensor; copy each x before the next sample is read.
+    """Read samples (x, y) one by one, and copy each x into one tensor before the next sample is read.
 
     Args:
-        samples: iterator over samples; it is read up to the first sample whose x differs in shape, dtype or layout.
+        samples: iterator over samples. Reading ends at the first sample whose x differs in shape, dtype or layout.
         count: largest number of samples to copy.
-        fits: called with the first x; returns whether to build a batch of such samples.
+        fits: function that gets the first x with a batch axis, and returns whether to build a batch of such samples.
 
     Returns:
-        The tensor (``count``, *shape of x), None if no x was copied; y of the copied samples; the first sample that
-        differs.
+        Three values: the tensor (``count``, *shape of x), or None if no x was copied; the list of the y of the copied
+        samples; and a list with the first sample that differs, or an empty list.
     """
     rows: Tensor | None = None
     ys: list[Any] = []
@@ -151,7 +171,7 @@ def stack_while_alike(
 
 
 def are_alike(values: Sequence[Any]) -> bool:
-    """Return whether ``values`` are plain contiguous CPU tensors of equal shape and dtype."""
+    """Return whether all ``values`` are plain contiguous CPU tensors of the same shape and dtype."""
     if set(map(type, values)) != {Tensor} or not all(x.is_cpu and x.layout is torch.strided for x in values):
         return False
     shapes = {(x.dtype, x.shape, x.stride(), x.requires_grad, x.is_conj(), x.is_neg()) for x in values}

@@ -1,8 +1,9 @@
-"""Copies of datasets for worker processes, which later changes by the caller do not affect.
+"""Copies of datasets for worker processes, which do not see later changes by the caller.
 
-Lists of indices become arrays in the copy. A forked worker shares its parent's memory until one of the two processes
-writes to it, and reading a Python object writes the reference count of the object. So every worker that reads a list of
-a million indices copies it page by page. An array of numbers contains no objects.
+The copy stores long lists of indices as arrays, because workers read arrays without copying them. A forked worker
+shares the memory of the main process until one of the two processes writes to it. Reading a Python object from a list
+writes to the object's reference count, so each worker would slowly copy a list of a million indices. An array of
+numbers contains no Python objects.
 """
 
 from __future__ import annotations
@@ -18,22 +19,23 @@ from torch.utils.data import ConcatDataset, Subset
 from chirpid_patch.datasets.gather import is_exactly, is_in_memory, uses_package_read
 from chirpid_patch.transforms.spectrograms import is_batchable
 
-#: Shorter lists of indices stay lists.
+#: Smallest number of indices that the copy stores in an array instead of a list.
 _SHORTEST = 1024
 
 
 def sent_copy(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
-    """Return a copy of ``dataset``: of datasets and transforms of this package or of PyTorch, and of their indices.
+    """Return a copy of ``dataset`` for worker processes.
 
-    Tensors, arrays, samples and all other objects are not copied: the copy refers to the same objects. The function
-    calls no method of the user. Indices arrive as the same Python or NumPy integers.
+    The function copies datasets and transforms of this package and of PyTorch, at any depth, and their indices. It does
+    not copy tensors, arrays, samples and other objects: the copy refers to the same objects. It calls no method of the
+    user. The indices of the copy have the same types and values.
     """
-    made = {} if _made is None else _made  # a dataset may refer to its own splits
+    made = {} if _made is None else _made  # a dataset may refer to its own subsets
     if id(dataset) in made:
         return made[id(dataset)]
     kinds = (Subset, ConcatDataset)
     known = uses_package_read(dataset) or any(is_exactly(dataset, kind) for kind in kinds) or is_in_memory(dataset)
-    if not known or hasattr(type(dataset), "__del__"):  # whose end the caller's own would share
+    if not known or hasattr(type(dataset), "__del__"):  # __del__ of a copy could close what the original still uses
         return dataset
     made[id(dataset)] = duplicate = object.__new__(type(dataset))
     duplicate.__dict__.update({name: _sent_part(name, part, made) for name, part in vars(dataset).items()})
@@ -50,7 +52,7 @@ def _sent_part(name: str, part: Any, made: dict[int, Any]) -> Any:
 
 
 def _as_array(indices: Any) -> Any:
-    """Return a private copy of ``indices``; many integers of one type become an array."""
+    """Return a copy of ``indices``; a long list of integers of one type becomes an array."""
     if type(indices) is np.ndarray:
         return indices.copy()
     if type(indices) is Tensor:

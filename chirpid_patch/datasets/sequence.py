@@ -1,4 +1,4 @@
-"""Lists of samples as a dataset."""
+"""A dataset over a list of samples."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from chirpid_patch.randomness.keyed_random import RandomKey
 
 
 class WorkerSafeSequenceDataset(BatchedDataset):
-    """A list of samples as a dataset.
+    """A dataset over a list of samples.
 
     Args:
-        data_list: a list, or any indexable object with a length. ``dataset[i]`` returns its item i unchanged.
+        data_list: a list, or any indexable object with a length. ``dataset[i]`` returns ``data_list[i]`` unchanged.
     """
 
     def __init__(self, data_list: Any) -> None:
@@ -23,7 +23,7 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     @property
     def data(self) -> Any:
-        """Return the sequence of samples."""
+        """Return the list of samples, ``data_list``."""
         return self.data_list
 
     @data.setter
@@ -56,7 +56,7 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     @property
     def _has_list(self) -> bool:
-        """Return whether the samples are in a list, so that reading one runs no other code."""
+        """Return whether the samples are in a list or tuple, so that reading a sample runs no other code."""
         return type(self.data_list) in (list, tuple)
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class WorkerSafeSequenceDataset(BatchedDataset):
     def gains(self, count: int) -> bool:
         if not self._has_list:
             return super().gains(count)
-        # PyTorch collates listed samples as fast, unless the batch is large enough to reuse its memory.
+        # PyTorch's own collation is as fast, unless the batch is large enough to reuse memory.
         first = self.data_list[0] if self.data_list else None
         x = first[0] if type(first) in (list, tuple) and first else None
         return is_large(bytes_of(x) * count)

@@ -1,4 +1,4 @@
-"""Samples that are stacked into one tensor, or standardised into a list: all at once if they are in memory."""
+"""Functions that stack samples into one tensor, or standardise them into a list, at once if they are in memory."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from torch.utils.data import Subset, TensorDataset
 from chirpid_patch.datasets.declared import standardized
 from chirpid_patch.datasets.gather import WRITTEN_DOWN, fetch_batch, gather_node, tensors_behind
 
-#: Number of samples to compute at once from rows in memory (for example standardised samples).
+#: Number of samples that are computed at once, for example standardised.
 _AT_ONCE = 64
 _INTEGERS = frozenset({int, np.int64, np.int32})
 
 
 def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> Tensor:
-    """Return x of all samples (x, y) in one new tensor: exactly ``torch.stack([dataset[i][0] for i in indices])``.
+    """Return the x of all samples (x, y) in one new tensor: exactly ``torch.stack([dataset[i][0] for i in indices])``.
 
-    Rows of tensors in memory are gathered at once, with the same values in the same layout. Such rows belong to a plain
-    ``TensorDataset``, also through plain ``Subset``, and to datasets of this package over one without random
-    transforms. The indices must be in a list, tuple, range, set, array or tensor, or come from a generator without side
-    effects. All other samples are read one by one: first each index, then its sample.
+    The function reads the samples at once under two conditions. First, they are rows of a plain ``TensorDataset``, also
+    through a plain ``Subset``, or of a dataset of this package that contains one and has no random transforms. Second,
+    the indices are in a list, tuple, range, set, array or tensor, or come from a generator without side effects. Values
+    and memory layout are the same. The function reads all other samples one by one.
 
     Args:
-        dataset: an object that can be indexed (with ``indices``) or iterated over (without).
-        indices: indices of the samples, in this order; any iterable of indices that ``dataset`` accepts. By default all
-            samples, as in ``torch.stack([x for x, _ in dataset])``.
+        dataset: an object that can be indexed. Without ``indices``, an object that can be iterated over.
+        indices: indices of the samples, in this order: any iterable of indices that ``dataset`` accepts. Without this
+            argument, all samples, as in ``torch.stack([x for x, _ in dataset])``.
 
     Returns:
         A tensor (N, *shape of x) of the dtype of x.
 
     Raises:
-        RuntimeError: there are no samples, or x has different shapes.
+        RuntimeError: there are no samples, or their x differ in shape.
         IndexError: ``dataset`` refuses an index.
-        Exception: any error of reading a sample.
+        Exception: any error that reading a sample raises.
     """
     if isinstance(indices, EllipsisType):
         count = None if hasattr(type(dataset), "__iter__") else gather_node(dataset).count
         try:
             stacked = None if count is None else _gather_column(dataset, range(count), columns=2)
-        except IndexError:  # ends an iteration over the dataset early
+        except IndexError:  # ends an iteration over the dataset, so it is no error there
             stacked = None
         return torch.stack([x for x, _ in dataset]) if stacked is None else stacked
     if type(indices) is GeneratorType and _has_fixed_rows(dataset):
-        indices = list(indices)  # reading rows has no effect that it could observe
-    # Other iterables may compute each index on request, between two samples, and depend on effects of reading.
+        indices = list(indices)  # reading rows has no effect that the generator could notice
+    # Another iterable may compute an index only when it is requested, and depend on effects of reading samples.
     stacked = _gather_column(dataset, list(indices)) if type(indices) in WRITTEN_DOWN else None
     return torch.stack([dataset[index][0] for index in indices]) if stacked is None else stacked
 
@@ -63,26 +63,27 @@ def standardized_samples(
     eps: float = 0.0,
     reads: Literal[1, 2] = 1,
 ) -> list[tuple[Any, Any]]:
-    """Return the list ``[((x - mean) / (std + eps), y) for x, y in samples]``, with the same bits.
+    """Return the list ``[((x - mean) / (std + eps), y) for x, y in samples]``, equal to the last bit.
 
-    Rows of tensors in memory are standardised without reading samples. That requires a plain ``TensorDataset`` of two
-    CPU tensors, or a plain ``Subset`` of one, and indices in a list, tuple, range or array of integers in range.
-    Standardising must keep dtype and shape of x. All other samples are read one by one.
+    The function standardises rows of tensors directly, without reading samples, under three conditions. ``dataset`` is
+    a plain ``TensorDataset`` of two CPU tensors, or a plain ``Subset`` of one. ``indices`` is a list, tuple, range or
+    array of integers in range. Standardising keeps dtype and shape of x. Otherwise the function reads the samples one
+    by one.
 
     Args:
-        dataset: samples (x, y).
+        dataset: map-style dataset of samples (x, y).
         indices: indices of the samples, in this order; ``...`` for all samples, in the order of iteration.
-        mean: the value that is subtracted from x, for example a number or a 0-dim tensor.
-        std: the value that divides x, for example a number or a 0-dim tensor.
+        mean: value that is subtracted from x, for example a number or a 0-dim tensor.
+        std: standard deviation, for example a number or a 0-dim tensor. x is divided by ``std + eps``.
         eps: number that is added to ``std``; 0 adds nothing.
-        reads: how often a sample that is no row in memory is read: 1 for ``x, y = dataset[i]``, 2 for ``dataset[i][0]``
-            and then ``dataset[i][1]``.
+        reads: how often the function reads a sample that is not in a tensor. 1: once, as ``x, y = dataset[i]``. 2:
+            twice, as ``dataset[i][0]`` and then ``dataset[i][1]``.
 
     Returns:
-        Pairs (x, y). Each x has its own memory, and y is that of ``dataset[i]``.
+        List of pairs (x, y). Each x has its own memory. Each y is the object that ``dataset[i]`` returns.
 
     Raises:
-        Exception: any error of reading or standardising a sample.
+        Exception: any error that reading or standardising a sample raises.
     """
     rows = _standardized_rows(dataset, indices, mean, std, eps)
     if rows is not None:
@@ -105,7 +106,10 @@ def standardized_samples(
 def _standardized_rows(
     dataset: Any, indices: Any, mean: Any, std: Any, eps: float
 ) -> list[tuple[Tensor, Tensor]] | None:
-    """Return the list of ``standardized_samples`` for rows in memory; None, without reading a sample, for others."""
+    """Return the result of ``standardized_samples`` if the samples are rows in memory.
+
+    Otherwise the result is None, and the function reads no sample.
+    """
     if type(dataset) not in (TensorDataset, Subset) or indices is None:
         return None
     view = standardized(dataset, range(len(dataset)) if isinstance(indices, EllipsisType) else indices, mean, std, eps)
@@ -129,7 +133,7 @@ def _has_fixed_rows(dataset: Any) -> bool:
 
 
 def _gather_column(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
-    """Return x of all samples as one tensor; None unless that provably equals stacking the samples."""
+    """Return the x of all samples as one tensor, read at once; None if stacking single samples could differ."""
     if not len(indices) or not _has_fixed_rows(dataset):
         return None
     found = tensors_behind(dataset, indices)

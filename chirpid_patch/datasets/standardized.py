@@ -1,4 +1,4 @@
-"""Standardised samples of another dataset: picklable, computed for whole batches."""
+"""A dataset that standardises the samples of another dataset, can be pickled, and computes whole batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Statistic = float | np.floating[Any] | tuple[float, str] | Tensor
 
 
 def _pack_statistic(value: Any) -> _Statistic:
-    """Return a mean or deviation as picklable state: numbers as they are, 0-dim tensors as (number, dtype name)."""
+    """Return a mean or deviation in a form for pickling: a 0-dim tensor becomes a tuple (number, dtype name)."""
     if isinstance(value, np.ndarray | list | tuple):
         value = torch.as_tensor(value, dtype=torch.float32)
     if not isinstance(value, Tensor):
@@ -41,30 +41,31 @@ def _unpack_statistic(state: _Statistic) -> Any:
 
 
 def _fits(shape: Sequence[int], sample: Sequence[int]) -> bool:
-    """Return whether a statistic of ``shape`` broadcasts to ``sample`` without making the result larger."""
+    """Return whether a mean of shape ``shape`` broadcasts to samples of shape ``sample`` and keeps their shape."""
     padded = (*(len(sample) - len(shape)) * (1,), *shape)
     return len(padded) == len(sample) and all(one in (1, size) for one, size in zip(padded, sample, strict=True))
 
 
 class WorkerSafeStandardizedDataset(WrappingDataset):
-    """The samples of ``base_dataset`` at ``indices``, standardised: ``(x - mean) / (std + eps)``.
+    """A dataset of the samples of ``base_dataset`` at ``indices``, with x standardised: ``(x - mean) / (std + eps)``.
 
-    Results are equal, bit for bit, to that expression evaluated on each sample with the values as given. The state
-    consists of numbers and ``indices``, and can be pickled.
+    Each x is equal, bit for bit, to that expression evaluated for the single sample. The dataset can be pickled.
 
-    The attributes ``mean``, ``std``, ``indices`` and ``dataset`` can be assigned later. ``mean`` and ``std`` return the
-    assigned objects. ``dataset``, ``base_dataset`` and ``original_dataset`` are names of one object.
+    Code may assign the attributes ``mean``, ``std``, ``indices`` and ``dataset`` later. Reading ``mean`` and ``std``
+    returns the assigned values. ``dataset``, ``base_dataset`` and ``original_dataset`` are three names of the same
+    attribute.
 
     Args:
         base_dataset: map-style dataset of samples (x, y), x a tensor.
-        indices: sample i is the sample at ``indices[i]``. A dictionary or a labelled Series is looked up by key.
-            Indices that can only be iterated over (a generator, a set) become a list.
+        indices: indices of ``base_dataset``. Sample i of this dataset is ``base_dataset[indices[i]]``. In a dictionary,
+            or a pandas Series with labels, i is a key. A generator or set becomes a list.
         mean: number, or tensor that is 0-dim or broadcasts to x. Lists, tuples and NumPy arrays become float32 tensors.
         std: standard deviation, of the same types as ``mean``.
         eps: number that is added to ``std``.
     """
 
-    #: Operands, and the numbers for each kind of tensor; one attribute, so that threads never see a mix of two states.
+    #: ``mean`` and ``std + eps``, and both as floats for each dtype and number of axes. They are in one attribute, so
+    #: that a thread never sees an old value of one and a new value of the other.
     _cached: tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]] | None
 
     def __init__(self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8) -> None:
@@ -85,7 +86,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     @property
     def mean(self) -> Any:
-        """Return the mean that is subtracted."""
+        """Return the mean, which is subtracted from x."""
         return _unpack_statistic(self._mean)
 
     @mean.setter
@@ -122,11 +123,11 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return (own is WorkerSafeStandardizedDataset or not is_computed(own, "indices")) and is_table(self.indices)
 
     def keeps_rows(self, batch: Tensor) -> bool:
-        """Return whether standardising a batch of x keeps dtype and shape, and equals standardising single samples."""
+        """Return whether standardising ``batch`` at once keeps its dtype and shape, and equals standardising each x."""
         return self._broadcasts(batch) and self._stays_in_place(batch)
 
     def operands(self) -> tuple[Any, Any]:
-        """Return subtrahend and divisor. They are cached until a statistic changes, and never pickled."""
+        """Return ``mean`` and ``std + eps``. Both are cached until ``mean`` or ``std`` changes, and never pickled."""
         return self._state()[0]
 
     def _state(self) -> tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]]:
@@ -163,7 +164,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return None if pairs is None else [self._standardize_column(pairs[0]), pairs[1]]
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
-        """Return the rows ``rows`` of ``xs``, standardised while they are copied; None if that is not possible."""
+        """Return the given rows of ``xs``, copied and standardised in one step; None if that is not possible."""
         numbers = self._plain_statistics(xs) if not off_cpu.is_away(xs) else None
         if numbers is None:
             return None
@@ -171,7 +172,10 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return batch if standardize_rows(batch, xs, rows, *numbers) else None
 
     def _plain_statistics(self, xs: Tensor) -> tuple[float, float] | None:
-        """Return mean and deviation as numbers that can standardise rows of ``xs`` in place; cached for each dtype."""
+        """Return ``mean`` and ``std + eps`` as floats if they can standardise rows of ``xs`` in place; else None.
+
+        The result is cached for each dtype and number of axes.
+        """
         ((mean, deviation), numbers), kind = self._state(), (xs.dtype, xs.ndim)
         if kind not in numbers:
             fits = not np.ndim(mean) and not np.ndim(deviation) and self._broadcasts(xs) and self._stays_in_place(xs)
@@ -179,7 +183,10 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return numbers[kind]
 
     def _standardize_column(self, batch: Tensor) -> Any:
-        """Standardise a batch of x that shares no memory: at once if the bits stay the same, else sample by sample."""
+        """Standardise ``batch``, a batch of x that shares no memory with other tensors.
+
+        The computation is done at once if the bits are the same, else sample by sample.
+        """
         mean, deviation = (off_cpu.as_operand(statistic, batch) for statistic in self.operands())
         if not self._broadcasts(batch):
             return default_collate([(x - mean) / deviation for x in batch])
@@ -188,15 +195,15 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return (batch - mean) / deviation
 
     def _broadcasts(self, batch: Tensor) -> bool:
-        """Return whether the statistics broadcast to a batch in the same way as to each sample.
+        """Return whether mean and deviation broadcast to ``batch`` in the same way as to each sample.
 
-        A 0-dim sample promotes dtypes in another way than a 1-dim batch. Statistics with more axes than a sample would
-        broadcast along the batch axis.
+        They do not for 0-dim samples, because type promotion differs between 0-dim and 1-dim tensors. They do not if
+        they have more axes than a sample, because they would then broadcast along the batch axis.
         """
         return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
 
     def _stays_in_place(self, batch: Tensor) -> bool:
-        """Return whether the arithmetic on a batch keeps its dtype and shape, and can be done in its memory."""
+        """Return whether standardising ``batch`` keeps dtype and shape, so that it can be done in place."""
         return batch.is_floating_point() and all(
             torch.result_type(batch, statistic) == batch.dtype
             and (np.ndim(statistic) == 0 or _fits(statistic.shape, batch.shape[1:]))

@@ -1,4 +1,4 @@
-"""Mean and standard deviation for standardising, computed as in the original code or in one pass."""
+"""Functions that compute mean and standard deviation for standardising, as the guide's code does or in one pass."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from chirpid_patch.datasets.gather import fetch_batch
 
 
 def compute_standardization_stats(dataset: Any, indices: Any, sample_size: int = 1000) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation of at most ``sample_size`` of the samples at ``indices``.
+    """Return mean and standard deviation over the x of at most ``sample_size`` samples at ``indices``.
 
-    Equal inputs lead to equal results to the last bit (with equal thread counts).
+    With the same inputs, the same random state and the same number of threads, the result is the same to the last bit.
 
     Args:
         dataset: map-style dataset of samples (x, y), x a tensor.
         indices: indices of the samples.
-        sample_size: largest number of samples. If there are more indices, ``np.random.choice`` draws a subset of this
-            size without replacement, with NumPy's global generator.
+        sample_size: largest number of samples to use. If there are more indices, ``np.random.choice`` chooses this
+            number of them without replacement, with NumPy's global generator.
 
     Returns:
-        Two 0-dim tensors of the dtype of x, over the stacked samples.
+        Mean and standard deviation over all values of the stacked x, as two 0-dim tensors of the dtype of x.
     """
     chosen = indices
     if len(indices) > sample_size:
@@ -42,24 +42,25 @@ def compute_standardization_stats(dataset: Any, indices: Any, sample_size: int =
 def streaming_standardization_stats(
     dataset: Any, indices: Iterable[Any] | None = None, *, batch_size: int = 256
 ) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation over all values of x of the samples at ``indices``, in one pass.
+    """Return mean and standard deviation over all values of the x of the samples at ``indices``, in one pass.
 
-    The function stores one batch at a time and reads every sample once, in order. It merges batches by their count,
-    mean and sum of squared deviations (Chan, Golub & LeVeque 1983, "Algorithms for computing the sample variance"),
-    which stays accurate if the mean is much larger than the deviation. The deviation is unbiased, like the result of
-    ``torch.std``.
+    The function reads every sample once, in order, and keeps one batch in memory at a time. It merges the count, the
+    mean and the sum of squared deviations of the batches (Chan, Golub & LeVeque 1983, "Algorithms for computing the
+    sample variance"). This method stays accurate even if the mean is much larger than the deviation. The deviation is
+    unbiased, like the result of ``torch.std``.
 
     Args:
-        dataset: map-style dataset; x of a sample (x, …) is a tensor, array or number, of a real dtype and any shape.
-        indices: indices of the samples; None means all, ``range(len(dataset))``.
-        batch_size: samples read at a time; it affects memory, speed and rounding.
+        dataset: map-style dataset of samples (x, …). Each x is a tensor, array or number of a real dtype and any shape.
+        indices: indices of the samples; None: all samples, ``range(len(dataset))``.
+        batch_size: number of samples that are read at a time. It affects memory use, speed and rounding.
 
     Returns:
-        Two 0-dim float64 tensors.
+        Mean and standard deviation, as two 0-dim float64 tensors.
 
     Raises:
-        ValueError: ``batch_size`` is below 1, or all x together have fewer than two values (no samples: none).
-        TypeError: x is complex.
+        ValueError: ``batch_size`` is below 1, the dataset is empty, or the x of all samples together contain fewer than
+            two values.
+        TypeError: an x is complex.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, not {batch_size}")
@@ -76,7 +77,7 @@ def streaming_standardization_stats(
                 memory = torch.empty(size, dtype=torch.float64)
             values = memory[:size].copy_(x.detach().reshape(-1))
             if pivot is None:
-                # Deviations from a value near the mean keep their digits even if the mean is large.
+                # Differences to a value near the mean lose no digits, even if the mean is large.
                 first = values.mean().item()
                 pivot = first if math.isfinite(first) else 0.0
             center = values.sub_(pivot).mean().item()
@@ -87,13 +88,13 @@ def streaming_standardization_stats(
             count = total
     if count < 2:
         found = "are no samples" if count == 0 else "is a single value"
-        raise ValueError(f"mean and standard deviation take at least two values, but there {found}")
+        raise ValueError(f"mean and standard deviation need at least two values, but there {found}")
     std = math.sqrt(squares / (count - 1))
     return torch.tensor((pivot or 0.0) + mean, dtype=torch.float64), torch.tensor(std, dtype=torch.float64)
 
 
 def _values(dataset: Any, chunk: Sequence[Any]) -> Iterator[Tensor]:
-    """Yield x of the samples at ``chunk``: gathered at once if possible, else read one by one."""
+    """Yield the x of the samples at the indices in ``chunk``: one tensor with all x if possible, else each x."""
     batch = fetch_batch(dataset, chunk)
     if batch is not None and isinstance(batch[0], Tensor):
         yield _real(batch[0])

@@ -1,4 +1,4 @@
-"""Batches on the device of the training: moved there ahead of the training, or built there.
+"""Classes that move batches to the device of the training in advance, or build batches on the device.
 
-The package may import ``loading`` and the packages below it. ``factory`` uses it through ``placement``.
+The package may import ``loading`` and the packages below it. ``factory`` uses this package through ``placement``.
 """

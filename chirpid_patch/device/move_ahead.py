@@ -1,4 +1,4 @@
-"""Batches that are moved to the device while it still computes on the previous batch."""
+"""Iterators that move each batch to the device while the device still computes on the previous batch."""
 
 from __future__ import annotations
 
@@ -21,25 +21,27 @@ __all__ = ["DeviceIterator", "DevicePrefetcher", "move_batch"]
 
 
 class DevicePrefetcher:
-    """Iterate over the batches of any loader, moved to ``device``.
+    """Iterate over the batches of any loader, and move each batch to ``device`` in advance.
 
         for x, y in DevicePrefetcher(loader, device): ...
 
-    On CUDA it copies batches on a separate stream, in parallel with the training's queued work: pinned memory directly,
-    other memory through pinned memory. It waits neither for the device nor for the training's stream. ``move_batch``
-    moves objects with their own ``to``, and all batches if there is no CUDA. All other attributes (``dataset``,
-    ``sampler``, …) and ``len`` are those of the loader.
+    For a CUDA device, the batches are copied on a separate stream while the device computes. Tensors in pinned memory
+    are copied directly, other tensors through pinned memory. The iteration waits neither for the device nor for the
+    training's stream. Objects with their own ``to`` method are moved with ``move_batch``, without a separate stream. So
+    are all batches if the device is not a CUDA device.
+
+    ``len`` and all other attributes (``dataset``, ``sampler``, …) are those of the loader.
 
     Args:
-        loader: any iterable of batches; each loop iterates over it again.
-        device: the device to which batches are moved.
-        lookahead: request a batch before the training uses the previous one, so that its copy is done in time even if
-            the loop waits for the device in every step (``loss.item()``). None requests it early only if that changes
-            no random number. Pass True only if training and loader share no random generator, and the dataset does not
-            change within an epoch.
+        loader: any iterable of batches. Each loop iterates over it again.
+        device: the device to which the batches are moved.
+        lookahead: whether to request each batch before the training uses the previous batch. The copy is then done in
+            time even if the training waits for the device in every step (``loss.item()``). None: only if an early
+            request changes no random number. Pass True only if training and loader share no random generator, and the
+            dataset does not change within an epoch.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and there is none.
+        ValueError: ``device`` is a CUDA device, and this machine has none.
     """
 
     def __init__(self, loader: Any, device: str | torch.device, *, lookahead: bool | None = None) -> None:
@@ -53,12 +55,12 @@ class DevicePrefetcher:
         if self.device.type != "cuda":
             return map(partial(move_batch, device=self.device), batches)
         lookahead = self.lookahead
-        if lookahead is None:  # a rank's loader counts its epochs by its requests
+        if lookahead is None:  # the loader of a rank counts an epoch at the second request, so requests stay in time
             lookahead = can_prefetch_without_rng_drift(self.loader) and getattr(self.loader, "epochs", None) is None
         return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _passes_on(self.loader))
 
     def _copies(self) -> CudaCopies:
-        """Return the device and its stream, which are kept from epoch to epoch."""
+        """Return the CUDA device with its copy stream; both are reused in every epoch."""
         index = torch.cuda.current_device() if self.device.index is None else self.device.index
         device = torch.device("cuda", index)
         if self._cuda is None or self._cuda.device != device:
@@ -69,23 +71,24 @@ class DevicePrefetcher:
         return len(self.loader)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "loader" or name.startswith("__"):  # while unpickled there is no loader yet
+        if name == "loader" or name.startswith("__"):  # unpickling looks up attributes before the loader is set
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.loader, name)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the stream."""
+        """Return the state without the CUDA stream, which cannot be pickled."""
         return {**self.__dict__, "_cuda": None}
 
 
 class DeviceIterator(Iterator[Any]):
-    """One epoch of ``batches``, copied by ``cuda``.
+    """Iterate over the batches of one epoch, and copy each batch to a CUDA device.
 
     Args:
-        batches: the loader's iterator.
-        cuda: a ``CudaCopies``, or a stand-in for tests.
-        lookahead: copy one more batch while the training uses one.
-        settle: wait for copies, because the loader may overwrite a batch after the next request.
+        batches: the iterator of the loader.
+        cuda: a ``CudaCopies``, or a replacement in tests.
+        lookahead: whether to request and copy the next batch while the training uses a batch.
+        settle: whether to wait for the copy of a batch before the next request, because the loader may then overwrite
+            the memory of the batch.
     """
 
     def __init__(self, batches: Iterator[Any], cuda: Any, *, lookahead: bool, settle: bool = True) -> None:
@@ -100,13 +103,17 @@ class DeviceIterator(Iterator[Any]):
         coming, self._next = self._request_batch() if self._next is None else self._next, None
         if isinstance(coming, Exception):
             raise coming
-        batch = coming.hand_over()  # the moved batch is read now, before the next request to the loader
+        batch = coming.hand_over()  # before the next request, which may overwrite the memory of this batch
         if self._lookahead:
             self._next = self._request_batch()
         return batch
 
     def _request_batch(self) -> BatchCopy | Exception:
-        """Return the next batch, whose copy has started; or the exception of loading it, to be raised later."""
+        """Request the next batch, start its copy, and return the copy.
+
+        If loading raises an exception, return the exception, which ``__next__`` raises when the training requests the
+        batch.
+        """
         if self._settle and self._last is not None:
             self._last.wait_for_copies()
         try:
@@ -117,17 +124,17 @@ class DeviceIterator(Iterator[Any]):
 
 
 def _passes_on(loader: Any) -> bool:
-    """Return whether each batch of ``loader`` provably has its own memory, which the loader never overwrites."""
+    """Return whether each batch of ``loader`` provably has its own memory, so that the loader never overwrites it."""
     ours = type(loader) is DataLoader or isinstance(loader, BatchedDataLoader)
     return ours and (worker_processes(loader) > 0 or stacks_samples(loader.collate_fn))
 
 
 def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> bool:
-    """Return whether requesting a batch of ``loader`` early changes no random number.
+    """Return whether an early request of a batch from ``loader`` changes no random number.
 
-    The result is True if workers draw the random numbers and the sampler draws none during the epoch. It also holds for
-    datasets in memory (``in_memory``), whose samples use keys. For these, a change of the dataset within an epoch takes
-    effect later.
+    The result is True if the sampler draws no random numbers during the epoch, and worker processes draw those of the
+    samples. With ``in_memory``, the result is also True for datasets in memory, whose random numbers come from keys. A
+    change of such a dataset within an epoch then takes effect later.
     """
     ours = type(loader) is BatchedDataLoader
     if not (ours or type(loader) is DataLoader) or isinstance(loader.dataset, IterableDataset):

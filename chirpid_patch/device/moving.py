@@ -1,4 +1,4 @@
-"""The parts of a batch that have a device, and how they move."""
+"""Functions that move all tensors in a batch to a device, in containers of any kind."""
 
 from __future__ import annotations
 
@@ -15,54 +15,65 @@ from torch.nn.utils.rnn import PackedSequence
 
 
 def move_batch(batch: Any, device: str | torch.device) -> Any:
-    """Return ``batch`` with every tensor, and every other part that has a device, moved to ``device``.
+    """Return ``batch`` with all its tensors on ``device``.
 
-    The function moves tensors, packed sequences and objects with their own ``to``, in lists, tuples, named tuples,
-    mappings and dataclasses, at any depth. It returns parts that are on the device already, and containers without
-    movable parts, as the same objects. The copy is non-blocking only where that is faster and safe: from pinned memory
-    to CUDA.
+    The function moves tensors, packed sequences, and objects that have a ``to`` method. They may be in lists, tuples,
+    named tuples, mappings and dataclasses, at any depth. An object that is on the device already, or that contains
+    nothing to move, is returned unchanged. The copy is non-blocking only from pinned memory to CUDA, because only there
+    it is faster and safe.
+
+    Args:
+        batch: any object.
+        device: the device to which the tensors are moved.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and there is none.
+        ValueError: ``device`` is a CUDA device, and this machine has none.
     """
     return map_parts(batch, partial(move_part, usable_device(device)))
 
 
 def usable_device(device: str | torch.device) -> torch.device:
-    """Return ``device`` as a ``torch.device``; raise ValueError if it is a CUDA device and there is none."""
+    """Return ``device`` as a ``torch.device``.
+
+    Raises:
+        ValueError: ``device`` is a CUDA device, and this machine has none.
+    """
     chosen = torch.device(device)
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"there is no CUDA device for {str(chosen)!r}: pass device='cpu', or one of this machine")
+        raise ValueError(f"there is no CUDA device for {str(chosen)!r}: pass device='cpu', or a device of this machine")
     return chosen
 
 
 def move_part(device: torch.device, part: Any) -> Any:
-    """Return one part of a batch on ``device``; the copy blocks unless all its memory is pinned."""
+    """Return ``part``, a tensor or an object with a ``to`` method, on ``device``.
+
+    The copy is non-blocking only to CUDA, and only if all tensors of ``part`` are in pinned memory.
+    """
     if not has_tensors(part):
         return part.to(device)
     return part.to(device, non_blocking=device.type == "cuda" and all(map(in_pinned_memory, tensors_of(part))))
 
 
 def has_tensors(part: Any) -> bool:
-    """Return whether ``tensors_of`` contains everything in ``part`` that can move."""
+    """Return whether ``tensors_of(part)`` contains all memory of ``part``."""
     return isinstance(part, Tensor | PackedSequence)
 
 
 def tensors_of(part: Any) -> list[Tensor]:
-    """Return the tensors of a tensor or packed sequence; the batch sizes of the latter stay on the CPU."""
+    """Return the tensors to move in a tensor or a packed sequence, whose ``batch_sizes`` always stay on the CPU."""
     if isinstance(part, PackedSequence):
         return [one for one in (part.data, part.sorted_indices, part.unsorted_indices) if one is not None]
     return [part] if isinstance(part, Tensor) else []
 
 
 def in_pinned_memory(tensor: Tensor) -> bool:
-    """Return whether ``tensor`` is in pinned memory, from which a device can copy while the CPU continues."""
+    """Return whether ``tensor`` is in pinned memory, so that a device can copy it while the CPU continues."""
     plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_nested
     return plain and tensor.is_pinned()
 
 
 def movable_parts(batch: Any) -> list[Any]:
-    """Return the parts that ``mapped`` moves, in the same order."""
+    """Return the objects in ``batch`` that ``map_parts`` passes to ``move``, in the same order."""
     parts: list[Any] = []
 
     def note(part: Any) -> Any:
@@ -74,7 +85,10 @@ def movable_parts(batch: Any) -> list[Any]:
 
 
 def map_parts(batch: Any, move: Callable[[Any], Any]) -> Any:
-    """Return ``batch`` with ``move`` applied to all movable parts; ``batch`` itself if nothing changed."""
+    """Return ``batch`` with each object that has a ``to`` method replaced by ``move(object)``.
+
+    If ``move`` returns the same object in all cases, the result is ``batch`` itself.
+    """
     if batch is None or isinstance(batch, str | bytes | int | float | complex | type):
         return batch
     if callable(getattr(batch, "to", None)):
@@ -94,18 +108,24 @@ def map_parts(batch: Any, move: Callable[[Any], Any]) -> Any:
 
 
 def _like(batch: Any, names: list[Any], parts: list[Any]) -> Any:
-    """Return a container like ``batch`` that contains ``parts`` instead."""
+    """Return a container of the same type as ``batch`` with the items ``parts``.
+
+    Args:
+        batch: a list, tuple, mapping or dataclass.
+        names: keys of a mapping, or field names of a dataclass, in the order of ``parts``.
+        parts: the new items.
+    """
     make: Any = type(batch)
     if isinstance(batch, tuple):
         return make(*parts) if hasattr(batch, "_fields") else make(parts)
     if isinstance(batch, Mapping) and not isinstance(batch, MutableMapping):
         return make(dict(zip(names, parts, strict=True)))
-    duplicate = copy.copy(batch)  # it may hold more than its items
+    duplicate = copy.copy(batch)  # a subclass may have attributes in addition to its items
     if isinstance(duplicate, list):
         duplicate[:] = parts
     elif isinstance(duplicate, MutableMapping):
         duplicate.update(zip(names, parts, strict=True))
     else:
         for name, part in zip(names, parts, strict=True):
-            object.__setattr__(duplicate, name, part)  # also where the class is frozen
+            object.__setattr__(duplicate, name, part)  # works for frozen dataclasses, too
     return duplicate

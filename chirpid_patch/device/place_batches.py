@@ -1,4 +1,4 @@
-"""Placement of the batches of a loader, for the factory: built on the device, or moved from the CPU."""
+"""Functions with which the factory puts the batches of a loader on a device: built there, or moved from the CPU."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from chirpid_patch.transforms.spectrograms import GaussianNoise
 
 
 class MovedToDevice(Placement):
-    """Move batches of ordinary loading to ``device``, with a ``DevicePrefetcher``.
+    """A placement that moves batches from the CPU to ``device`` with a ``DevicePrefetcher``.
 
-    If that changes no random number, it requests a batch while the training uses the previous one. A change of the
-    dataset within an epoch then takes effect one batch later.
+    If an early request changes no random number, the next batch is requested while the training uses a batch. A change
+    of the dataset within an epoch then takes effect one batch later.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and there is none.
+        ValueError: ``device`` is a CUDA device, and this machine has none.
     """
 
     def __init__(self, device: str | torch.device) -> None:
@@ -38,7 +38,10 @@ class MovedToDevice(Placement):
 
 
 class _BatchSource:
-    """The iterable of the prefetcher, without a reference to the loader, whose workers end with the loader."""
+    """The iterable over which the ``DevicePrefetcher`` iterates.
+
+    It has no reference to the loader, because the workers end when the last reference to the loader is gone.
+    """
 
     batches: Iterator[Any] = iter(())
 
@@ -48,7 +51,11 @@ class _BatchSource:
 
 
 def move_batches(device: str | torch.device) -> tuple[Placement, str]:
-    """Return an object that moves batches to ``device``, and its description; raise ValueError without that device."""
+    """Return a placement that moves batches to ``device``, and a description of it.
+
+    Raises:
+        ValueError: ``device`` is a CUDA device, and this machine has none.
+    """
     there = numbered_device(device)
     return MovedToDevice(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
 
@@ -56,14 +63,16 @@ def move_batches(device: str | torch.device) -> tuple[Placement, str]:
 def place_batches(
     dataset: Any, batching: Mapping[str, Any], device: str | torch.device, share: float | None
 ) -> tuple[Placement, str]:
-    """Return an object that puts the batches of a loader with these arguments on ``device``, and its description.
+    """Return a placement that puts the batches of a loader on ``device``, and a description of it.
+
+    The placement builds batches on the device if the samples can be stored there. Otherwise it moves batches.
 
     Args:
         dataset: the dataset of the loader.
         batching: arguments of ``DataLoader`` that define the samples of a batch.
         device: the device of the batches.
-        share: share of the device's free memory that samples may take. None is 0.5 on an accelerator and 0 on the CPU,
-            where ordinary loading is faster.
+        share: share of the device's free memory that the samples may take. None: 0.5 on an accelerator, and 0 on the
+            CPU, where ordinary loading is faster.
 
     Raises:
         ValueError: the device does not exist, or ``share`` is not above 0 and at most 1.
@@ -76,15 +85,15 @@ def place_batches(
         held = ResidentOn(there, 0.5 if share is None else share)
         held.hold(dataset, batches=batches, collate=batching.get("collate_fn"))
     except NotResidentError as reason:
-        return MovedToDevice(there), f"batches are moved to {there}, and not built there, because {reason}"
+        return MovedToDevice(there), f"batches are moved to {there} and not built there, because {reason}"
     why = f"{readable_size(held.bytes)} of samples are stored there, and batches are built from them"
     if there.type != "cpu" and _draws_exact_noise(dataset):
-        why += "; noise of mode 'exact' has the same distribution as on the CPU, and other values"
+        why += "; noise of mode 'exact' has the same distribution as on the CPU, but different values"
     return held, why
 
 
 def _draws_exact_noise(dataset: Any) -> bool:
-    """Return whether a dataset that can be resident has noise whose bits differ on another device."""
+    """Return whether ``dataset`` adds noise of mode ``"exact"``, whose values depend on the device."""
     node = gather_node(dataset)
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     if any(isinstance(one, GaussianNoise) and one.mode == "exact" for _, one in stages):

@@ -1,4 +1,4 @@
-"""Mixed precision and TF32, chosen for a device and logged."""
+"""Functions that choose and set mixed precision and TF32 for a device."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _FP16_CAPABILITY = 7  # Volta: the first with matrix units for float16
 
 
 def amp_dtype_for(device: str | torch.device) -> torch.dtype | None:
-    """Return the dtype in which mixed precision is faster on ``device``; None if there is none.
+    """Return the dtype in which mixed precision is faster than float32 on ``device``; None if no dtype is.
 
-    The dtype is bfloat16 on CUDA devices that compute it in hardware, float16 on those from Volta to Turing, and None
-    on older ones and without a CUDA device: on a CPU, mixed precision is slower unless the CPU has instructions for it.
+    The dtype is bfloat16 on CUDA devices that compute bfloat16 in hardware (Ampere and later). It is float16 on Volta
+    and Turing. It is None on older CUDA devices and on the CPU, where mixed precision is slower unless the CPU has
+    instructions for it.
     """
     chosen = torch.device(device)
     if chosen.type != "cuda" or not torch.cuda.is_available():
@@ -35,9 +36,12 @@ def amp_dtype_for(device: str | torch.device) -> torch.dtype | None:
 
 
 def autocast_for(device: str | torch.device, dtype: torch.dtype | None = None) -> AbstractContextManager[Any]:
-    """Return ``torch.autocast`` with the dtype of ``amp_dtype_for(device)``, or a context that does nothing.
+    """Return ``torch.autocast`` for ``device``, or a context that does nothing.
 
-    On a CPU it uses autocast only on request: ``dtype=torch.bfloat16``.
+    Args:
+        device: the device of the training.
+        dtype: dtype of autocast; None: that of ``amp_dtype_for(device)``. If that is None, too, or if ``dtype`` is
+            ``torch.float32``, the context does nothing. On a CPU, pass ``torch.bfloat16`` to use autocast.
     """
     chosen = torch.device(device)
     dtype = amp_dtype_for(chosen) if dtype is None else dtype
@@ -45,10 +49,10 @@ def autocast_for(device: str | torch.device, dtype: torch.dtype | None = None) -
 
 
 def grad_scaler_for(device: str | torch.device, dtype: torch.dtype | None = None) -> Any:
-    """Return a ``GradScaler`` for training under ``autocast_for(device, dtype)``; it only scales float16 on CUDA.
+    """Return a ``GradScaler`` for training under ``autocast_for(device, dtype)``.
 
-    On other devices, ``scale``, ``step`` and ``update`` have no additional effect, so one loop is right for all
-    devices.
+    The scaler scales gradients only for float16 on CUDA. Otherwise ``scale`` returns its argument, ``step`` only calls
+    the optimiser, and ``update`` does nothing. So the same training loop is right for all devices.
     """
     chosen = torch.device(device)
     dtype = amp_dtype_for(chosen) if dtype is None else dtype
@@ -58,12 +62,12 @@ def grad_scaler_for(device: str | torch.device, dtype: torch.dtype | None = None
 
 @dataclass(frozen=True)
 class MixedPrecision:
-    """The result of ``setup_mixed_precision``, for one device.
+    """The settings that ``setup_mixed_precision`` chose for a device.
 
     Attributes:
         device: the device of the training.
         dtype: dtype of autocast; None: no autocast.
-        tf32: whether float32 is computed in TF32.
+        tf32: whether the device multiplies float32 matrices in TF32.
     """
 
     device: torch.device
@@ -75,7 +79,7 @@ class MixedPrecision:
         return nullcontext() if self.dtype is None else autocast_for(self.device, self.dtype)
 
     def grad_scaler(self) -> Any:
-        """Return the scaler for the backward pass and the optimiser: see ``grad_scaler_for``."""
+        """Return the gradient scaler for the backward pass and the optimiser step: see ``grad_scaler_for``."""
         return grad_scaler_for(self.device, self.dtype or torch.float32)
 
     def __str__(self) -> str:
@@ -92,7 +96,7 @@ class MixedPrecision:
 def setup_mixed_precision(
     device: str | torch.device | None = None, *, dtype: torch.dtype | None = None, tf32: bool = True
 ) -> MixedPrecision:
-    """Set up mixed precision for ``device``, by default the CUDA device if there is one, else the CPU.
+    """Choose and set mixed precision and TF32 for ``device``.
 
         precision = setup_mixed_precision()
         scaler = precision.grad_scaler()
@@ -103,20 +107,20 @@ def setup_mixed_precision(
         scaler.step(optimizer)
         scaler.update()
 
-    The settings are logged (logger ``chirpid_patch``, INFO), and ``str()`` of the result describes them. Without a CUDA
-    device the function sets nothing, and there is no autocast unless ``dtype`` requests it.
+    The logger ``chirpid_patch`` logs the settings at level INFO, and ``str(precision)`` describes them. On the CPU the
+    function changes no setting of PyTorch, and there is no autocast unless the call passes ``dtype``.
 
     Args:
-        device: the device of the training.
-        dtype: dtype of autocast. None picks the fastest dtype on the device; ``torch.float32`` switches autocast off.
-        tf32: let CUDA devices with TF32 (Ampere and later) multiply float32 matrices with 10 instead of 23 bits of
+        device: the device of the training; None: the CUDA device if there is one, else the CPU.
+        dtype: dtype of autocast. None chooses the fastest dtype on the device. ``torch.float32`` switches autocast off.
+        tf32: whether CUDA devices with TF32 (Ampere and later) multiply float32 matrices with 10 instead of 23 bits of
             mantissa. Results then differ from full float32 in the fourth digit.
 
     Returns:
-        A ``MixedPrecision`` with ``autocast()`` and ``grad_scaler()``.
+        A ``MixedPrecision`` with the methods ``autocast()`` and ``grad_scaler()``.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and there is none.
+        ValueError: ``device`` is a CUDA device, and this machine has none.
     """
     chosen = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     picked = amp_dtype_for(chosen) if dtype is None else dtype
@@ -134,9 +138,9 @@ def _has_tf32(device: torch.device) -> bool:
 
 
 def _compute_in_tf32() -> None:
-    """Let CUDA compute float32 in TF32.
+    """Allow CUDA devices to multiply float32 matrices in TF32.
 
-    The CPU's setting does not change, nor does a precision that is already lower.
+    The function keeps the precision of the CPU, and a precision that is already lower than TF32.
     """
     backends: Any = torch.backends
     on_cpu = getattr(backends.mkldnn, "matmul", None)  # torch >= 2.9
@@ -147,6 +151,6 @@ def _compute_in_tf32() -> None:
         on_cpu.fp32_precision = before
     backends.cudnn.allow_tf32 = True
     for kind in (backends.cuda.matmul, *(getattr(backends.cudnn, name, None) for name in ("conv", "rnn"))):
-        # A program may use the newer settings itself: if only one of them is set, PyTorch refuses the older settings.
+        # If a program has set one of the newer settings, PyTorch raises an error for the older setting alone.
         if getattr(kind, "fp32_precision", "tf32") != "tf32":
             kind.fp32_precision = "tf32"

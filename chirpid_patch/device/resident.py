@@ -1,4 +1,4 @@
-"""Samples that are stored on the device, so that a batch needs a few kernels there and no copy."""
+"""Samples that are stored on the device, so that a few kernels build a batch there without copying it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from chirpid_patch.loading.placement import Placement
 logger = logging.getLogger("chirpid_patch")
 
 _HOLDING = ("cuda", "cpu")
-#: All uploads, by device and by the identity of the source, which the upload keeps alive.
+#: All copies of tensors on devices, by ``id`` of the source tensor and device. An ``Upload`` keeps its source alive.
 _uploads: WeakValueDictionary[tuple[int, torch.device], Upload] = WeakValueDictionary()
 
 
 def numbered_device(device: str | torch.device) -> torch.device:
-    """Return ``device``; a CUDA device without a number gets that of the current device.
+    """Return ``device`` with its index: ``"cuda"`` becomes the current CUDA device, such as ``cuda:0``.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and there is none.
+        ValueError: ``device`` is a CUDA device, and this machine has none.
     """
     chosen = usable_device(device)
     if chosen.type == "cuda" and chosen.index is None:
@@ -41,28 +41,30 @@ def numbered_device(device: str | torch.device) -> torch.device:
 
 
 class ResidentOn(Placement):
-    """Build batches on ``device``, from samples that are copied there once.
+    """A placement that copies the samples to ``device`` once, and builds the batches there.
 
-    Order, random calls of the global generators, and augmentation are those of the same loader without ``ResidentOn``
-    (noise of mode ``"exact"`` only in distribution). 8-bit samples stay 8-bit. Several loaders over the same tensors
-    share one copy, which is freed with the last of them, or by ``shutdown``. Nothing in an iteration waits for the
-    device.
+    The order of the samples, the calls of the global random generators, and the augmentation are the same as without
+    this placement. Only noise of mode ``"exact"`` has other values, with the same distribution. Samples keep their
+    dtype, so 8-bit samples take one byte for each value.
 
-    Changes of datasets and transforms, and in-place operations of PyTorch on their tensors, take effect at the next
-    batch. Writes that PyTorch does not count (NumPy, ``.data``) take effect at the next epoch, if they span more than a
-    sample or 4096 bytes. If the changed dataset does not permit batches on the device, they are read on the CPU and
-    moved.
+    Several loaders over the same tensors share one copy on the device. The copy is freed when the last of these loaders
+    is freed or calls ``shutdown``. An iteration never waits for the device.
 
-    The loader loads in this process, without threads. It cannot be pickled.
+    Changes of the dataset and its transforms, and in-place operations of PyTorch on their tensors, take effect at the
+    next batch. Writes through NumPy or ``Tensor.data`` take effect at the next epoch, if they span more than a sample
+    or 4096 bytes. If a changed dataset does not permit batches on the device, the loader reads batches on the CPU and
+    moves them.
+
+    The loader loads in this process, without threads. The loader cannot be pickled.
 
     Args:
         device: the device that builds the batches.
         share: share of the device's free memory that the samples may take, above 0 and at most 1.
 
     Raises:
-        NotResidentError: the samples do not fit, or are not rows of tensors. The message, of this subclass of
-            ValueError, is the reason.
-        ValueError: the device does not exist; the loader has workers, threads, or pinned memory.
+        NotResidentError: the samples take too much memory, or are not rows of tensors. This subclass of ValueError has
+            the reason as its message.
+        ValueError: the device does not exist, or the loader has workers, threads or pinned memory.
     """
 
     is_held = True
@@ -74,34 +76,40 @@ class ResidentOn(Placement):
         if self.device.type not in _HOLDING:
             raise NotResidentError(f"samples can be stored on CUDA devices, not on {self.device.type}")
         self._share = share
-        #: The uploads by the identity of their sources, and which of them were read in this epoch.
+        #: The copies of this loader's tensors, by ``id`` of the source tensor, and the ids that were used this epoch.
         self._held: dict[int, Upload] = {}
         self._read: set[int] = set()
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of the samples on the device, including those shared with other loaders."""
+        """Return the size of the samples on the device in bytes, including samples that other loaders share."""
         return sum(upload.source.nbytes for upload in self._held.values())
 
     def attach(self, loader: Any) -> None:
         if loader.worker_processes or loader.prefetch_threads != 0 or loader.pin_memory:
             raise ValueError(
-                "samples on a device are read in this process: omit num_workers, and pass pin_memory=False and "
-                "prefetch_threads=0"
+                "only this process reads samples that are stored on a device: omit num_workers, and pass "
+                "pin_memory=False and prefetch_threads=0"
             )
         self.hold(loader.dataset, batches=loader.batch_sampler is not None, collate=loader.collate_fn)
 
     def hold(self, dataset: Any, *, batches: bool, collate: Any) -> None:
-        """Upload the samples that a loader with these arguments reads, unless they are on the device already.
+        """Copy the samples of ``dataset`` to the device, unless they are there already.
 
-        ``batches`` is whether the loader builds batches, instead of yielding single samples.
+        Args:
+            dataset: the dataset of the loader.
+            batches: whether the loader builds batches; False if it yields single samples.
+            collate: the ``collate_fn`` of the loader.
+
+        Raises:
+            NotResidentError: a loader with these arguments cannot build batches on the device.
         """
         if isinstance(dataset, IterableDataset):
             raise NotResidentError("an iterable dataset has no rows to store")
         if not batches:
             raise NotResidentError("automatic batching is off (batch_size=None)")
         if not stacks_samples(collate):
-            raise NotResidentError("a collate_fn of your own takes single samples")
+            raise NotResidentError("your own collate_fn needs single samples")
         self._hold(base_tensors(dataset))
 
     def _hold(self, tensors: Iterable[Tensor]) -> None:
@@ -127,7 +135,7 @@ class ResidentOn(Placement):
             raise NotResidentError(f"{self.device} has no free block of {readable_size(needed)}") from None
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """Return the copy of ``tensor`` on the device, and upload it if necessary."""
+        """Return the copy of ``tensor`` on the device; create the copy if it does not exist."""
         self._hold([tensor])
         self._read.add(id(tensor))
         return self._held[id(tensor)].current()
@@ -153,13 +161,13 @@ class ResidentOn(Placement):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
-            f"the loader cannot be pickled or copied deeply, its samples are on {self.device}: make one in the other "
-            "process, from the dataset"
+            f"a loader whose samples are on {self.device} cannot be pickled or copied deeply: send the dataset to the "
+            "other process, and build the loader there"
         )
 
 
 class _ResidentReader(BatchReader):
-    """Builds batches on the device if possible, else on the CPU."""
+    """A reader that builds batches on the device if possible, and otherwise reads them on the CPU and moves them."""
 
     def __init__(self, dataset: Any, collate: Any, resident: ResidentOn) -> None:
         super().__init__(dataset, collate, batches=True)

@@ -1,4 +1,4 @@
-"""The copy of a tensor on a device, which follows changes of its source."""
+"""Copies of tensors on a device that follow changes of the original tensors."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from chirpid_patch.machine.process_memory import process_memory
 from chirpid_patch.machine.usable_memory import usable_memory
 from chirpid_patch.torch_private import version
 
-#: Bytes to copy at a time, so that temporary conversions stay small.
+#: Number of bytes to copy at a time, so that temporary copies stay small.
 _COPIED_AT_A_TIME = 64 << 20
-#: Sources are checked once per this number of bytes, and in every sample.
+#: Distance in bytes between two values that are compared to notice writes. Every sample has at least one such value.
 _LOOKED_AT_EVERY = 4096
 
 
 class NotResidentError(ValueError):
-    """Samples cannot be stored on a device; the message is the reason, as part of a sentence."""
+    """An error that samples cannot be stored on a device. Its message is the reason, as part of a sentence."""
 
 
 class Upload:
-    """The copy of a tensor on a device.
+    """A copy of the tensor ``source`` on a device.
 
-    Each use of the copy includes in-place operations of PyTorch on ``source``. ``look`` notices other writes, through
-    NumPy or ``.data``, if they span more than a sample or 4096 bytes.
+    ``current`` copies again if PyTorch has changed ``source`` in place. ``look`` copies again after writes through
+    NumPy or ``Tensor.data``, if they span more than a sample or 4096 bytes.
     """
 
     def __init__(self, source: Tensor, device: torch.device) -> None:
         self.source = source
-        with torch.inference_mode(False):  # tensors created in it could not be written to outside
+        with torch.inference_mode(False):  # an inference tensor cannot be written to outside inference mode
             self._values = torch.empty(source.shape, dtype=source.dtype, device=device)
         self._write()
 
@@ -41,28 +41,28 @@ class Upload:
         self._version, self._looks = version(self.source), _looks(self.source)
 
     def current(self) -> Tensor:
-        """Return the values of ``source``, on the device; callers must not write to them."""
+        """Return the current values of ``source`` as a tensor on the device, to which callers must not write."""
         if version(self.source) != self._version:
             self._write()
-        if self._values.is_cuda:  # freed only after its last reader on any stream
+        if self._values.is_cuda:  # so that the memory is freed only after the last use on any stream
             self._values.record_stream(torch.cuda.current_stream(self._values.device))
         return self._values
 
     def look(self) -> None:
-        """Notice writes to ``source`` that PyTorch does not count."""
+        """Copy ``source`` again if some of its values differ, because of writes that its version does not show."""
         if not torch.equal(_looks(self.source), self._looks):
             self._write()
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the bytes that can still be allocated on ``device``; on the CPU, within the limit of this process.
+    """Return how many bytes can still be allocated on ``device``; on the CPU, within the memory limit of this process.
 
     Raises:
         NotResidentError: the system does not report its memory.
     """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        # Memory that PyTorch reserved from the device and does not use.
+        # PyTorch has reserved memory on the device that no tensor uses.
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     try:
         return max(usable_memory() - process_memory().bytes, 0)
@@ -71,7 +71,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def readable_size(count: int) -> str:
-    """Return ``count`` bytes as text with a unit."""
+    """Return a number of bytes as text with a unit, such as ``1.5 GiB``."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -83,9 +83,9 @@ def _row_bytes(tensor: Tensor) -> int:
 
 
 def _looks(source: Tensor) -> Tensor:
-    """Return the values at regularly spaced places of ``source``, as bytes."""
+    """Return the values at regularly spaced positions of ``source``, as bytes."""
     step = max(1, min(_LOOKED_AT_EVERY, _row_bytes(source)) // source.element_size())
-    # In memory order: a dense tensor needs no copy for that.
+    # In the order of its memory, a dense tensor needs no copy to become 1-dim.
     strides = source.stride()
     order = sorted(range(source.ndim), key=lambda axis: -strides[axis])
     flat = source.detach().permute(order).reshape(-1)

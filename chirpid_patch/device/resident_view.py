@@ -1,4 +1,4 @@
-"""A view of a dataset over copies of its tensors on a device, so that its batches are built there."""
+"""A function that replaces the tensors of a dataset by their copies on a device, where its batches are then built."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from chirpid_patch.device.resident_tensors import NotResidentError
 from chirpid_patch.transforms.spectrograms import GaussianNoise, SpecAugment, Standardize, is_batchable
 from chirpid_patch.transforms.symmetries import FlipsAndTurns
 
-#: Transforms that work on batches on any device.
+#: Transforms that support batches on any device.
 _TRANSFORMS = (SpecAugment, GaussianNoise, Standardize, FlipsAndTurns)
-#: The datasets that read others.
+#: Datasets of this package that contain another dataset.
 _OVER_OTHERS = (WorkerSafeStandardizedDataset, WorkerSafeAugmentedDataset, WorkerSafeSequenceDataset)
-#: Methods that a subclass may not replace.
+#: Methods that build batches. A subclass that overrides one of them is not supported.
 _READING = ("read_sample", "read_batch", "_stages", "operands", "transform_rows_", "transform_batch", "mask_places")
 
-#: Returns the copy of a tensor.
+#: Type of functions that return the copy of a tensor on the device.
 Copy = Callable[[Tensor], Tensor]
 
 
 def _behaves_as(thing: Any, kind: type) -> bool:
-    """Return whether ``thing`` is a ``kind`` without overrides of the methods that build batches."""
+    """Return whether ``thing`` is an instance of ``kind`` whose class overrides no method in ``_READING``."""
     unchanged = (getattr(type(thing), name, None) == getattr(kind, name, None) for name in _READING)
     return isinstance(thing, kind) and all(unchanged)
 
@@ -44,7 +44,7 @@ def base_tensors(dataset: Any) -> list[Tensor]:
     """Return the tensors whose rows are the samples of ``dataset``.
 
     Raises:
-        NotResidentError: batches cannot be built from these tensors on a device; the message has the reason.
+        NotResidentError: batches cannot be built from tensors on a device. The message is the reason.
     """
     if is_exactly(dataset, TensorDataset):
         return list(dataset.tensors)
@@ -58,7 +58,7 @@ def base_tensors(dataset: Any) -> list[Tensor]:
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     for _, one in stages:
         if not (is_batchable(one) and any(_behaves_as(one, kind) for kind in _TRANSFORMS)):
-            raise NotResidentError(f"{_name(one)} is augmentation that only works on single samples")
+            raise NotResidentError(f"the augmentation {_name(one)} only supports single samples")
     return list(chain.from_iterable(map(base_tensors, node.children)))
 
 
@@ -67,7 +67,10 @@ def _name(thing: Any) -> str:
 
 
 def resident_view(dataset: Any, copy: Copy) -> Any:
-    """Return ``dataset`` with its ``base_tensors`` and statistics replaced by their copies."""
+    """Return a copy of ``dataset`` whose tensors are replaced by ``copy(tensor)``.
+
+    The tensors are those of ``base_tensors``, and means and deviations that are tensors.
+    """
     if is_exactly(dataset, TensorDataset):
         return RowsOnDevice(*map(copy, dataset.tensors))
     joint = joint_of(dataset)
@@ -89,7 +92,7 @@ def resident_view(dataset: Any, copy: Copy) -> Any:
 
 
 def _copy_without_constructor(original: Any, /, **changed: Any) -> Any:
-    """Return a copy of ``original`` with other values of some attributes, without calling its constructor."""
+    """Return a copy of ``original`` with the attributes ``changed``, without calling its constructor."""
     duplicate = object.__new__(type(original))
     duplicate.__dict__.update(vars(original), **changed)
     return duplicate

@@ -1,4 +1,4 @@
-"""Copies of batches to a CUDA device on a separate stream, in parallel with the training's work."""
+"""Classes that copy batches to a CUDA device on a separate stream, while the device trains."""
 
 from __future__ import annotations
 
@@ -14,56 +14,61 @@ from chirpid_patch.device.moving import in_pinned_memory, map_parts, movable_par
 
 
 class CudaCopies:
-    """A CUDA device and a stream for copies to it."""
+    """A CUDA device with a separate stream for copies to the device."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def pinned(self, source: Tensor) -> Tensor:
-        """Return ``source`` as a dense tensor in pinned memory.
+        """Return a copy of ``source`` as a dense tensor in pinned memory.
 
-        PyTorch reuses that memory only after the copy from it.
+        PyTorch reuses the pinned memory only after its copy to the device is done.
         """
         return torch.empty_like(source, pin_memory=True).copy_(source)
 
     def on_copy_stream(self) -> AbstractContextManager[Any]:
-        """Return a context in which ``copy`` and ``copied`` use the stream for copies."""
+        """Return a context in which ``copy`` and ``copied`` use the copy stream."""
         return torch.cuda.stream(self._stream)
 
     def copy(self, source: Tensor) -> Tensor:
-        """Start to copy a tensor in pinned memory."""
+        """Start the copy of a tensor in pinned memory to the device, and return the tensor on the device."""
         return source.to(self.device, non_blocking=True)
 
     def copied(self) -> Any:
-        """Return an event after the copies started so far; a waiting thread sleeps."""
+        """Return a CUDA event that occurs when all copies started so far are done. A thread can sleep until then."""
         event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(self._stream)
         return event
 
     def hand_over(self, copies: list[Tensor], copied: Any) -> None:
-        """Make later work of the device wait for ``copied`` and use ``copies``; the CPU continues."""
+        """Make the current stream wait for the event ``copied``, and keep the memory of ``copies`` until it used them.
+
+        The CPU does not wait.
+        """
         training = torch.cuda.current_stream(self.device)
         training.wait_event(copied)
         for tensor in copies:
-            # Its memory comes from the side stream, and is not reused before both streams are done.
+            # The memory of the tensor belongs to the copy stream. Now it is reused only after both streams are done.
             tensor.record_stream(training)
 
 
 class BatchCopy:
-    """A batch that is being copied to a device. The constructor starts the copy.
+    """The copy of a batch to a device. The constructor starts the copy, and ``hand_over`` returns it.
 
-    ``cuda`` is a ``CudaCopies`` or a stand-in for tests.
+    If the batch contains objects with their own ``to`` method, or tensors that are not plain, ``hand_over`` moves the
+    whole batch on the training's stream.
 
-    Objects with their own ``to``, and tensors that are not plain, move when the batch is handed over, on the training's
-    stream.
+    Args:
+        batch: any object with tensors.
+        cuda: a ``CudaCopies``, or a replacement in tests.
     """
 
     def __init__(self, batch: Any, cuda: Any) -> None:
         self._cuda = cuda
         self._batch = batch
         self._copies: list[Tensor] = []
-        self._direct: list[Tensor] = []  # the loader's own pinned memory that is copied from
+        self._direct: list[Tensor] = []  # pinned tensors of the loader that are copied directly
         self._copied: Any = None
         parts = movable_parts(batch)
         if all(_may_go_beside(part, cuda.device) for part in parts):
@@ -73,7 +78,10 @@ class BatchCopy:
                     self._copied = cuda.copied()
 
     def hand_over(self) -> Any:
-        """Return the batch on the device, for the current stream. Call it once: this object then drops the batch."""
+        """Return the batch on the device, for use on the current stream.
+
+        Call this method only once, because it drops the reference to the batch.
+        """
         batch, self._batch = self._batch, None
         copies, self._copies = self._copies, []
         if self._copied is None:
@@ -82,7 +90,7 @@ class BatchCopy:
         return batch
 
     def wait_for_copies(self) -> None:
-        """Wait until no copy reads the loader's memory, so that it may be overwritten."""
+        """Wait until no copy reads the loader's pinned memory, so that the loader may overwrite it."""
         if self._direct and self._copied is not None:
             self._copied.synchronize()
 
@@ -106,7 +114,7 @@ class BatchCopy:
 
 
 def _may_go_beside(part: Any, device: torch.device) -> bool:
-    """Return whether moving ``part`` only copies the memory of its tensors."""
+    """Return whether copying the memory of its tensors is all that moving ``part`` does."""
     if not isinstance(part, Tensor) and type(part) is not PackedSequence:
         return False
     away = (tensor for tensor in tensors_of(part) if tensor.device != device)
@@ -114,7 +122,7 @@ def _may_go_beside(part: Any, device: torch.device) -> bool:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Return whether ``tensor`` is copied completely by copying its memory."""
+    """Return whether a copy of its memory is a complete copy of ``tensor``."""
     return (
         type(tensor) is Tensor
         and tensor.device.type == "cpu"

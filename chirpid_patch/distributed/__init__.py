@@ -1,4 +1,4 @@
-"""Training on several ranks: the samples and the epoch of each rank.
+"""Loaders for training on several ranks: they divide the samples, and seed each rank and epoch.
 
 The package may import ``loading`` and the packages below it.
 """

@@ -1,4 +1,4 @@
-"""The epochs of one rank's loader: all randomness follows from seed, epoch and rank."""
+"""Epoch numbers and seeds for the loader of one rank. Seed, epoch and rank determine all its random numbers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,23 @@ from chirpid_patch.randomness.keyed_random import fold_in
 
 
 class RankEpochs:
-    """Numbers and seeds the epochs of one rank's ``BatchedDataLoader``, as its argument ``epochs``.
+    """Counts and seeds the epochs of one rank's loader; pass it to ``BatchedDataLoader`` as ``epochs``.
 
-    The epoch is that of the loader's ``sampler``, a ``torch.utils.data.DistributedSampler``. It increases automatically
-    when the loop requests a second batch. So ``next(iter(loader))`` alone counts no epoch, and a rank that alone makes
-    this call stays in the same epoch as the other ranks. ``sampler.set_epoch`` sets the next epoch; a resumed run needs
-    no other call. Between epochs, ``sampler.epoch`` is the next epoch.
+    The number of the epoch is ``sampler.epoch`` of the loader's ``torch.utils.data.DistributedSampler``. The number
+    increases automatically when the loop requests the second batch of an epoch. So ``next(iter(loader))`` alone counts
+    no epoch: a rank that makes this call stays in the same epoch as the other ranks. Between epochs, ``sampler.epoch``
+    is the number of the next epoch. A resumed run only has to call ``sampler.set_epoch``.
 
-    The order of samples follows from seed and epoch. Augmentation and the seeds of workers also follow from the rank,
-    so no two ranks share random numbers. Neither uses the global generators. Code of the dataset that uses global
-    generators in workers continues from epoch to epoch with ``persistent_workers``, as in PyTorch, and restarts in a
-    resumed run; the package's own augmentation does not.
+    Seed and epoch determine the order of the samples. Seed, epoch and rank determine the augmentation and the seeds of
+    the workers, so different ranks have different random numbers. The global generators are not used.
+
+    With ``persistent_workers``, the global generators in workers continue from epoch to epoch, as in PyTorch, and start
+    from the beginning in a resumed run. That affects datasets that use these generators. It does not affect the
+    augmentation of this package.
+
+    Args:
+        seed: seed that all ranks share.
+        rank: number of this rank, from 0.
     """
 
     def __init__(self, seed: int, rank: int) -> None:
@@ -31,23 +37,27 @@ class RankEpochs:
         self.rank = rank
 
     def attach(self, loader: Any) -> None:
-        """Prepare for ``loader`` during its construction; raise TypeError without a ``DistributedSampler``."""
+        """Check the sampler of ``loader``, and give the loader a generator. The constructor of the loader calls this.
+
+        Raises:
+            TypeError: the sampler is not a ``DistributedSampler``.
+        """
         if not isinstance(loader.sampler, DistributedSampler):
             kind = type(loader.sampler).__name__
-            raise TypeError(f"the sampler of one rank must be a DistributedSampler, not {kind}")
+            raise TypeError(f"the sampler of a rank must be a DistributedSampler, not {kind}")
         if loader.generator is None:
             loader.generator = torch.Generator()
 
     def begin(self, loader: Any) -> int:
         """Return the number of the new epoch, and seed the generator of ``loader`` for it."""
         epoch = int(loader.sampler.epoch)
-        # Persistent workers have a single base seed; only the keys distinguish the epochs.
+        # Persistent workers have one base seed for all epochs. The random keys of the samples contain the epoch.
         words = (self.seed, self.rank) if loader.persistent_workers else (self.seed, self.rank, epoch)
         loader.generator.manual_seed(int(fold_in(np.zeros(1, dtype=np.uint64), *words)[0]))
         return epoch
 
     def count(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield the ``batches`` of the epoch, and count the epoch at the second request."""
+        """Return an iterator over ``batches`` that counts the epoch when the loop requests the second batch."""
         return _CountedEpoch(batches, loader.sampler)
 
     def number(self, loader: Any) -> int:
@@ -60,7 +70,7 @@ class RankEpochs:
 
 
 class _CountedEpoch(Iterator[Any]):
-    """Yields batches, and moves the sampler to the next epoch when the loop requests the second batch."""
+    """An iterator over batches that sets the sampler to the next epoch when the loop requests the second batch."""
 
     def __init__(self, batches: Iterator[Any], sampler: DistributedSampler[Any]) -> None:
         self._batches = batches
@@ -73,7 +83,7 @@ class _CountedEpoch(Iterator[Any]):
 
     def __next__(self) -> Any:
         self._asked += 1
-        # The order of this epoch is drawn already. Another number in the sampler was set by the caller.
+        # The order of this epoch is already drawn. If the sampler has another epoch, the caller has set it.
         if self._asked == 2 and self._sampler.epoch == self._epoch:
             self._sampler.set_epoch(self._epoch + 1)
         return next(self._batches)

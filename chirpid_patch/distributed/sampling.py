@@ -1,4 +1,4 @@
-"""The samples of a dataset that belong to one rank."""
+"""Functions that find the rank of this process, and the samplers that divide a dataset among the ranks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from chirpid_patch.machine.ranks import current_rank, current_world_size
 from chirpid_patch.randomness.seeding import worker_init_fn
 
 _ABOUT_RANKS = ("world_size", "rank", "seed")
-_DEFAULT_SEED = 0  # as DistributedSampler has it
+_DEFAULT_SEED = 0  # the default of DistributedSampler
 
 
 @dataclass(frozen=True)
 class RankShare:
-    """One rank's share of a dataset, and the seed that all ranks share."""
+    """The rank whose samples a loader reads, the number of ranks, and the seed that all ranks share."""
 
     rank: int
     world_size: int
@@ -27,16 +27,21 @@ class RankShare:
 
 
 def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
-    """Return rank and number of ranks: the arguments, or the values of ``torch.distributed`` or torchrun's environment.
+    """Return the rank of this process and the number of ranks.
 
-    For one rank, or a ``world_size`` of 0 (``torch.cuda.device_count()`` without a device), the result is (0, 1). If
-    only ``rank`` contradicts the launcher, the launcher's rank is returned, with a warning: with ``rank=0`` in every
-    process, all processes would train on the same samples.
+    Missing arguments come from ``torch.distributed``, or from the environment variables of torchrun. If ``rank``
+    differs from the rank that these report for the same number of ranks, the function warns and returns their rank.
+    Otherwise ``rank=0`` in every process would make all processes train on the same samples.
+
+    Args:
+        rank: rank of this process, from 0; None: the reported rank.
+        world_size: number of ranks; None: the reported number. 0 counts as 1, because
+            ``torch.cuda.device_count()`` is 0 without a device.
 
     Raises:
-        TypeError: an argument is no whole number.
-        ValueError: ``world_size`` is negative, or differs from the launcher's without a ``rank``; or the rank is out of
-            range.
+        TypeError: an argument is not an integer.
+        ValueError: ``world_size`` is negative, ``rank`` is out of range, or ``world_size`` differs from the reported
+            number and ``rank`` is missing.
     """
     for name, given in (("rank", rank), ("world_size", world_size)):
         if given is not None and not isinstance(given, Integral):
@@ -48,8 +53,8 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
     if count == known:
         if rank is not None and rank != here:
             warnings.warn(
-                f"rank={rank} was passed to rank {here} of {known}; it loads the samples of rank {here}: omit rank "
-                "and world_size, which torch.distributed or torchrun defines.",
+                f"rank={rank} was passed in rank {here} of {known}. The loader reads the samples of rank {here}. Omit "
+                "rank and world_size, because torch.distributed or torchrun defines them.",
                 UserWarning,
                 stacklevel=5,
             )
@@ -57,13 +62,13 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
     if count == 1:
         return 0, 1
     if rank is None:
-        raise ValueError(f"world_size={count} was passed where {known} ranks run: pass rank as well, or omit both")
+        raise ValueError(f"world_size={count} was passed, but {known} ranks run: pass rank, too, or omit both")
     if not 0 <= rank < count:
-        raise ValueError(f"rank={rank} is none of {count} ranks: pass one from 0 to {count - 1}")
+        raise ValueError(f"rank={rank} is out of range for {count} ranks: pass a rank from 0 to {count - 1}")
     if known == 1:
         warnings.warn(
-            f"neither torch.distributed nor torchrun reports {count} ranks; this loader has the samples of rank "
-            f"{rank} only: call torch.distributed.init_process_group before, or omit rank and world_size.",
+            f"neither torch.distributed nor torchrun reports {count} ranks. The loader reads only the samples of rank "
+            f"{rank}. Call torch.distributed.init_process_group before, or omit rank and world_size.",
             UserWarning,
             stacklevel=5,
         )
@@ -71,16 +76,22 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
 
 
 def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last: bool) -> DistributedSampler[Any]:
-    """Return PyTorch's sampler, which gives every rank as many samples, and each epoch a different order.
+    """Return a ``DistributedSampler`` for training: every rank reads the same number of samples.
 
-    If the ranks do not divide the dataset, up to ``world_size - 1`` samples are omitted with ``drop_last``, else
-    repeated. With ``drop_last`` and fewer samples than ranks, samples are repeated, with a warning: an epoch without
-    samples would train nothing.
+    If the number of samples is not a multiple of the number of ranks, the sampler repeats up to ``world_size - 1``
+    samples. With ``drop_last``, it omits samples instead. If there are fewer samples than ranks, it repeats samples
+    even with ``drop_last``, and the function warns about that.
+
+    Args:
+        dataset: the dataset of the loader.
+        share: the rank, the number of ranks, and the seed.
+        shuffle: whether each epoch has a new random order.
+        drop_last: whether to omit samples instead of repeating samples.
     """
     if drop_last and len(dataset) < share.world_size:
         warnings.warn(
-            f"drop_last=True would drop all {len(dataset)} samples ({share.world_size} ranks): they are repeated "
-            "so that each rank has one; start fewer ranks to silence this.",
+            f"drop_last=True would drop all {len(dataset)} samples, because there are {share.world_size} ranks. "
+            "Samples are repeated so that each rank has a sample. Start fewer ranks to avoid this warning.",
             UserWarning,
             stacklevel=5,
         )
@@ -91,36 +102,44 @@ def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last
 
 
 def evaluation_sampler(dataset: Any, share: RankShare, *, shuffle: bool = False) -> DistributedSampler[Any]:
-    """Return PyTorch's sampler without its padding: every sample on exactly one rank.
+    """Return a ``DistributedSampler`` for evaluation: exactly one rank reads each sample, and no sample is repeated.
 
-    Rank ``r`` of ``w`` has samples ``r, r + w, r + 2w, …``. The numbers of samples differ by at most one between ranks.
-    Some ranks have none if there are fewer samples than ranks.
+    Without shuffling, rank ``r`` of ``w`` ranks reads the samples ``r, r + w, r + 2w, …``. So some ranks read one
+    sample less than others, or no sample if there are fewer samples than ranks.
     """
     sampler: DistributedSampler[Any] = DistributedSampler(
         dataset, share.world_size, share.rank, shuffle=shuffle, seed=share.seed
     )
-    # The sampler pads to `total_size`. Its type stays PyTorch's own, which frameworks and prefetching know.
+    # The sampler repeats samples up to `total_size`. A subclass without that would not be known to frameworks.
     sampler.total_size = len(dataset)
     sampler.num_samples = len(range(share.rank, len(dataset), share.world_size))
     return sampler
 
 
 def take_share(dataset: Any, shuffle: bool | None, options: dict[str, Any], *, training: bool) -> RankShare | None:
-    """Return this rank's share if ``options`` request one; None for an ordinary loader, also of a single rank.
+    """Replace the arguments about ranks in ``options`` by a sampler, and return the share of this rank.
 
-    The function removes ``distributed``, ``world_size``, ``rank`` and ``seed`` from ``options`` and adds their effect:
-    ``sampler`` and ``worker_init_fn``, or for a single rank a ``generator`` with that seed. It keeps an existing
-    ``DistributedSampler``.
+    The result is None for an ordinary loader: without ``distributed=True``, or with a single rank. The function removes
+    ``distributed``, ``world_size``, ``rank`` and ``seed`` from ``options``. For several ranks it adds ``sampler`` and
+    ``worker_init_fn``, unless they exist. For a single rank it adds a ``generator`` with the seed.
+
+    Args:
+        dataset: the dataset of the loader.
+        shuffle: whether each epoch has a new random order.
+        options: the arguments of the loader, which the function changes.
+        training: whether the loader is for training; False for validation and test.
 
     Raises:
-        TypeError: an argument about ranks without ``distributed=True``; an iterable dataset.
-        ValueError: the caller sets the order (another sampler, a batch sampler, a generator).
+        TypeError: ``options`` contains an argument about ranks without ``distributed=True``, or the dataset is
+            iterable.
+        ValueError: ``options`` contains an order of its own: a sampler that is not a ``DistributedSampler``, a batch
+            sampler, or a generator.
     """
     distributed = bool(options.pop("distributed", False))
     given = {name: options.pop(name) for name in _ABOUT_RANKS if name in options}
     if not distributed:
         if given:
-            raise TypeError(f"{' and '.join(given)} without distributed=True has no meaning: pass that, too")
+            raise TypeError(f"{' and '.join(given)} without distributed=True has no effect: pass distributed=True, too")
         return None
     _check_order_is_ours(dataset, options)
     rank, world_size = find_rank(given.get("rank"), given.get("world_size"))
@@ -143,12 +162,12 @@ def take_share(dataset: Any, shuffle: bool | None, options: dict[str, Any], *, t
 
 def _check_order_is_ours(dataset: Any, options: dict[str, Any]) -> None:
     if isinstance(dataset, IterableDataset):
-        raise TypeError("an IterableDataset shares its samples among ranks itself: omit distributed")
+        raise TypeError("an IterableDataset must divide its samples among the ranks itself: omit distributed")
     sampler = options.get("sampler")
     if options.get("batch_sampler") is not None or not (sampler is None or isinstance(sampler, DistributedSampler)):
         raise ValueError(
-            "distributed=True gives each rank its samples by a DistributedSampler: omit sampler and batch_sampler, "
-            "or pass a torch.utils.data.DistributedSampler"
+            "distributed=True divides the samples with a DistributedSampler: omit sampler and batch_sampler, or pass a "
+            "torch.utils.data.DistributedSampler"
         )
     if options.get("generator") is not None:
         raise ValueError("distributed=True seeds each rank and epoch itself: pass seed instead of generator")

@@ -1,4 +1,4 @@
-"""Hooks that a trainer calls while it trains, and the profiling that uses them.
+"""Hooks that a trainer calls while it trains, and a hook that measures waits, transfers and steps.
 
-The package may import all others; none imports it.
+This package may import all other packages. No other package imports it.
 """

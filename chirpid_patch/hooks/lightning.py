@@ -1,4 +1,4 @@
-"""Trainer hooks for Lightning, which is imported only when a callback is created."""
+"""A Lightning callback that calls trainer hooks. Lightning is imported only when a callback is created."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from chirpid_patch.hooks.trainer import TrainerHooks
 
 
 def lightning_callback(hook: TrainerHooks | None = None) -> Any:
-    """Return a Lightning callback that calls ``hook``, a new ``DataLoaderProfilingHook`` by default.
+    """Return a Lightning callback that calls ``hook``.
 
         trainer = lightning.Trainer(callbacks=[lightning_callback()])
 
-    The callback inherits from the ``Callback`` of ``lightning.pytorch`` or ``pytorch_lightning``, with preference for
-    the package that is already imported. Lightning moves a batch to its device before it calls its callbacks, so the
-    transfer is part of the wait.
+    The callback inherits from ``Callback`` of ``lightning.pytorch`` or ``pytorch_lightning``, and prefers the package
+    that is already imported. Lightning moves a batch to the device before it calls its callbacks, so the measured wait
+    includes the transfer.
+
+    Args:
+        hook: the hook to call; None: a new ``DataLoaderProfilingHook``.
 
     Raises:
         ModuleNotFoundError: neither package is installed.
@@ -28,22 +31,22 @@ def lightning_callback(hook: TrainerHooks | None = None) -> Any:
 
 
 def _lightning() -> str:
-    """Return the package whose trainer will most likely train."""
+    """Return the name of the Lightning package that is imported already, or else installed."""
     packages = ("lightning", "pytorch_lightning")
     found = next((name for name in packages if name in sys.modules), None)
     found = found or next((name for name in packages if find_spec(name)), None)
     if found is None:
-        raise ModuleNotFoundError("lightning_callback is for Lightning: install lightning, or use TrainerHooks alone")
+        raise ModuleNotFoundError("lightning_callback needs Lightning: install lightning, or use TrainerHooks alone")
     return "lightning.pytorch" if found == "lightning" else found
 
 
 @cache
 def _callback_class(module: str) -> Any:
-    """Return the callback, as a subclass of ``module``'s ``Callback``."""
+    """Return a callback class that inherits from ``Callback`` of the package ``module``."""
     base: Any = import_module(module).Callback
 
     class LightningHooks(base):  # type: ignore[misc]
-        """Pass the calls of Lightning on to a ``TrainerHooks``."""
+        """A Lightning callback that passes each call on to a ``TrainerHooks``."""
 
         def __init__(self, hook: TrainerHooks) -> None:
             super().__init__()
@@ -74,7 +77,7 @@ def _callback_class(module: str) -> Any:
             self.hook.on_validation_end(trainer)
 
         def __reduce__(self) -> tuple[Any, tuple[TrainerHooks]]:
-            """Pickle the hook alone, so that a process that Lightning starts creates a new callback from it."""
+            """Pickle only the hook, from which a process that Lightning starts creates a new callback."""
             return lightning_callback, (self.hook,)
 
     return LightningHooks

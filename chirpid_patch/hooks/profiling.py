@@ -1,4 +1,4 @@
-"""Measurement of what a training waits for while it runs: the batch, its transfer and the step."""
+"""A hook that measures where a running training spends its time: waits for batches, transfers and steps."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from chirpid_patch.multi.multi_loader import LoaderBatch
 
 logger = logging.getLogger("chirpid_patch")
 
-#: Number of slow batches to name per epoch; the others are only counted.
+#: Number of slow batches in an epoch that are logged. Further slow batches are only counted.
 _MOST_NAMED = 10
 
 
 class DataLoaderProfilingHook(TrainerHooks):
-    """Measure the waits, transfers and steps of a training, list slow batches, and log summaries.
+    """Measure the waits for batches, the transfers and the steps of a training, and log summaries and slow batches.
 
-    Register the hook with a trainer that calls ``TrainerHooks``, or use it in your own loop:
+    Register the hook with a trainer that calls ``TrainerHooks``, or use the hook in your own loop:
 
         profiler = DataLoaderProfilingHook()
         for batch in profiler.batches(loader):      # one epoch
@@ -34,20 +34,20 @@ class DataLoaderProfilingHook(TrainerHooks):
                 batch = batch.to(device, non_blocking=True)
             ...
 
-    Under ``torch.profiler``, and for NVTX on CUDA, waits, transfers and steps are named ranges. On CUDA, the times of
-    transfers and steps are those of the device, measured with events. The hook waits for the device only once, at the
-    end of an epoch.
+    Traces of ``torch.profiler``, and NVTX traces on CUDA, show waits, transfers and steps as named ranges. On CUDA, the
+    hook measures transfers and steps on the device with CUDA events. It waits for the device only at the end of an
+    epoch.
 
     Args:
-        log_every: number of batches between logged summaries; None logs epochs only.
-        slow_factor: a batch is slow if its wait and step together take more than this multiple of the median of earlier
-            batches, and at least a millisecond more. The first batch of an epoch, for which a loader starts, is never
-            slow.
-        device: device of the training. None is CUDA if this process uses CUDA when the epoch begins, else the CPU.
+        log_every: number of batches between two logged summaries; None logs only a summary of each epoch.
+        slow_factor: factor above which a batch is slow. A batch is slow if its wait and step together take more than
+            ``slow_factor`` times the median of earlier batches, and at least a millisecond more. The first batch of an
+            epoch never counts as slow, because its wait includes the start of the loader.
+        device: device of the training. None: CUDA if this process uses CUDA when the epoch begins, else the CPU.
 
     Attributes:
-        summaries: one summary for each epoch that has ended.
-        slow_batches: the slow batches of this epoch.
+        summaries: a summary of each epoch that has ended.
+        slow_batches: the slow batches of the current epoch.
 
     Raises:
         ValueError: ``log_every`` is below 1, or ``slow_factor`` is not above 1.
@@ -61,7 +61,7 @@ class DataLoaderProfilingHook(TrainerHooks):
     ) -> None:
         super().__init__()
         if log_every is not None and log_every < 1:
-            raise ValueError(f"log_every must be a number of batches, 1 or more, or None, not {log_every}")
+            raise ValueError(f"log_every must be None or a number of batches, at least 1, not {log_every}")
         if slow_factor <= 1:
             raise ValueError(f"slow_factor must be above 1, not {slow_factor}")
         self.log_every = log_every
@@ -72,14 +72,14 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._waiting, self._moving, self._stepping = map(TraceRange, (DATA_WAIT, TRANSFER, STEP))
         self._uses_cuda: bool | None = None
         self._step: TrainingStep | None = None
-        self._loose: list[tuple[Any, Any]] = []  # transfers before the step that comes
-        self._unread: deque[TrainingStep] = deque()  # steps that have ended and are not recorded yet
+        self._loose: list[tuple[Any, Any]] = []  # transfers since the last step, which belong to the next step
+        self._unread: deque[TrainingStep] = deque()  # steps that have ended and that are not counted yet
         self._epoch, self._stretch = StepTally(), StepTally()
         self.slow_batches: list[SlowBatch] = []
 
     @property
     def batch_load_times(self) -> list[float]:
-        """Return the seconds of waiting for each batch of this epoch whose step has ended.
+        """Return how many seconds the training waited for each batch of this epoch whose step has ended.
 
         The wait for the first batch is missing if the trainer does not call ``on_epoch_start``.
         """
@@ -87,15 +87,15 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     @property
     def gpu_transfer_times(self) -> list[float]:
-        """Return the seconds of each transfer of this epoch inside ``transfer()``."""
+        """Return the seconds that each ``with transfer():`` block of this epoch took."""
         return self._epoch.transfers
 
     @property
     def step_times(self) -> list[float]:
-        """Return the seconds of each step of this epoch, without transfers; on CUDA the last may be missing."""
+        """Return the seconds of each step of this epoch, without transfers; on CUDA the last steps may be missing."""
         return self._epoch.steps
 
-    # --- what trainers call ---------------------------------------------------------------------------------------
+    # --- the hooks that trainers call -----------------------------------------------------------------------------
 
     def on_epoch_start(self, trainer: Any, epoch: int) -> None:
         self._reset_epoch()
@@ -130,7 +130,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._timer.resume()
 
     def on_epoch_end(self, trainer: Any, epoch: int) -> None:
-        """Log the times of the epoch, append them to ``summaries``, and reset the hook."""
+        """Log the summary of the epoch, append it to ``summaries``, and reset the hook."""
         if self._unread:
             torch.cuda.synchronize(self.device)
         self._count_finished_steps()
@@ -144,7 +144,7 @@ class DataLoaderProfilingHook(TrainerHooks):
     # --- loops without a trainer ----------------------------------------------------------------------------------
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
-        """Yield the batches of one epoch of ``loader``, and measure waits and steps (the body of the loop)."""
+        """Yield the batches of one epoch of ``loader``, and measure waits and steps; a step is the body of the loop."""
         epoch = len(self.summaries)
         self.on_epoch_start(None, epoch)
         try:
@@ -154,12 +154,12 @@ class DataLoaderProfilingHook(TrainerHooks):
                 yield batch
                 self.on_train_batch_end(None, batch, number, index, name)
         finally:
-            # Also after a `break`: the last step may be incomplete, and does not count.
+            # After a `break`, too. The step of the last batch is then incomplete and does not count.
             self.on_epoch_end(None, epoch)
 
     @contextmanager
     def transfer(self) -> Iterator[None]:
-        """Return a context for the transfer of a batch: ``with hook.transfer():``."""
+        """Measure the body of ``with hook.transfer():`` as the transfer of a batch."""
         self._moving.begin(nvtx=self._on_cuda)
         begun = self._mark()
         try:
@@ -168,18 +168,18 @@ class DataLoaderProfilingHook(TrainerHooks):
             self._moving.end()
         (self._loose if self._step is None else self._step.within).append((begun, self._mark()))
 
-    # --- what was measured ----------------------------------------------------------------------------------------
+    # --- the measurements -----------------------------------------------------------------------------------------
 
     @property
     def _on_cuda(self) -> bool:
-        """Return whether this epoch is measured on a CUDA device, as decided at the first call in the epoch."""
+        """Return whether this epoch is measured on a CUDA device. The first call in an epoch decides."""
         if self._uses_cuda is None:
             in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
             self._uses_cuda = in_use if self.device is None else self.device.type == "cuda"
         return self._uses_cuda
 
     def _mark(self) -> Any:
-        """Return the current time of the host, or an event on the current CUDA stream, whose time is known later."""
+        """Return the current time in seconds; on CUDA, an event of the current stream, which has its time later."""
         if not self._on_cuda:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -187,7 +187,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         return event
 
     def _request_batch(self) -> Any:
-        """Record a request of the loop, and return the seconds of its last step."""
+        """Record that the loop requests a batch, and return the seconds of the last step."""
         self._waiting.begin(nvtx=self._on_cuda)
         return self._timer.ask()
 
@@ -202,7 +202,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         self.slow_batches = []
 
     def _count_finished_steps(self) -> None:
-        """Count the steps that have ended and whose times are known, and log slow batches and summaries."""
+        """Count the ended steps whose times are known, and log slow batches and summaries."""
         while self._unread and self._unread[0].is_known():
             step = self._unread.popleft()
             slow = self._is_slow(step)
@@ -214,7 +214,7 @@ class DataLoaderProfilingHook(TrainerHooks):
                 self._stretch = StepTally()
 
     def _is_slow(self, step: TrainingStep) -> bool:
-        """Return whether ``step`` was slow; log a slow step."""
+        """Return whether the batch of ``step`` was slow, and log a slow batch."""
         first = not self._epoch.steps
         if first or step.wait is None or not self._usual.is_exceeded(step.wait + step.host_seconds):
             return False

@@ -1,4 +1,4 @@
-"""Times of the steps of a training, slow steps, and their summary."""
+"""Times of training steps, the test of whether a batch is slow, and summaries."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ from statistics import median, quantiles
 from typing import Any
 
 _RECENT = 100
-#: Number of batches between two computations of the median: it follows a run, and costs next to nothing.
+#: Number of batches after which the median is computed again.
 _RENEWED_AFTER = 10
-#: Batches that took less than this above the usual are not slow at any factor: clocks and schedulers jitter.
+#: Seconds by which a slow batch exceeds the median at least. Smaller differences are jitter of clock and scheduler.
 _LEAST_SECONDS = 1e-3
 
 
 @dataclass(slots=True)
 class TrainingStep:
-    """A training step. ``begun`` and ``ended`` are times of the host in seconds, or events of a CUDA device.
+    """A training step, with its times.
 
-    ``wait`` and ``host_seconds`` are seconds on the host's clock: the wait for the batch (None: the request is not
-    known), and the time with the batch. ``before`` and ``within`` list the transfers before and within the step, each
-    with begin and end.
+    A time is a number of seconds of the host's clock, or an event of a CUDA device.
+
+    Attributes:
+        batch_idx: number of the batch in the epoch.
+        dataloader_name: name of the loader; empty without names.
+        wait: seconds of the host's clock that the loop waited for the batch; None if the request was not recorded.
+        begun: time at which the step began.
+        before: begin and end of each transfer between the last step and this step.
+        within: begin and end of each transfer within this step.
+        ended: time at which the step ended.
+        host_seconds: seconds of the host's clock from the arrival of the batch to the next request.
     """
 
     batch_idx: int
@@ -34,15 +42,15 @@ class TrainingStep:
     host_seconds: float = 0.0
 
     def is_known(self) -> bool:
-        """Return whether the times of the step are known."""
+        """Return whether the time of the end is known. A CUDA event has its time only when the device reaches it."""
         return isinstance(self.ended, float) or bool(self.ended.query())
 
     def transfers(self) -> list[float]:
-        """Return the seconds of each transfer."""
+        """Return the seconds that each transfer took."""
         return [_seconds(*marks) for marks in (*self.before, *self.within)]
 
     def seconds(self) -> float:
-        """Return the seconds of the step without its transfers; on CUDA, of the device."""
+        """Return the seconds that the step took without its transfers; on CUDA, seconds of the device."""
         return _seconds(self.begun, self.ended) - sum(_seconds(*marks) for marks in self.within)
 
 
@@ -52,7 +60,7 @@ def _seconds(begun: Any, ended: Any) -> float:
 
 @dataclass(frozen=True)
 class SlowBatch:
-    """A batch that took much longer than usual: seconds on the host's clock."""
+    """A batch that took much longer than usual. All times are seconds of the host's clock."""
 
     batch_idx: int
     dataloader_name: str
@@ -68,17 +76,17 @@ class SlowBatch:
 
 
 class UsualTime:
-    """The median time of the last 100 batches, and the test of whether a batch took ``factor`` times as long."""
+    """The median time of the last 100 batches, and the test of whether a batch took more than ``factor`` times it."""
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._seen = 0
-        #: Seconds of a usual batch when the last batch was judged; None before enough batches.
+        #: Median time in seconds when ``is_exceeded`` was called last; None after too few batches.
         self.seconds: float | None = None
 
     def is_exceeded(self, seconds: float) -> bool:
-        """Return whether a batch with this time was slow; the time counts for later batches."""
+        """Return whether a batch that took ``seconds`` is slow, and use its time for the median of later batches."""
         if self._seen and self._seen % _RENEWED_AFTER == 0:
             self.seconds = median(self._recent)
         self._recent.append(seconds)
@@ -88,14 +96,14 @@ class UsualTime:
 
 @dataclass(frozen=True)
 class StepSummary:
-    """The time that a part of a training spent on its data; None for values without measurement.
+    """A summary of several training steps. A value that was not measured is None.
 
     Attributes:
         batches: number of steps.
-        wait_mean, wait_p99: seconds of waiting for a batch.
-        wait_share: share of the loop's time spent waiting, 0 to 1.
-        transfer_mean: seconds of a transfer.
-        step_mean: seconds of a step, without its transfers (on CUDA, of the device).
+        wait_mean, wait_p99: mean and 99th percentile of the waits for a batch, in seconds.
+        wait_share: share of the loop's time in which the training waited for batches, 0 to 1.
+        transfer_mean: mean time of a transfer in seconds.
+        step_mean: mean time of a step without its transfers, in seconds; on CUDA, the time of the device.
         slow_batches: number of batches that took much longer than usual.
     """
 
@@ -123,7 +131,10 @@ class StepSummary:
 
 
 class StepTally:
-    """Seconds of many ``waits``, ``transfers`` and ``steps``, in order, and the number of ``slow`` batches."""
+    """The times of several steps, from which ``summary`` computes a summary.
+
+    ``waits``, ``transfers`` and ``steps`` are lists of seconds, in order. ``slow`` is the number of slow batches.
+    """
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -133,7 +144,7 @@ class StepTally:
         self._host_seconds = 0.0
 
     def add(self, step: TrainingStep, *, slow: bool) -> None:
-        """Add a step whose times are known."""
+        """Add the times of ``step``, which must be known; ``slow``: whether its batch was slow."""
         if step.wait is not None:
             self.waits.append(step.wait)
         self.transfers += step.transfers()
@@ -161,7 +172,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _p99(values: Sequence[float]) -> float | None:
-    """Return the 99th percentile, as ``numpy.percentile`` does, in half the time for few values."""
+    """Return the 99th percentile. It is that of ``numpy.percentile``, which takes twice as long for few values."""
     if len(values) < 2:
         return values[0] if values else None
     return quantiles(values, n=100, method="inclusive")[98]

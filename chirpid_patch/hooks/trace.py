@@ -1,4 +1,4 @@
-"""Named ranges in traces of ``torch.profiler`` and NVTX."""
+"""Named ranges in traces of ``torch.profiler`` and in NVTX traces."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import torch
 
 from chirpid_patch.torch_private import profiler_enabled
 
-#: The names of the ranges.
+#: The names of the ranges in a trace.
 DATA_WAIT, TRANSFER, STEP = "chirpid: data wait", "chirpid: transfer", "chirpid: step"
 
 
 class TraceRange:
-    """A named range that begins and ends at different places: in ``torch.profiler`` traces, and optionally NVTX."""
+    """A named range in ``torch.profiler`` traces, and optionally in NVTX traces.
+
+    The range begins and ends with two calls, which may be in different functions.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -21,17 +24,20 @@ class TraceRange:
         self._nvtx: int | None = None
 
     def begin(self, *, nvtx: bool) -> None:
-        """Begin the range if a profiler runs; end it first if it is open."""
+        """Begin the range in ``torch.profiler`` if a profiler runs, and in NVTX if ``nvtx`` is True.
+
+        If the range is open, end it first.
+        """
         self.end()
         if profiler_enabled():
             self._recorded = torch.autograd.profiler.record_function(self._name)
             self._recorded.__enter__()
         if nvtx:
-            # Not push and pop: these would have to nest with ranges of the user's own.
+            # Not range_push and range_pop, because these ranges would have to nest with the user's ranges.
             self._nvtx = torch.cuda.nvtx.range_start(self._name)
 
     def end(self) -> None:
-        """End the range, if it is open."""
+        """End the range if it is open."""
         if self._recorded is not None:
             self._recorded.__exit__(None, None, None)
             self._recorded = None

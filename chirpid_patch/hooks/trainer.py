@@ -6,10 +6,10 @@ from typing import Any
 
 
 class TrainerHooks:
-    """Hooks that a trainer calls while it trains. Each method does nothing; override those you need.
+    """Hooks that a trainer calls while it trains. Each method does nothing. Override the methods that you need.
 
-    ``trainer`` is the calling object. ``dataloader_idx`` and ``dataloader_name`` identify the loader of ``batch`` among
-    several. ``metrics`` is the result of the step.
+    ``trainer`` is the object that calls the hook. If the trainer uses several loaders, ``dataloader_idx`` and
+    ``dataloader_name`` identify the loader of ``batch``. ``metrics`` is the result of the training step.
     """
 
     def on_train_start(self, trainer: Any) -> None:
@@ -27,12 +27,12 @@ class TrainerHooks:
     def on_train_batch_start(
         self, trainer: Any, batch: Any, batch_idx: int, dataloader_idx: int, dataloader_name: str
     ) -> None:
-        """Run when a batch has arrived and its step begins."""
+        """Run when a batch has arrived, before its training step begins."""
 
     def on_train_batch_end(
         self, trainer: Any, batch: Any, batch_idx: int, dataloader_idx: int, dataloader_name: str, metrics: Any
     ) -> None:
-        """Run when the step of a batch has ended, before the trainer requests the next batch."""
+        """Run when the training step of a batch has ended, before the trainer requests the next batch."""
 
     def on_validation_start(self, trainer: Any) -> None:
         """Run when validation begins."""

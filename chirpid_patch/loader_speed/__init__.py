@@ -1,5 +1,5 @@
-"""Measurement of loading speed, and search for faster settings, with remembered choices.
+"""Functions that measure how fast a loader is, search for faster settings, and save the settings found.
 
-The package may import ``loading`` and the packages below it. ``measure`` is the base of all measurements here and in
-``monitor``.
+The package may import ``loading`` and the packages below it. All measurements in this package and in ``monitor`` use
+the functions in ``measure``.
 """

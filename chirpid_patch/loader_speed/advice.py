@@ -1,4 +1,4 @@
-"""Settings to change when memory runs out or loading is slow, with the reason."""
+"""Advice on which settings of a loader to change when memory runs out or loading is slow."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from chirpid_patch.loading.limits import worker_processes
 
 logger = logging.getLogger("chirpid_patch")
 
-#: Least share of an epoch's loading that is worth saving.
+#: Smallest share of an epoch's loading time for which the start of the workers is reported.
 _WORTH = 0.05
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A setting to change, with the old value, the new value and the reason."""
+    """A setting of a loader to change, with its current value, the suggested value and the reason."""
 
     setting: str
     current: Any
@@ -38,25 +38,28 @@ def handle_oom_errors(
     num_workers: int | None = None,
     gradient_accumulation_steps: int = 1,
 ) -> dict[str, Any]:
-    """Return the settings for another attempt after memory ran out; the reason is logged (``chirpid_patch``, INFO).
+    """Return settings that need less memory, for another attempt after memory ran out.
 
-    The function halves the batch and doubles the accumulation steps, so that each step of the optimiser still covers
-    the same number of samples (a few less if no divisor of that number is between a quarter and half of the batch). It
-    halves the number of workers and does not keep workers between epochs. Memory of the device depends only on the
-    batch; workers use main memory. A batch of one sample stays: then the model must need less memory
-    (``torch.utils.checkpoint``, ``setup_mixed_precision``).
+    The function halves the batch size and doubles the number of accumulation steps, so that each optimiser step still
+    uses the same number of samples. The number is slightly different if it has no divisor between a quarter and half of
+    the batch size. The function also halves the number of workers, and switches persistent workers off.
+
+    The batch size affects the memory of the device. Workers affect only the main memory. If the batch size is 1, it
+    cannot be halved, and the model must need less memory (``torch.utils.checkpoint``, ``setup_mixed_precision``).
+
+    The logger ``chirpid_patch`` logs each change with the reason at level INFO.
 
     Args:
-        loader: its settings replace missing arguments.
-        batch_size: current number of samples in a batch (without a loader: 32).
-        num_workers: current number of worker processes (without a loader: 4).
-        gradient_accumulation_steps: current number of batches in a step of the optimiser.
+        loader: a loader with the current settings, which replace missing arguments; None: no loader.
+        batch_size: current number of samples in a batch; None: that of ``loader``, or 32.
+        num_workers: current number of worker processes; None: that of ``loader``, or 4.
+        gradient_accumulation_steps: current number of batches in an optimiser step.
 
     Returns:
-        ``batch_size``, ``num_workers``, ``persistent_workers`` and ``gradient_accumulation_steps``.
+        A dictionary with ``batch_size``, ``num_workers``, ``persistent_workers`` and ``gradient_accumulation_steps``.
 
     Raises:
-        ValueError: a number is out of range, or the loader's batches come from a sampler without a ``batch_size``.
+        ValueError: a number is out of range, or ``loader`` has a batch sampler without the attribute ``batch_size``.
     """
     if batch_size is None:
         batch_size = 32 if loader is None else _batch_size(loader)
@@ -67,9 +70,9 @@ def handle_oom_errors(
     smaller, steps = _halve_batch(batch_size, gradient_accumulation_steps)
     changes = {
         "batch_size": (batch_size, smaller, "activations take memory for each sample of the batch"),
-        "gradient_accumulation_steps": (gradient_accumulation_steps, steps, f"the optimiser sees {smaller * steps}"
-                                        f" samples a step, before {batch_size * gradient_accumulation_steps}"),
-        "num_workers": (num_workers, num_workers // 2, "each worker process holds batches and a copy of the dataset"),
+        "gradient_accumulation_steps": (gradient_accumulation_steps, steps, "an optimiser step then uses "
+                            f"{smaller * steps} samples, instead of {batch_size * gradient_accumulation_steps}"),
+        "num_workers": (num_workers, num_workers // 2, "each worker process stores batches and a copy of the dataset"),
     }  # fmt: skip
     for name, (current, suggested, why) in changes.items():
         if suggested != current:
@@ -85,12 +88,12 @@ def handle_oom_errors(
 def _batch_size(loader: Any) -> int:
     size = loader.batch_size if loader.batch_size is not None else getattr(loader.batch_sampler, "batch_size", None)
     if not isinstance(size, int):
-        raise ValueError("the loader has no batch_size: pass batch_size=")
+        raise ValueError("the loader has no batch_size: pass the argument batch_size")
     return size
 
 
 def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
-    """Return about half of the batch size, and the number of such batches for ``batch_size * steps`` samples."""
+    """Return about half of ``batch_size``, and the number of smaller batches for ``batch_size * steps`` samples."""
     samples = batch_size * steps
     if batch_size == 1:
         return 1, steps
@@ -100,20 +103,35 @@ def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
 
 
 def start_up_finding(times: Times, workers: int, batches: int) -> Finding | None:
-    """Return the advice to keep the workers, if starting them in every epoch of ``batches`` takes long."""
+    """Return the advice to use persistent workers, if starting workers in every epoch takes long; else None.
+
+    Args:
+        times: results of ``measure`` for the loader.
+        workers: number of worker processes.
+        batches: number of batches in an epoch.
+    """
     load = float(times["mean_batch_time"])
-    start = float(times["first_batch_time"]) - workers * load  # the first batch is loaded by one of them
+    start = float(times["first_batch_time"]) - workers * load  # a single worker loads the first batch
     part = start / (start + batches * load) if start > 0 else 0.0
     if part < _WORTH:
         return None
-    why = f"starting the workers takes {start:.2f} s of every epoch, {100 * part:.0f} % of its loading"
+    why = f"starting the workers takes {start:.2f} s in every epoch, {100 * part:.0f} % of its loading time"
     return Finding(
-        "persistent_workers", False, True, f"{why}; random numbers are then drawn once for all epochs, not in each"
+        "persistent_workers", False, True, f"{why}; the workers' base seed is then drawn once, and not in every epoch"
     )
 
 
 def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> Finding | None:
-    """Return the advice to prefetch more, if that hides the slowest batch and loading is fast enough on average."""
+    """Return the advice to prefetch more batches, if that would hide the slowest batch; else None.
+
+    Loading must be fast enough on average: a batch must not take longer than a training step.
+
+    Args:
+        times: results of ``measure`` for the loader.
+        workers: number of worker processes.
+        prefetch_factor: current number of batches that each worker loads ahead.
+        step_seconds: seconds of a training step without loading.
+    """
     mean, slowest = float(times["mean_batch_time"]), float(times["p99_batch_time"])
     hidden = workers * prefetch_factor * step_seconds
     if mean > step_seconds or slowest <= hidden:
@@ -127,12 +145,18 @@ def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seco
 
 
 def pinning_finding(pin_memory: bool, device: str | None) -> Finding | None:
-    """Return the advice about pinned memory for a device of the type ``device`` (None: no device)."""
+    """Return the advice to switch pinned memory on or off; None if ``pin_memory`` is right.
+
+    Args:
+        pin_memory: whether the loader pins batches.
+        device: type of the accelerator, such as ``"cuda"``; None: there is no accelerator.
+    """
     if device is not None and not pin_memory:
         why = (
-            f"batches are then copied to {device} while the training computes (non_blocking=True, or DevicePrefetcher)"
+            f"batches can then be copied to {device} while the training computes (non_blocking=True or "
+            "DevicePrefetcher)"
         )
         return Finding("pin_memory", False, True, why)
     if device is None and pin_memory:
-        return Finding("pin_memory", True, False, "no device here gains from pinned memory")
+        return Finding("pin_memory", True, False, "there is no accelerator that pinned memory would help")
     return None

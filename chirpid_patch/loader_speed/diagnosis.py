@@ -1,4 +1,4 @@
-"""Diagnosis of a slow loader: its times, and other settings tried on a copy."""
+"""A diagnosis of slow loaders: it measures a loader, and tries other settings on copies of the loader."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.worker_start import why_no_processes
 from chirpid_patch.machine.accelerator import pinning_device
 
-#: Least ratio of samples per second, twice in turns, to report a change; fewer processes need only the same rate.
+#: Smallest ratio of samples per second for which a change is reported, and the ratio that suffices for fewer processes.
 _FASTER = 1.2
 _AS_FAST = 0.95
-#: A training that waits for less than this share of its time needs no change.
+#: Smallest share of its time that a training must wait for batches, so that changes are tried.
 _WORTH = 0.05
 _FEWEST_BATCHES = 3
 _MOST_BATCHES = 500
-#: Largest number of changes to try, each in two turns with the current loader.
+#: Largest number of changes to try. Each change is measured twice, in turns with the current loader.
 _CHANGES = 5
-#: Most passes over a loader without workers that is shorter than the timed number of batches.
+#: Largest number of passes over a loader without workers whose epoch is shorter than the measurement.
 _EPOCHS = 8
 
 
 @dataclass(frozen=True)
 class LoaderDiagnosis:
-    """The speed of a loader, and the settings to change.
+    """The measured speed of a loader, and the settings to change.
 
     Attributes:
-        times: the values of ``DataLoaderPerformanceMonitor.time_batch_loading``, in seconds.
+        times: the results of ``DataLoaderPerformanceMonitor.time_batch_loading``, with times in seconds.
         findings: the settings to change; empty if no tried setting helps.
-        notes: settings that were not tried, and objects that the diagnosis changed, with the reason.
+        notes: sentences about settings that were not tried, with the reason.
     """
 
     times: Times
@@ -48,9 +48,9 @@ class LoaderDiagnosis:
         times = self.times
         said = (
             f"{1e3 * times['mean_batch_time']:.2f} ms a batch, {times['samples_per_second']:.0f} samples/s, "
-            f"over {times['num_batches']} batches; the first one came after {times['first_batch_time']:.2f} s"
+            f"over {times['num_batches']} batches; the first batch arrived after {times['first_batch_time']:.2f} s"
         )
-        return "\n".join((said, *(map(str, self.findings or ["nothing to change was found"])), *self.notes))
+        return "\n".join((said, *(map(str, self.findings or ["no setting to change was found"])), *self.notes))
 
 
 def diagnose_dataloader_speed(
@@ -61,28 +61,30 @@ def diagnose_dataloader_speed(
     step_seconds: float | None = None,
     verbose: bool = True,
 ) -> LoaderDiagnosis:
-    """Time a loader, and find settings that make it faster.
+    """Measure how fast a loader is, and find settings that make it faster.
 
-    The function times the wait for each next batch within one iteration, apart from the start. Then it tries other
-    numbers of workers, and batched reading, on a copy of the loader. It lists a setting only if the copy with it was
-    faster than a copy with the current settings, measured in turns. It tries processes only where starting them is
-    safe.
+    The function measures how long a loop waits for each batch after the first. Then it tries other numbers of workers,
+    and batched reading, on copies of the loader. It reports a setting only if a copy with this setting was faster than
+    a copy with the current settings. It measures the two copies in turns. It tries worker processes only if starting
+    them is safe.
 
-    It restores a PyTorch ``DataLoader``, including random generators and samplers, but not counters or resources of the
-    dataset. Any other iterable is consumed directly.
+    A PyTorch ``DataLoader`` is unchanged afterwards, including its random generators and samplers. Counters and open
+    files of the dataset may have changed. Any other iterable is iterated over directly.
 
     Args:
-        dataloader: the loader, or a wrapper with it as ``loader``.
-        num_batches: number of waits to time.
-        seconds: approximate limit of all trials together; they then time fewer batches, or are omitted.
-        step_seconds: seconds of a training step without loading; loading that fits into that time needs no change.
-        verbose: print the result.
+        dataloader: the loader, or an object whose attribute ``loader`` is the loader.
+        num_batches: number of waits to measure.
+        seconds: approximate number of seconds for all trials of other settings. If this is too short, trials measure
+            fewer batches, or are omitted.
+        step_seconds: seconds of a training step without loading. If loading a batch takes less, no change is needed.
+            None: not known.
+        verbose: whether to print the result.
 
     Returns:
         A ``LoaderDiagnosis`` with times, findings and notes.
 
     Raises:
-        ValueError: the loader has no batch, or an argument is not above 0.
+        ValueError: the loader is empty, or an argument is not above 0.
     """
     if num_batches < 1 or seconds <= 0 or (step_seconds is not None and step_seconds <= 0):
         raise ValueError("num_batches, seconds and step_seconds must be above 0")
@@ -93,9 +95,7 @@ def diagnose_dataloader_speed(
         diagnosis = _Diagnosis(loader, num_batches, seconds, step_seconds).result()
     else:
         times, _ = measure(loader, num_batches)
-        note = (
-            f"a {type(loader).__name__} is not a DataLoader: the measurement iterated it, and tried no other settings"
-        )
+        note = f"no other settings were tried, because the loader is a {type(loader).__name__} and not a DataLoader"
         diagnosis = LoaderDiagnosis(times, (), (note,))
     if verbose:
         print(diagnosis)
@@ -103,7 +103,7 @@ def diagnose_dataloader_speed(
 
 
 class _Diagnosis:
-    """The trials of one loader."""
+    """The diagnosis of one loader."""
 
     def __init__(self, loader: DataLoader[Any], num_batches: int, seconds: float, step_seconds: float | None) -> None:
         self._loader = loader
@@ -114,7 +114,7 @@ class _Diagnosis:
         self._times = _time(copy_loader(loader), num_batches)
 
     def result(self) -> LoaderDiagnosis:
-        """Return times, findings and notes."""
+        """Try other settings, and return the diagnosis."""
         findings = self._find_faster_modes() if self._can_try() else []
         without_workers = any(finding.setting == "num_workers" and not finding.suggested for finding in findings)
         others = [
@@ -124,14 +124,14 @@ class _Diagnosis:
         ]
         findings += [one for one in others if one is not None]
         if not self._limits_training():
-            self._notes.append("the training's steps hide loading: faster loading would not show")
+            self._notes.append("loading is faster than the training steps: faster loading would save no time")
         return LoaderDiagnosis(self._times, tuple(findings), tuple(dict.fromkeys(self._notes)))
 
     def _check_pinning(self) -> Finding | None:
         return pinning_finding(self._loader.pin_memory, pinning_device())
 
     def _limits_training(self) -> bool:
-        """Return whether the training noticeably waits for loading; True if the time of its steps is not known."""
+        """Return whether the training noticeably waits for loading; True if ``step_seconds`` is not known."""
         step = self._step_seconds
         if step is None:
             return True
@@ -142,39 +142,45 @@ class _Diagnosis:
     def _can_try(self) -> bool:
         if isinstance(self._loader.dataset, IterableDataset):
             self._notes.append(
-                "the samples of an iterable dataset depend on the number of workers: no other number was tried"
+                "no other number of workers was tried, because the samples of an iterable dataset depend on the number"
             )
             return False
         return self._limits_training()
 
     def _find_faster_modes(self) -> list[Finding]:
-        """Return the loading modes that were measured to be faster, or as fast with fewer processes."""
+        """Return findings for loading modes that were faster, or that were as fast with fewer processes."""
         workers, ratio = self._find_worker_count()
         found = [] if workers is None else [workers]
         if not isinstance(self._loader, BatchedDataLoader):
             at_once = self._speed_ratio(lambda: copy_with_batched_reading(self._loader))
             if at_once is not None and at_once >= _FASTER * ratio:
                 kind, suggested = type(self._loader).__name__, "OptimalDataLoaderFactory.create_training_loader"
-                found.append(Finding("loader", kind, suggested, f"reading whole batches it was {_as_fast(at_once)}"))
+                found.append(Finding("loader", kind, suggested, f"batched reading was {_as_fast(at_once)}"))
         return found
 
     def _find_worker_count(self) -> tuple[Finding | None, float]:
-        """Return a better number of workers, and how many times as fast the loader was with it."""
+        """Return the finding for a better number of workers, and the speed with that number.
+
+        The speed is a multiple of the current speed. Without a better number, the result is (None, 1.0).
+        """
         now = worker_processes(self._loader)
         if now:
             alone = self._speed_ratio(lambda: copy_loader(self._loader, 0))
             if alone is not None and alone >= _AS_FAST:
-                return Finding("num_workers", now, 0, f"without worker processes it was {_as_fast(alone)}"), alone
+                return Finding("num_workers", now, 0, f"loading without workers was {_as_fast(alone)}"), alone
         more, ratio = self._most_useful_workers(now)
         if more is not None or now < 2:
             return more, ratio
         fewer = self._speed_ratio(lambda: copy_loader(self._loader, now // 2))
         if fewer is None or fewer < _AS_FAST:
             return None, 1.0
-        return Finding("num_workers", now, now // 2, f"with half the processes it was {_as_fast(fewer)}"), fewer
+        return Finding("num_workers", now, now // 2, f"loading with half the workers was {_as_fast(fewer)}"), fewer
 
     def _most_useful_workers(self, now: int) -> tuple[Finding | None, float]:
-        """Return the largest number of workers that is still faster than fewer workers."""
+        """Return the finding for the largest number of workers that was faster than all smaller numbers, and its speed.
+
+        ``now`` is the current number. The speed is a multiple of the current speed.
+        """
         context = {"multiprocessing_context": self._loader.multiprocessing_context}
         refused = why_no_processes(context, self._seconds / _CHANGES)
         if refused is not None:
@@ -186,24 +192,25 @@ class _Diagnosis:
             if ratio is None or ratio < _FASTER * best:
                 break
             best, shown = ratio, count
-        return (Finding("num_workers", now, shown, f"it was {_as_fast(best)}") if shown != now else None), best
+        return (Finding("num_workers", now, shown, f"loading was {_as_fast(best)}") if shown != now else None), best
 
     def _speed_ratio(self, make: Callable[[], DataLoader[Any]]) -> float | None:
-        """Return the speed of the loader from ``make`` as a multiple of this one's: the lesser of two measured ratios.
+        """Return the speed of the loader that ``make`` builds, as a multiple of the current loader's speed.
 
-        None if there is no time for it, or if an epoch is too short to measure.
+        The result is the smaller of two measured ratios. It is None if there is not enough time for the measurement, or
+        if an epoch is too short.
         """
         mean, seconds = float(self._times["mean_batch_time"]), self._seconds / (4 * _CHANGES)
         batches = min(int(seconds / max(mean, 1e-9)), _MOST_BATCHES)
         if batches < _FEWEST_BATCHES:
             wanted = math.ceil(_FEWEST_BATCHES * 4 * _CHANGES * mean)
-            self._notes.append(f"{self._seconds:g} s are too short to try other settings: pass seconds={wanted}")
+            self._notes.append(f"{self._seconds:g} s are not enough to try other settings: pass seconds={wanted}")
             return None
         ratios = []
         for _ in range(2):
             other, this = (_time(one, _measurable(one, batches)) for one in (make(), copy_loader(self._loader)))
             if other["head_start_batches"] or other["start_up_included"]:
-                self._notes.append("an epoch is too short to show whether other numbers of worker processes help")
+                self._notes.append("an epoch is too short to measure whether another number of workers helps")
                 return None
             ratios.append(float(other["samples_per_second"]) / max(float(this["samples_per_second"]), 1e-9))
         return min(ratios)
@@ -224,7 +231,10 @@ class _Diagnosis:
 
 
 def _measurable(loader: DataLoader[Any], batches: int) -> int:
-    """Return ``batches`` less the batches that workers had started when the first batch arrived."""
+    """Return how many waits of ``loader`` can be measured, at most ``batches``.
+
+    Batches that workers have started before the first batch arrives do not count.
+    """
     length = loader_length(loader)
     if not worker_processes(loader) or length is None:
         return batches

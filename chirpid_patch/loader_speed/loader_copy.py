@@ -1,4 +1,4 @@
-"""A copy of a loader for experiments, which do not affect the original."""
+"""Copies of a loader for measurements that must not affect the original loader."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from chirpid_patch.loading.samplers import copy_sampler
 
 
 def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> DataLoader[Any]:
-    """Return a loader of the same class and arguments, with ``num_workers`` (None: the same number).
+    """Return a loader with the same class and arguments as ``loader``, but another number of workers.
 
-    Its workers are not started. It reads the same dataset through copies of the samplers. It shares the generators: see
-    ``restored_generators``.
+    The copy has no running workers. It uses the same dataset, and copies of the samplers. It uses the same random
+    generators, which ``restored_generators`` can restore.
+
+    Args:
+        loader: the loader to copy.
+        num_workers: number of worker processes of the copy; None: that of ``loader``.
     """
     duplicate = copy.copy(loader)
-    # The measurement itself shows whether more workers than CPUs help.
+    # No warning about more workers than CPUs, because the measurement shows whether they help.
     changed: dict[str, Any] = {"_iterator": None, "check_worker_number_rationality": _no_warning, **_samplers(loader)}
     if isinstance(duplicate, BatchedDataLoader):
         changed |= {"_controller": copy.deepcopy(duplicate.overlap), "_threads": KeptThreads()}
@@ -39,7 +43,7 @@ def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> Data
 
 
 def copy_with_batched_reading(loader: DataLoader[Any]) -> BatchedDataLoader[Any]:
-    """Return a loader of this package for the same batches in this process, with batched reading if possible."""
+    """Return a loader of this package that yields the same batches, in this process and at once if possible."""
     samplers = _samplers(loader)
     if loader.batch_sampler is None:
         batching: dict[str, Any] = {"batch_size": None, "sampler": samplers["sampler"]}
@@ -55,11 +59,11 @@ def copy_with_batched_reading(loader: DataLoader[Any]) -> BatchedDataLoader[Any]
 
 
 def _no_warning() -> None:
-    """Replace ``DataLoader.check_worker_number_rationality``, so that the copy prints no warning."""
+    """Print no warning. This function replaces ``DataLoader.check_worker_number_rationality`` in a copy."""
 
 
 def _samplers(loader: DataLoader[Any]) -> dict[str, Any]:
-    """Return copies of the samplers of ``loader``, so that the state of its own samplers does not change."""
+    """Return copies of the samplers of ``loader``, so that using them does not change the loader's own samplers."""
     if isinstance(loader.dataset, IterableDataset):
         return {}
     batches: Any = loader.batch_sampler

@@ -1,6 +1,6 @@
-"""Measurement of a loader: its waits, or its rate in an endless loop.
+"""Two functions that measure a loader: ``measure`` measures its waits, and ``measure_rate`` its rate.
 
-All comparisons of loading modes use these two functions: ``tune=True``, ``diagnose_dataloader_speed``,
+All comparisons of loading modes use these functions: ``tune=True``, ``diagnose_dataloader_speed``,
 ``DataLoaderPerformanceMonitor`` and ``chirp-migrate tune``.
 """
 
@@ -19,7 +19,7 @@ from chirpid_patch.loading.limits import batches_ahead, worker_processes
 from chirpid_patch.randomness.random_states import restored_generators
 from chirpid_patch.torch_private import end_workers
 
-#: Figures of ``measure``.
+#: The results of ``measure``, by name.
 Times = Mapping[str, float | int | bool]
 
 
@@ -27,27 +27,27 @@ Times = Mapping[str, float | int | bool]
 class _Wait:
     seconds: float
     samples: int
-    starting: bool  # the loader was starting: its first batch, or the first batch of new workers
+    starting: bool  # whether the wait includes the start of the loader or of new workers
 
 
 def measure(
     loader: Any, num_batches: int, *, epochs: int = 1, at_end: Callable[[], object] | None = None
 ) -> tuple[Times, list[float]]:
-    """Time the wait for each next batch of a loader, or of any iterable of batches.
+    """Measure how long a loop waits for each batch of a loader, or of any iterable of batches.
 
-    ``DataLoaderPerformanceMonitor.time_batch_loading`` documents the method and the values.
+    ``DataLoaderPerformanceMonitor.time_batch_loading`` documents the method and the results.
 
     Args:
         loader: as for ``time_batch_loading``.
         num_batches: as for ``time_batch_loading``.
         epochs: as for ``time_batch_loading``.
-        at_end: called at the end of each iteration, while its workers exist.
+        at_end: function that is called at the end of each loader pass, while the workers exist. None: no function.
 
     Returns:
-        The values, and the waits in seconds.
+        The dictionary that ``time_batch_loading`` returns, and the list of the measured waits in seconds.
 
     Raises:
-        ValueError: the loader has no batch, or ``num_batches`` or ``epochs`` is below 1.
+        ValueError: the loader is empty, or ``num_batches`` or ``epochs`` is below 1.
     """
     if num_batches < 1 or epochs < 1:
         raise ValueError("num_batches and epochs must be at least 1")
@@ -56,15 +56,15 @@ def measure(
     with restored_generators(loader):
         wanted = 1 + ahead + num_batches
         passes = 0
-        # A loader of one batch is iterated over once more: its first wait alone would be start-up only.
+        # A loader with a single batch is iterated over again, because its first wait is only start-up time.
         while len(waits) < wanted and (passes < epochs or len(waits) == 1):
             found = _measure_waits(loader, wanted - len(waits), first_pass=passes == 0, at_end=at_end)
             waits += found
             passes += 1
             if not found:
-                break  # an iterator, now used up
+                break  # an iterator that has no more batches
     if not waits:
-        raise ValueError("the loader has no batches to time: is its dataset empty, or smaller than a dropped batch?")
+        raise ValueError("the loader has no batch to measure: its dataset is empty, or smaller than a dropped batch")
     steady = [wait for wait in waits if not wait.starting]
     measured = (steady or waits)[-num_batches:]
     seconds = [wait.seconds for wait in measured]
@@ -85,7 +85,7 @@ def measure(
 
 
 def _measure_waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], object] | None) -> list[_Wait]:
-    """Return up to ``most`` waits of one iteration in seconds.
+    """Return up to ``most`` waits of one loader pass.
 
     The first wait includes the construction of the iterator.
     """
@@ -107,13 +107,14 @@ def _measure_waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable
 
 @dataclass(frozen=True)
 class Rate:
-    """The rate of a loading mode after its start.
+    """The measured rate of a loading mode.
 
     Attributes:
         first_s: seconds until the first batch, including the construction of the loader.
-        batches, seconds: number of batches after those that were started with the first one, and their time.
-        cpu_share: share of that time in which the requesting thread was on a CPU.
-        lost_workers: whether worker processes could not be started, or died.
+        batches: number of measured batches. Batches that were started together with the first batch do not count.
+        seconds: seconds that the measured batches took.
+        cpu_share: share of ``seconds`` in which the thread that requests batches used a CPU, 0 to 1.
+        lost_workers: whether a worker process could not be started, or died.
     """
 
     first_s: float
@@ -131,18 +132,17 @@ def measure_rate(
     until: float = math.inf,
     step: Callable[[Any], object] | None = None,
 ) -> Rate:
-    """Load for about ``seconds`` with the loader from ``make``, and end its workers.
+    """Load batches for about ``seconds``, return the rate, and end the workers of the loader.
 
     Args:
-        make: builds the loader, which yields batches without end.
-        at_once: number of batches that load in parallel. Only whole rounds of that many batches count, at least one
-            round.
-        seconds: duration of the measurement, without the start.
-        until: latest end (``time.perf_counter``).
-        step: called with each batch.
+        make: function that builds the loader. The loader must yield batches without end.
+        at_once: number of batches that are loaded in parallel. The measurement covers a multiple of this number.
+        seconds: duration of the measurement in seconds, without the start of the loader.
+        until: latest end of the measurement, as a value of ``time.perf_counter``.
+        step: function that is called with each batch, in place of a training step; None: no function.
 
     Raises:
-        Exception: any error of building or reading the loader.
+        Exception: any error that building or reading the loader raises.
     """
     use = step or _no_step
     begun = time.perf_counter()
@@ -151,7 +151,7 @@ def measure_rate(
         batches = iter(loader)
         use(next(batches))
         first = time.perf_counter() - begun
-        # The batches that began with the first batch arrive together, before measuring begins.
+        # The batches that were started together with the first batch arrive before the measurement begins.
         for _ in range(at_once - 1):
             use(next(batches))
         wall, cpu, count = time.perf_counter(), time.thread_time(), 0
@@ -170,11 +170,11 @@ def measure_rate(
 
 
 def _no_step(batch: Any) -> None:
-    """Do nothing, in place of a training step."""
+    """Do nothing with ``batch``, in place of a training step."""
 
 
 def shut_down_workers(loader: Any) -> None:
-    """End the persistent workers of a loader now, instead of at its garbage collection."""
+    """End the persistent workers of ``loader`` at once, before the loader is garbage-collected."""
     if callable(getattr(loader, "shutdown", None)):
         loader.shutdown()
     else:

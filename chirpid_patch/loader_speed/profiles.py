@@ -1,4 +1,4 @@
-"""Measured choices of loading modes, remembered for the same dataset on the same machine."""
+"""A file with the measured choices of loading modes, for reuse with the same dataset on the same machine."""
 
 from __future__ import annotations
 
@@ -25,26 +25,33 @@ from chirpid_patch.machine.cpus import usable_cpus
 logger = logging.getLogger("chirpid_patch")
 
 _VERSION = 1
-#: Largest number of stored choices; the oldest are removed.
+#: Largest number of choices in the file. The oldest choices are removed.
 _MOST_KEPT = 200
 _DEEPEST = 6
 
 
 def default_profile() -> Path:
-    """Return the file of remembered choices: ``CHIRPID_PROFILE``, or a file in the user's cache folder."""
+    """Return the path of the file with saved choices.
+
+    It is the environment variable ``CHIRPID_PROFILE``, or else a file in the user's cache folder.
+    """
     given = os.environ.get("CHIRPID_PROFILE")
     if given:
         return Path(given)
-    named = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")  # the latter is Windows'
-    known = (Path.home() / "Library" / "Caches", Path.home() / ".cache")  # the former is macOS'
+    named = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")  # the second name is for Windows
+    known = (Path.home() / "Library" / "Caches", Path.home() / ".cache")  # the first folder is for macOS
     root = Path(named) if named else next((folder for folder in known if folder.is_dir()), known[-1])
     return root / "chirpid_patch" / "loader-profile.json"
 
 
 def signature(dataset: Any, options: Mapping[str, Any]) -> str:
-    """Return a hash of the conditions of a choice: kind and size of the dataset, batches, machine, versions.
+    """Return a hash under which a choice is saved. It covers dataset, options, machine and versions.
 
-    An option with the value None, False or 0 is equal to a missing option.
+    An option with the value None, False or 0 leads to the same hash as a missing option.
+
+    Args:
+        dataset: the dataset of the loader.
+        options: the arguments of the loader, by name.
     """
     facts = {
         "dataset": _describe(dataset, _DEEPEST),
@@ -60,7 +67,10 @@ def _is_off(value: Any) -> bool:
 
 
 def _describe(value: Any, depth: int) -> Any:
-    """Return the properties of ``value`` that determine the cost of loading it, as JSON."""
+    """Return the properties of ``value`` that affect how long loading takes, in a form for JSON.
+
+    Attributes and items are described up to ``depth`` levels deep.
+    """
     if isinstance(value, Tensor):
         return [str(value.dtype), list(value.shape), str(value.device)]
     if value is None or isinstance(value, bool | int | float | str):
@@ -76,13 +86,16 @@ def _describe(value: Any, depth: int) -> Any:
     described["code"] = [hashlib.sha256(repr(_code_identity(code)).encode()).hexdigest() for code in codes]
     if isinstance(value, list | tuple) and len(value) <= 8:
         described["items"] = [_describe(part, depth - 1) for part in value]
-    with suppress(Exception):  # any error of an attribute of a user's dataset
+    with suppress(Exception):  # the __len__ of a user's dataset may raise any error
         described["length"] = len(value)
     return described
 
 
 def _code_identity(constant: Any) -> Any:
-    """Return an identity of compiled code or its constant, without addresses and hash order: equal in every process."""
+    """Return a value that is the same in every process for the same compiled code, or for a constant in the code.
+
+    The value does not contain addresses, and does not depend on the order of hashes.
+    """
     if isinstance(constant, CodeType):
         return constant.co_code, constant.co_names, [_code_identity(one) for one in constant.co_consts]
     if isinstance(constant, frozenset):
@@ -91,7 +104,14 @@ def _code_identity(constant: Any) -> Any:
 
 
 def recall(path: Path, key: str) -> LoaderChoice | None:
-    """Return the remembered choice of ``key``; None if there is none, or the file cannot be read (which is logged)."""
+    """Return the saved choice for ``key``; None if there is no such choice.
+
+    If the file cannot be read, the function logs a warning and returns None.
+
+    Args:
+        path: the file with saved choices.
+        key: a result of ``signature``.
+    """
     kept = _read(path).get(key)
     if kept is None:
         return None
@@ -101,15 +121,18 @@ def recall(path: Path, key: str) -> LoaderChoice | None:
         choice = LoaderChoice(
             int(workers), int(threads), trials, tuple(kept["notes"]), None if prefetch is None else int(prefetch)
         )
-        choice.why  # noqa: B018 - the chosen way and the one without must be among the trials
+        choice.why  # noqa: B018 - raises KeyError unless the trials contain the chosen mode and the mode without workers
     except (KeyError, TypeError, ValueError, AssertionError):
-        logger.warning("%s: the choice %s is damaged and not used", path, key[:12])
+        logger.warning("%s: the saved choice %s is damaged, so it is not used", path, key[:12])
         return None
     return choice
 
 
 def remember(path: Path, key: str, choice: LoaderChoice) -> None:
-    """Store a choice. If the file cannot be written, only log that: another measurement takes seconds."""
+    """Save ``choice`` for ``key`` in the file ``path``.
+
+    If the file cannot be written, the function only logs a warning, because another measurement takes only seconds.
+    """
     choices = _read(path)
     choices.pop(key, None)
     choices[key] = asdict(choice)
@@ -125,7 +148,7 @@ def remember(path: Path, key: str, choice: LoaderChoice) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        logger.warning("the measured choice of loader is not saved: %s", error)
+        logger.warning("the measured choice of loader settings cannot be saved: %s", error)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Search for the fastest way to load one dataset on this machine."""
+"""A search for the fastest loading mode of a dataset on this machine."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ from chirpid_patch.loading.worker_start import default_start_method, why_no_proc
 from chirpid_patch.machine.cpus import rank_cpus
 from chirpid_patch.randomness.random_states import restored_generators
 
-#: Least speed of a choice, as a multiple of loading in the process and of every simpler choice.
+#: Smallest speed of a chosen mode, as a multiple of the speed of every mode with fewer threads or workers.
 _WORTH = 1.05
-#: The arguments that decide which samples make a batch.
+#: The arguments of ``DataLoader`` that determine the samples of a batch.
 _SAMPLING = ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator")
 _MOST_GIVEN = 256
 
 
 @dataclass(frozen=True)
 class LoadingTrial:
-    """One loading mode and its rate.
+    """A loading mode that was tried, with its measured rate.
 
-    ``samples_per_second`` is the rate after the start. ``start_seconds`` is the time to the first batch. ``error``
-    replaces the rate if that mode failed.
+    Attributes:
+        num_workers: number of worker processes.
+        prefetch_threads: number of threads that load batches ahead.
+        samples_per_second: rate after the start; None if this mode failed.
+        start_seconds: seconds until the first batch; None if this mode failed.
+        error: the error message if this mode failed; else None.
     """
 
     num_workers: int
@@ -47,18 +51,25 @@ class LoadingTrial:
 
 @dataclass(frozen=True)
 class LoaderChoice:
-    """The loading mode that a measurement chose, with all trials; the first trial has no workers and no threads."""
+    """The loading mode that a search chose.
+
+    Attributes:
+        num_workers: number of worker processes of the chosen mode.
+        prefetch_threads: number of threads of the chosen mode that load batches ahead.
+        trials: all loading modes that were tried. The first has no workers and no threads.
+        notes: sentences about loading modes that were not tried, with the reason.
+    """
 
     num_workers: int
     prefetch_threads: int
     trials: tuple[LoadingTrial, ...]
     notes: tuple[str, ...] = field(default=())
-    #: Measured number of batches that each worker prefetches; None for the value of the call.
+    #: Number of batches that each worker prefetches, if it was measured; None: the argument of the loader.
     prefetch_factor: int | None = None
 
     @property
     def why(self) -> str:
-        """Return the comparison of the choice with the best alternative, as part of a sentence."""
+        """Return the measured rates of the choice and of its alternatives, as part of a sentence."""
         rates = {(trial.num_workers, trial.prefetch_threads): trial.samples_per_second for trial in self.trials}
         alone, chosen = rates[0, 0], rates[self.num_workers, self.prefetch_threads]
         assert alone is not None and chosen is not None
@@ -81,19 +92,21 @@ def choose_loading(
     seconds: float = 3.0,
     step: Callable[[Any], object] | None = None,
 ) -> LoaderChoice:
-    """Try loading modes of ``dataset`` for about ``seconds`` altogether, and return the fastest.
+    """Try several loading modes of ``dataset``, and return the fastest.
 
-    The search first tries loading in this process, then increasing numbers of threads or worker processes, on random
-    samples, or on samples of the caller's sampler. It restores every random generator. It tries processes only if
-    starting them is safe and short enough.
+    The search first tries loading in this process without threads. Then it tries increasing numbers of threads and of
+    worker processes. It tries worker processes only if starting them is safe and takes little of the available time.
+    The measurements read random samples, or samples that the caller's sampler yields. The search restores the state of
+    every random generator.
 
     Args:
         dataset: a map-style dataset with at least one sample.
-        options: arguments of ``DataLoader``; the search uses those that define batches.
+        options: arguments of ``DataLoader``, by name. The search uses the arguments that define batches.
         threads_allowed: whether several threads may read the dataset at once.
-        most_workers: largest number of worker processes to try; None tries as many as may help.
-        seconds: duration of the search.
-        step: called with each batch, in place of a training step, which leaves fewer CPUs for loading.
+        most_workers: largest number of worker processes to try; None: as many as may help.
+        seconds: approximate duration of the search in seconds.
+        step: function that is called with each batch, in place of a training step, which uses CPUs, too. None: no
+            function.
     """
     notes: list[str] = []
     with restored_generators(dataset, step, *options.values()):
@@ -104,7 +117,7 @@ def choose_loading(
             raise measuring.errors[0]
         draws_freely = _draws_freely(dataset, options)
         if not draws_freely and not most_workers:
-            notes.append("the sampler may draw random numbers during the epoch: nothing is prefetched")
+            notes.append("nothing is prefetched, because the sampler may draw random numbers during the epoch")
         else:
             cpus = max(rank_cpus(), 1)
             if threads_allowed:
@@ -118,7 +131,7 @@ def choose_loading(
                 notes.append(refused)
             elif draws_freely:
                 _try_increasing(trials, measuring, seconds / 6, "num_workers", most)
-            else:  # another number of workers would change the time at which indices are drawn
+            else:  # with another number of workers, the sampler would draw indices at other times
                 trials.append(measuring.trial(most, 0, seconds / 6))
     best = alone
     for trial in trials[1:]:
@@ -128,9 +141,17 @@ def choose_loading(
 
 
 def _try_increasing(trials: list[LoadingTrial], measuring: _Measuring, seconds: float, what: str, most: int) -> None:
-    """Try increasing numbers of threads or workers, as long as loading gets faster and time is left."""
+    """Try increasing numbers of threads or workers while loading gets faster and time is left.
+
+    Args:
+        trials: the modes tried so far, to which the function appends.
+        measuring: the object that measures.
+        seconds: duration of each trial in seconds.
+        what: ``"prefetch_threads"`` or ``"num_workers"``.
+        most: largest number to try.
+    """
     before = trials[0].samples_per_second or 0.0
-    # If loading waits, many workers at once help, and there may be no time to try few workers first.
+    # If loading waits for a disk or network, many workers help. There may be no time to try few workers first.
     count = min(most, 8 if measuring.waits else 2)
     while 0 < count <= most and measuring.left() >= seconds:
         trial = measuring.trial(**{"num_workers": 0, "prefetch_threads": 0, what: count}, seconds=seconds)
@@ -141,7 +162,7 @@ def _try_increasing(trials: list[LoadingTrial], measuring: _Measuring, seconds: 
 
 
 class _Measuring:
-    """Trials on one dataset, up to a deadline."""
+    """Measures loading modes of one dataset until a deadline."""
 
     def __init__(
         self, dataset: Any, options: Mapping[str, Any], until: float, step: Callable[[Any], object] | None
@@ -155,7 +176,7 @@ class _Measuring:
         self._sampler = EndlessIndices(len(dataset), options)
         self._until = until
         self._step = step
-        #: Whether loading left its CPU idle: it waits for a disk, a network, or a device.
+        #: Whether loading leaves the CPU idle, because it waits for a disk, a network or a device.
         self.waits = False
         self.errors: list[Exception] = []
 
@@ -164,7 +185,7 @@ class _Measuring:
         return self._until - time.perf_counter()
 
     def trial(self, num_workers: int, prefetch_threads: int, seconds: float) -> LoadingTrial:
-        """Measure one loading mode, over whole rounds of its threads or workers."""
+        """Measure a loading mode for about ``seconds``, over a multiple of its number of threads or workers."""
         at_once = max(num_workers, prefetch_threads, 1)
         options = self._sampler.sampling() | self._options
         if num_workers:
@@ -187,7 +208,7 @@ class _Measuring:
 
         try:
             rate = measure_rate(make, at_once, seconds, until=self._until, step=self._step)
-        except Exception as error:  # an error of a loading mode is its result
+        except Exception as error:  # the error is the result of the trial
             self.errors.append(error)
             return LoadingTrial(num_workers, prefetch_threads, error=f"{type(error).__name__}: {error}")
         if rate.lost_workers:
@@ -199,11 +220,14 @@ class _Measuring:
 
 
 class EndlessIndices(Sampler[Any]):
-    """Yield indices without end: some of the caller's sampler, or random indices from a separate generator.
+    """A sampler without end, for measurements.
+
+    It repeats the first indices of the caller's sampler in random order. Without a sampler, it yields random indices
+    from a generator of its own.
 
     Args:
         n: number of samples of the dataset, at least 1.
-        options: arguments of ``DataLoader``; ``batch_size``, ``sampler`` and ``batch_sampler`` are used.
+        options: arguments of ``DataLoader``, of which ``batch_size``, ``sampler`` and ``batch_sampler`` are used.
     """
 
     def __init__(self, n: int, options: Mapping[str, Any]) -> None:
@@ -217,15 +241,15 @@ class EndlessIndices(Sampler[Any]):
             given = copy_sampler(sampler)
             if self._batch_size is not None:
                 given = BatchSampler(given, self._batch_size, drop_last=False)
-        #: Samples to read repeatedly. Unreadable samples may be missing, and keys may be other values than numbers.
+        #: Indices of the caller's sampler. Other indices may not be readable, and indices need not be numbers.
         self._given = list(itertools.islice(given, _MOST_GIVEN))
-        #: Samples in one draw, on average.
+        #: Mean number of samples that each item of this sampler refers to.
         self.per_draw: float = self._batch_size or 1
         if self._given and self._batch_size is not None:
             self.per_draw = sum(map(len, self._given)) / len(self._given)
 
     def sampling(self) -> dict[str, Any]:
-        """Return the arguments of a loader that uses these indices."""
+        """Return the arguments of ``DataLoader`` for a loader that uses this sampler."""
         return {"batch_size": None, "sampler": self} if self._batch_size is None else {"batch_sampler": self}
 
     def __len__(self) -> int:
@@ -241,6 +265,6 @@ class EndlessIndices(Sampler[Any]):
 
 
 def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether drawing the indices of an epoch early changes no random number of the training."""
+    """Return whether the sampler can yield indices early without changing a random number of the training."""
     sampling = {name: options[name] for name in _SAMPLING if name in options}
     return tasks_drawn_freely(DataLoader(dataset, **sampling)) > 0

@@ -1,5 +1,5 @@
-"""The loader: in this process, with prefetching threads, or with worker processes.
+"""The loader, which loads batches in this process, with threads, or with worker processes.
 
-Read ``loader`` first; ``batch_requests`` defines what is read. The package may import ``datasets``, ``transforms``,
-``randomness`` and ``machine``. ``factory`` decides the number of workers.
+To understand the package, read ``loader`` first, and then ``batch_requests``. The package may import ``datasets``,
+``transforms``, ``randomness`` and ``machine``. ``factory`` decides the number of workers.
 """

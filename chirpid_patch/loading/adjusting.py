@@ -1,7 +1,7 @@
-"""The number of threads and worker processes of one training loop, decided by its waits and steps.
+"""Classes that choose the number of threads and worker processes while a training runs.
 
-``LoadController`` watches the loop and tries threads within an epoch. Workers follow the load between epochs
-(``WorkerCount``).
+``LoadController`` measures how long the training loop waits for batches and how long its steps take. Within an epoch,
+it tries whether threads help. Between epochs, ``WorkerCount`` changes the number of workers.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from chirpid_patch.loading.batch_timer import BatchTimer, TimedBatches
 from chirpid_patch.loading.limits import MOST_THREADS, WAITING
 from chirpid_patch.machine.cpus import rank_cpus
 
-#: The first batches of a loop include the warm-up and show nothing.
+#: Number of batches at the start of a loop that are not measured, because the training warms up.
 _IGNORED = 2
+#: Number of batches that are measured before the decision whether to try threads.
 _WATCHED = 4
-#: Number of batches after which a decision is checked: do the loop's steps still take the same time?
+#: Number of batches after which a decision is checked: does a training step still take the same time?
 _LOOKED_AT = 16
-#: Number of batches to measure with and without threads before the comparison, twice in turns.
+#: Number of batches in a block of the trial, and number of blocks. Blocks with and without threads alternate.
 _BLOCK = 5
 _BLOCKS = 4
-#: Threads must shorten the time from batch to batch at least to this part of it.
+#: Largest ratio of the times from batch to batch, with and without threads, at which the loader keeps the threads.
 _WORTH = 0.9
-#: Loading that takes less than this (seconds, or share of the time from batch to batch) is not adjusted.
+#: Loading that takes fewer seconds, or a smaller share of the time from batch to batch, is not adjusted.
 _LEAST_SECONDS = 2e-4
 _LEAST_PART = 0.03
-#: Seconds a thread waits before it loads, where there is time: the loop goes on in Python with the batch it has just
-#: been given, and would have to wait for the interpreter lock again and again.
+#: Seconds that a thread waits before it loads a batch, if there is time. Right after a batch arrives, the training loop
+#: runs Python code, which would have to wait for the interpreter lock.
 _PAUSE = 5e-4
 
 
 class Clocks(NamedTuple):
-    """Seconds of wall time, of this thread's CPU time, and of the CPU time of the whole process."""
+    """Three clocks in seconds: wall time, CPU time of this thread, and CPU time of the whole process."""
 
     wall: float
     thread: float
@@ -45,7 +46,7 @@ class Clocks(NamedTuple):
 
     @classmethod
     def now(cls) -> Clocks:
-        """Return the current readings."""
+        """Return the current values of the clocks."""
         return cls(time.perf_counter(), time.thread_time(), time.process_time())
 
     def __sub__(self, earlier: Clocks) -> Clocks:
@@ -54,7 +55,7 @@ class Clocks(NamedTuple):
 
 @dataclass(frozen=True)
 class _LoopStep:
-    """One step of the loop: the training step, and then the wait for the next batch."""
+    """The times of a training step (``away``) and of the wait for the next batch (``wait``)."""
 
     away: Clocks
     wait: Clocks
@@ -65,16 +66,16 @@ class _LoopStep:
 
 
 class LoadController:
-    """Watch the waits and steps of one loader's loop, and decide how many threads and workers load for it.
+    """Measure the waits and steps of a training loop, and choose how many threads and workers load its batches.
 
-    Loading begins without threads. If the first batches show an idle CPU, the controller compares threads with none, in
-    turns, in the running loop. It keeps the mode with the shorter time from batch to batch, until the duration of
-    training steps changes. Batches are the same either way.
+    Loading begins without threads. If a CPU is idle during the first batches, the controller tries threads in the
+    running loop: it measures some batches with threads, and some without, in turns. It keeps the mode with the shorter
+    time from batch to batch. It tries again when the duration of the training steps changes. The batches are the same
+    with and without threads.
 
     Args:
-        threads: number of prefetching threads, without worker processes; None tries whether they help.
-        may_wait: whether loading may wait for something other than a CPU or memory, such as a disk, so that more
-            threads than CPUs can help.
+        threads: fixed number of threads that load batches ahead; None: the controller tries whether threads help.
+        may_wait: whether loading may wait for a disk or a network, so that more threads than CPUs can help.
     """
 
     def __init__(self, threads: int | None, *, may_wait: bool = False) -> None:
@@ -82,17 +83,17 @@ class LoadController:
         self.threads, self.why = (0, "no batches seen yet") if threads is None else (threads, "given")
         #: Seconds that a thread waits before it loads a requested batch.
         self.pause = 0.0
-        #: Decides on worker processes; None where their number is fixed.
+        #: The object that chooses the number of worker processes; None if the number is fixed.
         self.worker_count: WorkerCount | None = None
         self._is_fixed = threads is not None
         self._may_wait = may_wait
         self._timer = BatchTimer(Clocks.now)
-        self._step: Clocks | None = None  # the time of the loop for the previous batch
-        self._is_first = True  # the next batch is the first of an epoch
+        self._step: Clocks | None = None  # the time of the last training step
+        self._is_first = True  # whether the next batch is the first of an epoch
         self._settled = False
         self._away = 0.0
         self._candidate = 0
-        self._unwatched = _IGNORED  # number of coming batches that are not measured
+        self._unwatched = _IGNORED  # number of further batches that are not measured
         self._watch_after = _WATCHED
         self._watched: list[_LoopStep] = []
         self._trial: dict[int, list[float]] = {}
@@ -103,7 +104,10 @@ class LoadController:
     # -- within an epoch
 
     def begin_epoch(self) -> None:
-        """Start an epoch: the time since the last batch is no step, and timing starts at the second batch."""
+        """Record that an epoch begins.
+
+        The time since the last batch does not count as a training step. Measuring starts at the second batch.
+        """
         self._timer.restart()
         self._step, self._is_first = None, True
 
@@ -113,7 +117,7 @@ class LoadController:
             self._step = self._timer.ask()
 
     def batch_delivered(self, threads: int) -> None:
-        """Record that the requested batch has arrived, loaded by ``threads`` prefetching threads (0: none)."""
+        """Record that the requested batch has arrived; ``threads``: number of threads that load ahead."""
         if self._is_first or self._is_fixed:
             self._is_first = False
             return
@@ -121,7 +125,7 @@ class LoadController:
             self._unwatched -= 1
             return
         wait = self._timer.arrive()
-        if self._step is not None and wait is not None:  # else the first of an epoch
+        if self._step is not None and wait is not None:  # None for the first batch of an epoch
             self._observe(_LoopStep(self._step, wait), threads)
 
     def _observe(self, step: _LoopStep, threads: int) -> None:
@@ -136,7 +140,7 @@ class LoadController:
             self._begin_trial_if_useful()
 
     def _begin_trial_if_useful(self) -> None:
-        """Begin a trial if the measured waits and idle CPUs permit a gain; else watch again later."""
+        """Begin a trial of threads if waits and idle CPUs show that threads could help; else measure again later."""
         steps, self._watched = self._watched, []
         load = median(step.wait.wall for step in steps)
         away = median(step.away.wall for step in steps)
@@ -160,7 +164,7 @@ class LoadController:
         self._switch(self._candidate)
 
     def _restart_if_changed(self, step: _LoopStep) -> None:
-        """Start again if the duration of training steps has changed since the decision."""
+        """Start with new measurements if the duration of the training steps has changed since the decision."""
         self._watched.append(step)
         if len(self._watched) < _LOOKED_AT:
             return
@@ -170,7 +174,7 @@ class LoadController:
             self._watch_after = _WATCHED
 
     def _postpone_trial(self, why: str) -> None:
-        """Start no trial now, for the reason ``why``; watch again later, with growing intervals."""
+        """Start no trial now; measure again later, after more batches each time. ``why`` is the reason."""
         self.why = why
         self._watch_after *= 4
         self._unwatched = self._watch_after
@@ -178,7 +182,7 @@ class LoadController:
 
     def _switch(self, threads: int) -> None:
         self.threads = threads
-        self._to_skip = self._candidate + 2  # until the threads have caught up, or their batches are used up
+        self._to_skip = self._candidate + 2  # batches that the previous mode still affects
 
     def _try(self, step: _LoopStep, threads: int) -> None:
         if self._to_skip or threads != self.threads:
@@ -194,21 +198,21 @@ class LoadController:
             return
         gain = median(ahead) / median(alone)
         self.threads = self._candidate if gain < _WORTH else 0
-        measured = f"{self._candidate} of them took {gain:.2f} times as long from batch to batch"
-        self.why = f"measured against no prefetch threads, {measured}"
+        measured = f"the time from batch to batch is {gain:.2f} times as long as without threads"
+        self.why = f"measured with prefetch_threads={self._candidate}: {measured}"
         self._settled = True
         self._watched, self._trial = [], {}
 
     # -- between epochs
 
     def watch(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield ``batches`` of the new epoch, and record their waits for the decision about workers."""
+        """Return an iterator over the ``batches`` of an epoch that records the waits, for the choice of workers."""
         watched = TimedBatches(batches, self._end_epoch)
         self._running.append(weakref.ref(watched))
         return watched
 
     def next_workers(self) -> int | None:
-        """Return the number of workers for the new epoch; None while another epoch is running."""
+        """Return the number of workers for the new epoch; None if the number stays or another epoch is running."""
         self._running = [ref for ref in self._running if (batches := ref()) is not None and not batches.over]
         load = self._load
         if load is None or self._running or self.worker_count is None:
@@ -231,9 +235,12 @@ def _idle_cpus(steps: list[_LoopStep], cpus: int) -> float:
 
 @dataclass(frozen=True)
 class EpochLoad:
-    """The load of an epoch, from its second batch on: the first batch waits for workers to start.
+    """How long the training waited in an epoch. The first batch does not count, because it waits for workers to start.
 
-    ``waited_s`` of ``elapsed_s`` seconds were waits for ``batches`` batches.
+    Attributes:
+        waited_s: seconds that the training waited for batches.
+        elapsed_s: seconds of the epoch, waits and training steps together.
+        batches: number of batches.
     """
 
     waited_s: float
@@ -242,34 +249,34 @@ class EpochLoad:
 
     @classmethod
     def of(cls, epoch: TimedBatches) -> EpochLoad:
-        """Return the load of a complete epoch."""
+        """Return the load of an epoch that has ended."""
         waited = sum(epoch.waits[1:])
         return cls(waited, waited + sum(epoch.steps[:-1]), max(len(epoch.waits) - 1, 0))
 
     @property
     def share_waited(self) -> float:
-        """Return the share of the time spent waiting, 0 to 1."""
+        """Return the share of the epoch in which the training waited, 0 to 1."""
         return self.waited_s / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
     @property
     def batch_s(self) -> float:
-        """Return the seconds from batch to batch."""
+        """Return the mean time from batch to batch in seconds."""
         return self.elapsed_s / self.batches
 
 
 class WorkerCount:
-    """Decides the number of workers for the next epoch from the load of the last epochs.
+    """Choose the number of workers for the next epoch from the load of the last epochs.
 
-    It uses neither a loader nor a clock.
+    * If the training waited for more than the share ``RAISE_ABOVE`` of an epoch, the number is doubled (0 becomes 2).
+    * If the training waited for less than the share ``LOWER_BELOW`` in ``PATIENCE`` epochs in a row, the number is
+      halved.
+    * A larger number must shorten the time from batch to batch by the share ``WORTH``. A smaller number must not
+      lengthen the time by that share. Otherwise the change is undone, and this number is not tried again.
+    * An epoch of fewer than ``LEAST_BATCHES`` batches changes nothing.
 
-    * After an epoch that waited more than ``RAISE_ABOVE`` of its time, it doubles the workers (first to 2).
-    * After ``PATIENCE`` epochs in a row that waited less than ``LOWER_BELOW``, it tries half of them.
-    * It keeps a change that has the expected effect: more workers must shorten the time from batch to batch by
-      ``WORTH``, and fewer must not lengthen it by as much. Otherwise it undoes the change and does not try that number
-      again.
-
-    Between the two shares, and in epochs of fewer than ``LEAST_BATCHES`` batches, nothing changes. It starts with
-    ``workers``, and never exceeds ``most``.
+    Args:
+        workers: number of workers of the first epoch.
+        most: largest number of workers.
     """
 
     RAISE_ABOVE = 0.10
@@ -281,14 +288,14 @@ class WorkerCount:
     def __init__(self, workers: int, most: int) -> None:
         self.most = most
         self.workers = min(workers, most)
-        #: The reason for the current number, in words.
-        self.why = "nothing seen yet"
+        #: The reason for the current number, as a part of a sentence.
+        self.why = "no epoch has ended yet"
         self._refused: set[int] = set()
-        self._trial: tuple[int, float] | None = None  # the number before, and its seconds from batch to batch
+        self._trial: tuple[int, float] | None = None  # the previous number, and its seconds from batch to batch
         self._idle = 0
 
     def observe(self, load: EpochLoad) -> int:
-        """Record an epoch with ``workers`` workers, and return the number for the next epoch."""
+        """Record the load of an epoch, and return the number of workers for the next epoch."""
         if load.batches < self.LEAST_BATCHES or load.elapsed_s <= 0:
             return self.workers
         if self._trial is not None:
@@ -297,29 +304,31 @@ class WorkerCount:
             if self._missed_expectation(before, load.batch_s / batch_s):
                 self._refused.add(self.workers)
                 self.why = (
-                    f"{self.workers} took {load.batch_s / batch_s:.2f} times as long a batch as {before}: taken back"
+                    f"back to {before}: {self.workers} took {load.batch_s / batch_s:.2f} times as long for a batch"
                 )
                 self.workers = before
                 return before
         waited = load.share_waited
         self._idle = self._idle + 1 if waited < self.LOWER_BELOW else 0
         if waited > self.RAISE_ABOVE:
-            self._try(min(max(2 * self.workers, 2), self.most), load, f"{waited:.0%} of the epoch was waited")
+            self._try(min(max(2 * self.workers, 2), self.most), load, f"the training waited {waited:.0%} of an epoch")
         elif self._idle >= self.PATIENCE:
             self._idle = 0
-            self._try(self.workers // 2, load, f"{waited:.1%} of the epochs was waited")
+            self._try(self.workers // 2, load, f"the training waited only {waited:.1%} of an epoch")
         return self.workers
 
     def _missed_expectation(self, before: int, ratio: float) -> bool:
-        """Return whether changing the number of workers from ``before`` had an unwanted effect.
+        """Return whether changing the number of workers must be undone.
 
-        ``ratio``: the seconds from batch to batch after the change, divided by those before.
+        Args:
+            before: the number of workers before the change.
+            ratio: time from batch to batch after the change / time before.
         """
         return ratio > 1 - self.WORTH if self.workers > before else ratio > 1 + self.WORTH
 
     def _try(self, workers: int, load: EpochLoad, reason: str) -> None:
         if workers == self.workers or workers in self._refused:
             return
-        self.why = f"{workers} after {self.workers}: {reason}"
+        self.why = f"{workers} instead of {self.workers}: {reason}"
         self._trial = (self.workers, load.batch_s)
         self.workers = workers

@@ -1,4 +1,4 @@
-"""Reading of one request: a batch, or a single item if automatic batching is off."""
+"""A class that reads the samples of a request: a batch, or a single sample if automatic batching is off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from chirpid_patch.loading.batch_requests import BatchRequest
 
 
 class BatchReader:
-    """Reads the requests of one loader: each at once, or in parts whose samples are collated at the end."""
+    """Reads the batches of a loader.
+
+    A batch can be read with one call of ``read``. Or several threads can read its samples in parts, which ``collate``
+    then joins.
+
+    Args:
+        dataset: the dataset of the loader.
+        collate: the ``collate_fn`` of the loader.
+        batches: whether the loader builds batches; False if it yields single samples.
+    """
 
     def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
         self.dataset = dataset
@@ -22,13 +31,16 @@ class BatchReader:
         return reads_singly(self.dataset)
 
     def read(self, request: BatchRequest) -> Any:
-        """Return the batch of ``request``, or the single converted sample if automatic batching is off."""
+        """Return the batch of ``request``; if automatic batching is off, return the single sample, converted."""
         if self._makes_batches:
             return load_batch(self.dataset, request.indices, request.key, self._collate)
         return self._collate(self.dataset[request.indices])
 
     def parts(self, request: BatchRequest, most: int) -> list[range]:
-        """Return the positions of the samples in up to ``most`` parts; none if they must be read at once."""
+        """Divide the samples of ``request`` into up to ``most`` parts, and return their positions in the batch.
+
+        The result is an empty list if the samples must be read with one call.
+        """
         if not self._makes_batches or not self._reads_singly or type(request.indices) not in (list, tuple):
             return []
         count = len(request.indices)
@@ -36,10 +48,10 @@ class BatchReader:
         return [range(part * count // most, (part + 1) * count // most) for part in range(most)]
 
     def samples(self, request: BatchRequest, part: range) -> list[Any]:
-        """Return the samples of one part."""
+        """Read the samples at the positions ``part`` of the batch, and return them in a list."""
         key = None if request.key is None else request.key.take(slice(part.start, part.stop))
         return fetch_samples(self.dataset, request.indices[part.start : part.stop], key)
 
     def collate(self, samples: list[Any]) -> Any:
-        """Return the batch of the samples of all parts."""
+        """Return the batch that ``samples``, the samples of all parts, form."""
         return self._collate(samples)

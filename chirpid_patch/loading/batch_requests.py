@@ -1,4 +1,4 @@
-"""The requests of one epoch: batches of indices, each with the key of its random numbers."""
+"""The requests of an epoch. A request contains the indices of a batch and the key of its random numbers."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ logger = logging.getLogger("chirpid_patch")
 
 
 class BatchRequest(NamedTuple):
-    """One step of the sampler: the indices of a batch, or of one item if automatic batching is off."""
+    """The indices of a batch, or a single index if automatic batching is off, and the key of the random numbers.
+
+    ``key`` is None if the dataset does not use keys.
+    """
 
     indices: Any
     key: RandomKey | None = None
 
 
 class RequestKind(NamedTuple):
-    """Properties that all requests for a dataset share.
+    """Properties that all requests of an epoch share.
 
     Attributes:
-        rank: rank of this process; separates its random numbers from those of other ranks.
-        keyed: whether batches have keys, because the dataset uses them.
-        listed: called if indices are not in a list; returns whether to convert them. It converts batches of indices to
-            lists, except objects of a user's class without a key.
+        rank: rank of this process, which is part of the random keys.
+        keyed: whether requests have random keys, because the dataset uses them.
+        listed: function that is called if the indices of a batch are not in a list. It returns whether to convert them
+            to a list.
     """
 
     rank: int
@@ -39,14 +42,15 @@ class RequestKind(NamedTuple):
 
 
 class EpochRequests:
-    """Creates the requests of one epoch from the items of its sampler.
+    """Creates the requests of an epoch from the items of the sampler.
 
     Args:
-        seed, epoch: separate this epoch's random numbers from all others.
-        kind: called at the first request.
-        counted: whether an index may occur twice in an epoch, so that occurrences are counted.
-        drops_last: the sampler omits an incomplete batch. An epoch without batches then leads to a warning.
-        skipped: number of batches that another loader has read before; the requests continue after them.
+        seed: base seed of the epoch, which is part of the random keys.
+        epoch: number of the epoch, which is part of the random keys.
+        kind: function that returns the properties of the requests. It is called at the first request.
+        counted: whether an index may occur twice in an epoch, so that its occurrences must be counted.
+        drops_last: whether the sampler omits an incomplete batch. An epoch without batches then leads to a warning.
+        skipped: number of batches that another loader has already delivered. The requests start after these batches.
     """
 
     def __init__(
@@ -64,29 +68,34 @@ class EpochRequests:
         self._seen: dict[int, int] | None = {} if counted else None
         self._drops_last = drops_last
         self._skipped = skipped
-        #: Number of requests so far, made or skipped.
+        #: Number of requests so far, including skipped requests.
         self.drawn = 0
-        #: Whether the sampler has come to its end.
+        #: Whether the sampler has reached its end.
         self.exhausted = False
 
     def draw(self, sampler: Iterator[Any]) -> BatchRequest:
-        """Return the next request; raise the errors of ``sampler``, and StopIteration at its end."""
+        """Return the next request, with the next item of ``sampler``.
+
+        Raises:
+            StopIteration: the sampler has no more items.
+            Exception: any error that the sampler raises.
+        """
         try:
             if self.drawn < self._skipped:
                 self.skip(sampler)
             return self._request(next(sampler))
         except StopIteration:
             if self._drops_last and not self.drawn and not self.exhausted and not self._epoch:
-                logger.warning("drop_last=True leaves no batch in an epoch: choose a smaller batch_size")
+                logger.warning("with drop_last=True, an epoch has no batches: choose a smaller batch_size")
             self.exhausted = True
             raise
 
     def skip(self, sampler: Iterator[Any]) -> None:
-        """Skip the requests that another loader has read, with the same random calls of the sampler."""
+        """Skip the batches that another loader has delivered. The sampler makes the random calls for them."""
         while self.drawn < self._skipped:
             try:
                 self._request(next(sampler))
-            except StopIteration:  # it is shorter now
+            except StopIteration:  # the sampler has fewer items than the number of skipped batches
                 self._skipped = self.drawn
 
     def _request(self, indices: Any) -> BatchRequest:
@@ -94,13 +103,13 @@ class EpochRequests:
         if kind is None:
             kind = self._kind = self._find_kind()
         if type(indices) not in (list, tuple) and kind.listed() and _can_iterate_early(indices, kind.keyed):
-            with contextlib.suppress(TypeError):  # raised where it is read, as PyTorch does
+            with contextlib.suppress(TypeError):  # as in PyTorch, reading the batch raises the error
                 indices = list(indices)
         self.drawn += 1
         return BatchRequest(indices, self._key(indices, kind.rank)) if kind.keyed else BatchRequest(indices)
 
     def _key(self, indices: Any, rank: int) -> RandomKey | None:
-        """Return the key of a batch of integer indices; other indices have none."""
+        """Return the random key of a batch; None if ``indices`` are not integers."""
         plain = as_ints(indices)
         if plain is None:
             return None
@@ -112,7 +121,7 @@ class EpochRequests:
         return RandomKey(self._seed, self._epoch, rank, numbers, occurrences)
 
     def _occurrences(self, indices: Sequence[int]) -> Any:
-        """Return how often each index had been drawn before in this epoch."""
+        """Return how often each index occurred before in this epoch."""
         seen = self._seen
         assert seen is not None
         occurrences = np.zeros(len(indices), dtype=np.int64)
@@ -123,8 +132,8 @@ class EpochRequests:
 
 
 def _can_iterate_early(indices: Any, keyed: bool) -> bool:
-    """Return whether ``indices`` may be iterated over now.
+    """Return whether ``indices`` may be iterated over before the batch is read.
 
-    A user's object is iterated over only when the batch is read.
+    An object of a user class is iterated over only when the batch is read, unless the batch needs a random key.
     """
     return keyed or type(indices) in WRITTEN_DOWN or isinstance(indices, Iterator)

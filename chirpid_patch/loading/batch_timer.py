@@ -1,4 +1,4 @@
-"""The clock of all measurements, which times how long a loop waits for each batch, and how long its steps take."""
+"""Clocks that measure how long a loop waits for each batch, and how long its steps take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ logger = logging.getLogger("chirpid_patch")
 
 
 def batch_samples(batch: Any) -> int:
-    """Return the number of samples in a batch: the length of its first tensor or array, or of the batch itself."""
+    """Return the number of samples in a batch.
+
+    That is the length of the first tensor or array in the batch, or else the length of the batch itself.
+    """
     length = _first_length(batch)
     if length is not None:
         return length
@@ -32,11 +35,11 @@ def _first_length(batch: Any) -> int | None:
 
 
 class BatchTimer:
-    """The clock of one loop. Its owner calls it when the loop requests a batch and when the batch arrives.
+    """A clock for a loop over batches. Call ``ask`` when the loop requests a batch, and ``arrive`` when it arrives.
 
     Args:
-        clock: returns the time in seconds, or several times at once in an object that supports subtraction; None is
-            ``time.perf_counter``.
+        clock: function that returns the current time in seconds, or an object with several times that supports
+            subtraction. None: ``time.perf_counter``.
     """
 
     def __init__(self, clock: Callable[[], Any] | None = None) -> None:
@@ -46,46 +49,49 @@ class BatchTimer:
         self._paused: Any = None
 
     def ask(self) -> Any:
-        """Record a request, and return the time since the last arrival, the step; None for the first request."""
+        """Record that the loop requests a batch, and return the time of the step that has ended.
+
+        The step is the time since the last batch arrived. The result is None for the first request.
+        """
         arrived, self._arrived = self._arrived, None
         self._asked = now = self._now()
         return None if arrived is None else now - arrived
 
     def arrive(self) -> Any:
-        """Record an arrival, and return the wait; None without a recorded request."""
+        """Record that a batch has arrived, and return how long the loop waited; None without a recorded request."""
         self.resume()
         asked, self._asked = self._asked, None
         self._arrived = now = self._now()
         return None if asked is None else now - asked
 
     def pause(self) -> None:
-        """Stop counting a wait until ``resume``: the loop validates or saves."""
+        """Stop counting the wait until ``resume`` is called, for example while the loop validates."""
         if self._asked is not None and self._paused is None:
             self._paused = self._now()
 
     def resume(self) -> None:
-        """Continue counting the wait."""
+        """Continue counting the wait after ``pause``."""
         if self._paused is not None:
             self._asked += self._now() - self._paused
             self._paused = None
 
     def restart(self) -> None:
-        """Forget the last batch: an epoch begins or ends."""
+        """Forget the last request and the last arrival, because an epoch begins or ends."""
         self._asked = self._arrived = self._paused = None
 
 
 class TimedBatches(Iterator[Any]):
-    """Yield batches, and record how long the loop waited for each.
+    """Iterate over batches, and record how long the loop waited for each batch.
 
     Args:
-        batches: the batches.
-        at_end: called with this object at the end of the batches.
+        batches: iterator over the batches.
+        at_end: function that is called with this object at the end of the batches; None: no function.
 
     Attributes:
-        waits: seconds from the request of each batch to its arrival.
-        steps: seconds from the arrival of each batch to the next request.
-        samples: samples of each batch.
-        over: whether the batches have ended.
+        waits: for each batch, the seconds from its request to its arrival.
+        steps: for each batch, the seconds from its arrival to the next request.
+        samples: for each batch, its number of samples.
+        over: whether the iteration has ended.
     """
 
     def __init__(self, batches: Iterator[Any], at_end: Callable[[TimedBatches], object] | None = None) -> None:
@@ -118,7 +124,7 @@ class TimedBatches(Iterator[Any]):
 
 
 def log_or_print(message: str) -> None:
-    """Log a requested ``message`` at INFO; print it to standard error if the program does not show that level."""
+    """Log ``message`` at level INFO; if the program does not log that level, print it to standard error."""
     if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
         logger.info(message)
     else:
@@ -126,9 +132,9 @@ def log_or_print(message: str) -> None:
 
 
 def log_waits(epoch: TimedBatches) -> None:
-    """Log the data waits of an epoch."""
+    """Log how long the training waited for the batches of an epoch, or print it if the program logs nothing."""
     if not epoch.waits:
-        log_or_print("epoch without batches")
+        log_or_print("the epoch had no batches")
         return
     waits = np.array(epoch.waits)
     elapsed = waits.sum() + sum(epoch.steps)

@@ -1,8 +1,8 @@
-"""Sending of classes and functions that a notebook defines to worker processes that are not forked.
+"""Functions that send classes and functions from a notebook to worker processes that are not forked.
 
-A worker process that "spawn" or "forkserver" starts imports each class and function that it receives. The worker cannot
-import what a ``__main__`` without a file defines: a notebook, a Python prompt, ``python -c``. The package
-``cloudpickle`` sends such classes and functions by value. Nothing changes for scripts and packages.
+A worker process that "spawn" or "forkserver" starts imports each class and function that it receives. It cannot import
+classes and functions of a notebook, a Python prompt or ``python -c``, because their ``__main__`` has no file. The
+package ``cloudpickle`` sends such classes and functions by value. Nothing changes for scripts and packages.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes
 from chirpid_patch.loading.worker_start import start_method
 
-#: The attributes of a loader that every worker process receives.
+#: The attributes of a loader that are sent to every worker process.
 _SENT = ("dataset", "collate_fn", "worker_init_fn")
 
 
 class NotSendableError(RuntimeError):
-    """Worker processes cannot import an object that ``__main__`` defines, and no package can send it by value."""
+    """An error that an object of ``__main__`` can be sent to worker processes neither by name nor by value."""
 
 
 def send_by_value(parts: LoaderParts) -> LoaderParts:
-    """Return ``parts`` in a form that can be sent to worker processes even if a notebook defines them.
+    """Return ``parts`` in a form that can be sent to worker processes even if a notebook defines its objects.
 
-    Outside a notebook, that is ``parts`` itself. Nothing is pickled here: a starting worker pickles all parts together,
-    so that objects which they share stay shared.
+    Outside a notebook, the result is ``parts`` itself. This function pickles nothing. When a worker starts, dataset,
+    collate function and ``worker_init_fn`` are pickled together, so that they refer to the same objects in the worker.
     """
     method = start_method({"multiprocessing_context": parts.multiprocessing_context})
     # PyTorch prepares its data pipes in the main process, and they have their own pickling.
@@ -44,15 +44,15 @@ def send_by_value(parts: LoaderParts) -> LoaderParts:
 
 
 def main_is_interactive() -> bool:
-    """Return whether no other process can import ``__main__``, because it has neither a file nor an importable name."""
+    """Return whether no other process can import ``__main__``, because it has no file and is no module with a name."""
     main = sys.modules.get("__main__")
     return getattr(main, "__spec__", None) is None and (_main_file() is None or _is_read_from_input())
 
 
 def _is_read_from_input() -> bool:
-    """Return whether ``__main__`` is read from standard input.
+    """Return whether Python reads ``__main__`` from standard input.
 
-    Python then names a file that no worker process finds.
+    Its ``__file__`` is then a name such as ``<stdin>``, which no worker process can open.
     """
     file = _main_file()
     return file is not None and file.startswith("<") and file.endswith(">")
@@ -63,7 +63,7 @@ def _main_file() -> str | None:
 
 
 class _PartReference:
-    """A reference to an item of ``together``. Unpickling it returns that item."""
+    """A reference to an object in a ``_JointPickle``. Unpickling the reference returns the object."""
 
     def __init__(self, together: _JointPickle, place: int) -> None:
         self._together = together
@@ -77,7 +77,7 @@ class _PartReference:
 
 
 class _JointPickle:
-    """Objects that are sent in one pickle. Unpickling returns the list of them."""
+    """Several objects that are pickled together. Unpickling returns the list of the objects."""
 
     def __init__(self, objects: list[Any]) -> None:
         self.objects = objects
@@ -85,7 +85,7 @@ class _JointPickle:
     def __reduce__(self) -> Any:
         if _is_read_from_input():
             raise NotSendableError(
-                "the main program is read from standard input, where worker processes cannot read it again: "
+                "worker processes cannot import the main program, because Python reads it from standard input: "
                 "save the program in a file"
             )
         file = BytesIO()
@@ -96,9 +96,10 @@ class _JointPickle:
 
 
 def _receive(sent: bytes) -> list[Any]:
-    """Return the sent objects in a worker process, and define the names of ``__main__`` again.
+    """Unpickle the sent objects in a worker process, and define the names of ``__main__`` there.
 
-    So a worker can return a batch or an exception whose class a notebook defines: pickle refers to the class by name.
+    A worker can then send back a batch or an exception whose class a notebook defines, because pickle looks up the
+    class by its name in ``__main__``.
     """
     unpickler = pickle.Unpickler(BytesIO(sent))
     objects: list[Any] = unpickler.load()
@@ -107,14 +108,14 @@ def _receive(sent: bytes) -> list[Any]:
 
 
 class _ByReference(ForkingPickler):
-    """Multiprocessing's pickler that refuses objects which a notebook defines."""
+    """The pickler of ``multiprocessing``, which raises an error for objects that a notebook defines."""
 
     def __init__(self, file: BytesIO) -> None:
         super().__init__(file)
         self.defined: dict[str, Any] = {}
 
     def reducer_override(self, found: Any) -> Any:
-        """Raise NotSendableError for objects that ``__main__`` defines; reduce all others as multiprocessing does."""
+        """Raise NotSendableError if ``__main__`` defines ``found``; otherwise let ``multiprocessing`` pickle it."""
         if not _is_of_main(found):
             return NotImplemented
         kind, line = "class", ""
@@ -128,7 +129,10 @@ class _ByReference(ForkingPickler):
 
 
 def _create_pickler(file: BytesIO) -> Any:
-    """Return a pickler that uses ``cloudpickle`` for objects of ``__main__``; ``_ByReference`` without that package."""
+    """Return a pickler that sends objects of ``__main__`` by value with ``cloudpickle``.
+
+    Without that package, return a ``_ByReference``.
+    """
     try:
         import cloudpickle
     except ImportError:
@@ -137,8 +141,8 @@ def _create_pickler(file: BytesIO) -> Any:
     class ByValue(cloudpickle.Pickler):  # type: ignore[misc]
         def __init__(self, file: BytesIO) -> None:
             self.defined: dict[str, Any] = {}
-            # A class of ``__main__`` may refer to functions that no module has by name, such as those that a decorator
-            # made of its methods. Before the first such class, everything is pickled as in a script.
+            # A class of ``__main__`` may refer to functions that pickle cannot find by name, such as decorated methods.
+            # Before the first such class, all objects are pickled as in a script.
             self._has_met_main = False
             self.dispatch_table = ForkingPickler(file).dispatch_table
             self._reducers = {**cloudpickle.Pickler.dispatch_table, **self.dispatch_table, **_REDUCERS}
@@ -171,13 +175,13 @@ def _cache_results(function: Any, parameters: dict[str, Any]) -> Any:
 
 
 _Cached = type(lru_cache(_cache_results))
-#: In place of the reducers of ``cloudpickle`` and multiprocessing.
+#: Reducers that replace those of ``cloudpickle`` and ``multiprocessing``.
 _REDUCERS = {
     _Cached: _reduce_definition,
     cached_property: _reduce_property,
-    # Multiprocessing looks a method up by its name, which a lambda does not have.
+    # ``multiprocessing`` looks up a method by its name, which fails for a lambda.
     MethodType: lambda found: (MethodType, (found.__func__, found.__self__)),
-    # ``cloudpickle`` would send a copy of the contents of a file.
+    # ``cloudpickle`` would send the contents of an open file.
     TextIOWrapper: lambda found: NotImplemented,
 }
 

@@ -1,4 +1,4 @@
-"""Loading of batches in the training process itself."""
+"""The iterator that loads batches in the training process, with or without threads."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from chirpid_patch.loading.prefetch_threads import KeptThreads, PrefetchQueue
 from chirpid_patch.loading.samplers import tasks_drawn_freely
 from chirpid_patch.torch_private import SingleProcessIterator, profiler_enabled
 
-#: Called with the base seed of an epoch; returns its requests, and a function that returns its ``EpochReading``.
+#: Type of functions that get the base seed of an epoch. They return the requests of the epoch, and a function that
+#: returns its ``EpochReading``.
 BeginEpoch = Callable[[int], "tuple[EpochRequests, Callable[[], EpochReading]]"]
 
 
 class EpochReading(NamedTuple):
-    """How the batches of one epoch are read.
+    """The functions and objects that read the batches of an epoch.
 
     Attributes:
-        read: PyTorch's code, which reads the samples of indices; None if ``reader`` reads.
-        reader: reads whole batches; None if ``read`` reads the samples.
-        controller: decides how many threads load ahead; None: no threads.
-        pin: function that pins a batch; None does not pin.
+        read: PyTorch's function that reads the batch of a list of indices; None if ``reader`` is used.
+        reader: object that reads whole batches; None if ``read`` is used.
+        controller: object that chooses how many threads load batches ahead; None: no threads.
+        pin: function that returns a batch in pinned memory; None: batches are not pinned.
     """
 
     read: Callable[[Any], Any] | None
@@ -37,19 +38,20 @@ class EpochReading(NamedTuple):
 
 
 class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
-    """An epoch of a loader, read in this process. It uses random generators exactly as PyTorch's iterator does.
+    """The iterator over an epoch of a loader that reads batches in this process.
 
-    The constructor performs the same operations as PyTorch's iterator, in the same order. All other work starts later,
-    when it is needed.
+    It makes the same random calls as PyTorch's iterator. The constructor performs the same operations as that of
+    PyTorch's iterator, in the same order. All other work starts only when it is needed.
 
     Args:
         parts: attributes of the loader.
-        epoch: called with the base seed; returns the requests of the epoch, and a function that returns its
-            ``EpochReading``.
-        ahead: number of index batches to draw in advance, as a loader with workers does. 0 draws each when it is
-            needed, except for threads, if the sampler's random calls do not depend on the moment.
-        threads: the prefetching threads.
-        seed: the base seed if it is already drawn. The iterator then makes only the random calls of a next epoch.
+        epoch: function that gets the base seed. It returns the requests of the epoch, and a function that returns the
+            ``EpochReading`` of the epoch.
+        ahead: number of requests to draw from the sampler in advance, as a loader with workers does. 0: a request is
+            drawn when the batch is needed. Threads draw requests earlier if that changes no random number.
+        threads: the threads that load batches ahead.
+        seed: base seed, if it is already drawn. The iterator then only makes the random calls that a persistent
+            iterator makes at the start of another epoch. None: the iterator draws the base seed.
     """
 
     def __init__(
@@ -71,13 +73,13 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         self._begin(epoch, ask_again=ahead > 0 or was_drawn)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        """Begin the next epoch of a loader that keeps its iterator, as a loader with persistent workers does."""
+        """Begin another epoch. PyTorch calls this method for a loader with persistent workers."""
         self._drop_queue()
         self._begin(loader._epoch_here(self._parts), ask_again=True)
 
     def _begin(self, epoch: BeginEpoch, *, ask_again: bool) -> None:
-        kept_drawn = range(self._ahead)  # refuses a part of a worker, as starting it would
-        if ask_again:  # an iterator with workers iterates its sampler twice, and once more for each further epoch
+        kept_drawn = range(self._ahead)  # raises TypeError if the number of workers is not an integer, as PyTorch does
+        if ask_again:  # PyTorch's iterator with workers calls iter(sampler) twice, and once for each further epoch
             self._sampler_iter = iter(self._index_sampler)
         self._requests, self._find_reading = epoch(self._base_seed)
         if self._reading is not None and self._reading.controller is not None:
@@ -89,16 +91,16 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             if not self._draw():
                 break
         if kept_drawn and self._reading is None:
-            self._reading = self._find_reading()  # of the dataset at the time when workers would receive it
+            self._reading = self._find_reading()  # at this moment PyTorch would send the dataset to the workers
 
     @property
     def taken(self) -> int:
-        """Return the number of batches of this epoch that the loop received, or that failed."""
+        """Return how many batches of this epoch the loop has received, including batches that raised an error."""
         return self._requests.drawn - len(self._undelivered)
 
     @property
     def ended(self) -> bool:
-        """Return whether the epoch is provably over."""
+        """Return whether the epoch has ended: the sampler is at its end, and the loop has received all batches."""
         return self._requests.exhausted and not self._undelivered
 
     def _draw(self) -> bool:
@@ -147,7 +149,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             batch, threads = (
                 reader.read(self._next_request()),
                 0,
-            )  # also the first batch of an epoch: no thread could load it earlier
+            )  # this process also reads the first batch of an epoch, because no thread could load it earlier
         else:
             self._next_request()
             batch, threads = queue.take(), queue.threads
@@ -157,14 +159,17 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         return batch
 
     def _order(self, queue: PrefetchQueue, pause: float) -> None:
-        """Queue enough requests to keep the threads busy."""
+        """Give the threads enough requests to keep them busy."""
         while queue.wants_more and self._is_drawn(len(queue)):
             queue.order(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Return whether the request ``position`` places after the next one is drawn; draw it if that is permitted."""
+        """Return whether the request at ``position`` in the queue of undelivered requests is drawn.
+
+        If the request is not drawn yet, draw it, provided that this changes no random number.
+        """
         while len(self._undelivered) <= position:
-            # Stop before the epoch's end: the sampler reaches it when the loop does.
+            # The end of the sampler is not drawn early, because the sampler may make random calls there.
             if self._free is None:
                 self._free = tasks_drawn_freely(self._parts)
             if self._requests.drawn >= self._free or not self._draw():

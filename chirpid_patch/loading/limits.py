@@ -1,4 +1,4 @@
-"""Limits on how much is loaded at once, for all modules that choose a loading mode."""
+"""Largest numbers of threads, workers and batches, for all modules that choose a loading mode."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 TORCH_PREFETCH = 2
 #: Largest number of threads of a loader.
 MOST_THREADS = 16
-#: Largest number of worker processes if the call sets no limit.
+#: Largest number of worker processes if the caller sets no limit.
 MOST_WORKERS = 8
-#: Loading that keeps its CPU busy for less than this part of its time waits for a disk, a network, or a device.
+#: Share of CPU time in the loading time below which loading counts as waiting for a disk, a network or a device.
 WAITING = 0.5
 
 
 def loader_length(loader: Any) -> int | None:
-    """Return the batches of an epoch; None if neither dataset nor sampler has a length."""
+    """Return the number of batches in an epoch; None if neither the dataset nor the sampler has a length."""
     try:
         return len(loader)
     except TypeError:
@@ -23,19 +23,19 @@ def loader_length(loader: Any) -> int | None:
 
 
 def describe_loading_mode(workers: int, threads: int | None) -> str:
-    """Return the loading mode, as part of a sentence."""
+    """Return the loading mode in words, such as ``4 worker processes``; ``threads`` None counts as 0."""
     count, kind = (workers, "worker process") if workers else (threads or 0, "prefetch thread")
     plural = "" if count == 1 else "es" if workers else "s"
     return f"{count} {kind}{plural}" if count else "loading in this process"
 
 
 def worker_processes(loader: Any) -> int:
-    """Return the number of worker processes of ``loader``: ``num_workers``, or fewer for a loader of this package."""
+    """Return how many worker processes ``loader`` uses. A loader of this package may use fewer than ``num_workers``."""
     workers: int = getattr(loader, "worker_processes", getattr(loader, "num_workers", 0))
     return workers
 
 
 def batches_ahead(loader: Any) -> int:
-    """Return the number of batches that the workers of ``loader`` have started when its first one arrives."""
+    """Return how many batches the workers of ``loader`` have started when the first batch arrives."""
     workers = worker_processes(loader)
     return workers * (getattr(loader, "prefetch_factor", None) or TORCH_PREFETCH) if workers else 0

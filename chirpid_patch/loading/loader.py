@@ -1,4 +1,4 @@
-"""The loader of migrated code: a ``DataLoader`` to its callers, which reads whole batches where possible."""
+"""``BatchedDataLoader``, a subclass of ``DataLoader`` that reads whole batches from memory where possible."""
 
 from __future__ import annotations
 
@@ -45,12 +45,15 @@ logger = logging.getLogger("chirpid_patch")
 _T_co = TypeVar("_T_co", covariant=True)
 
 
-#: Datasets that PyTorch's own iterators read: streams, and graphs of pipes, which are prepared for each iterator.
+#: Types of datasets that PyTorch's own iterators read: streams, and data pipes, which PyTorch prepares each time.
 _PYTORCHS_OWN = (IterableDataset, MapDataPipe)
 
 
 class _EpochStart(NamedTuple):
-    """The state from which an epoch begins; ``taken``: number of its batches that another loader delivered."""
+    """The state of the random generators from which an epoch begins.
+
+    ``taken`` is the number of batches of the epoch that another loader has already delivered.
+    """
 
     states: GlobalStates
     generator: torch.Tensor | None
@@ -60,15 +63,17 @@ class _EpochStart(NamedTuple):
 
 @dataclass
 class _Progress:
-    """The epochs of a loader, in an object of its own, because setting an attribute of a ``DataLoader`` is slow.
+    """The state of a loader's epochs.
+
+    It is a separate object, because assigning an attribute of a ``DataLoader`` is slow.
 
     Attributes:
         begun: number of epochs that have begun.
-        skipped: number of batches of the latest epoch that another loader delivered.
-        kept_seed: the base seed of the next epoch if it is already drawn.
-        begun_from: the state from which the latest epoch began.
-        resumed: the state from which the next epoch continues.
-        latest: the iterator of the latest epoch.
+        skipped: number of batches of the latest epoch that another loader has delivered.
+        kept_seed: base seed of the next epoch, if it is already drawn; else None.
+        begun_from: state of the random generators from which the latest epoch began; None before the first epoch.
+        resumed: state from which the next epoch continues, if the loader was restored within an epoch; else None.
+        latest: reference to the iterator of the latest epoch; None before the first epoch.
     """
 
     begun: int = 0
@@ -79,45 +84,50 @@ class _Progress:
     latest: weakref.ref[Any] | None = None
 
     def between_epochs(self) -> _Progress:
-        """Return the progress for a copy of the loader, in which no epoch is running."""
+        """Return the state for a copy of the loader, in which no epoch is running."""
         return replace(self, latest=None, begun_from=None)
 
 
 class BatchedDataLoader(DataLoader[_T_co]):
-    """A ``DataLoader`` that reads whole batches where the dataset permits it, and replaces workers that die.
+    """A ``DataLoader`` that reads whole batches if the dataset permits it, and replaces worker processes that die.
 
-    It takes every argument of ``torch.utils.data.DataLoader``, yields the same batches in the same order, raises the
-    same errors at the same place, and leaves the global random generators in the same state. PyTorch's own code reads
-    datasets that are neither this package's nor PyTorch's over tensors. ``docs/loader.md`` lists all differences.
+    The loader accepts every argument of ``torch.utils.data.DataLoader``. It yields the same batches in the same order,
+    raises the same errors at the same places, and leaves the global random generators in the same state.
+    ``docs/loader.md`` lists all differences. The loader reads whole batches of datasets of this package, and of
+    PyTorch's datasets whose samples are in tensors. PyTorch's own code reads all other datasets.
 
-    Augmentation by this package's datasets is keyed by base seed, epoch, rank, sample index and occurrence. So it is
-    the same with any number of workers.
+    Base seed, epoch, rank, sample index and occurrence of the index determine the augmentation of this package's
+    datasets. So the augmentation is the same for any number of workers.
 
-    A worker that dies is replaced once (see ``worker_iterator.WorkerIterator``). If the operating system cannot start
-    workers, the loader warns once and loads in this process, provided that the batches are the same: samples in memory,
-    default collation, and no ``worker_init_fn`` except this package's. Otherwise it raises PyTorch's error.
+    If a worker dies, the loader replaces it once (see ``worker_iterator.WorkerIterator``). If the operating system
+    cannot start workers, the loader warns once and loads in this process, provided that the batches are the same. That
+    requires samples in memory, default collation, and no ``worker_init_fn`` except that of this package. Otherwise the
+    loader raises PyTorch's error.
 
     Args:
-        in_process: read batches in this process, for every ``num_workers``. ``num_workers``, ``prefetch_factor`` and
-            ``persistent_workers`` then only define how early indices are drawn, how often the base seed is drawn, and
-            the attributes from which frameworks rebuild the loader. Iterable datasets do not permit this.
-        prefetch_threads: number of prefetching threads of this process, without workers. None: the running loop tries
-            whether threads help (see ``adjusting``). Batches are the same either way. Without ``thread_safe``, threads
-            read only this package's datasets over memory, with default collation.
-        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that these do not
-            use global random generators.
-        keep_workers: keep worker processes from epoch to epoch, as ``persistent_workers`` does, but with the random
-            calls of new workers.
-        most_workers: lets the number of workers follow the load, up to this bound. The number changes when an epoch
-            begins and no other iterator of this loader is in use (see ``adjusting.WorkerCount``). The batches are those
-            of a fixed number, except random numbers that a dataset draws from global generators in workers. The number
-            stays fixed when changing it would change the data or cannot help; see ``adjusting``. None: the number is
-            fixed.
-        benchmark: log the data wait at the end of each epoch.
-        placement: puts the batches on a device (see ``device.place_batches``); None leaves them where they are read.
-        epochs: numbers and seeds the epochs (see ``distributed.epochs``); None counts them here.
-        pins_own_batches: without ``pin_memory``, pin the batches that default collation allocates, if there is an
-            accelerator. Objects that cannot be pinned are passed on (see ``pinning``).
+        in_process: whether to read batches in this process, even if ``num_workers`` is above 0. ``num_workers``,
+            ``prefetch_factor`` and ``persistent_workers`` then only determine how early indices are drawn and how often
+            the base seed is drawn. They stay attributes of the loader, because frameworks rebuild loaders from their
+            attributes. Iterable datasets do not permit True.
+        prefetch_threads: number of threads of this process that load batches ahead if there are no workers. None: the
+            loader tries in the running training whether threads help (see ``adjusting``). The batches are the same in
+            all cases. Without ``thread_safe``, threads read only samples in memory, with default collation.
+        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that these use no
+            global random generator.
+        keep_workers: whether the worker processes stay alive from epoch to epoch, as with ``persistent_workers``, while
+            each epoch makes the random calls of new workers.
+        most_workers: largest number of workers, if the loader changes the number between epochs (see
+            ``adjusting.WorkerCount``). The batches are the same as with a fixed number, unless the dataset uses global
+            random generators in workers. The number changes only while no other iterator of this loader is in use. If a
+            change would change the data or cannot help, the number is fixed, and the attribute ``adjusting`` returns
+            the reason. None: the number is fixed.
+        benchmark: whether to log at the end of each epoch how long the training waited for batches.
+        placement: object that puts the batches on a device (see ``device.place_batches``). None: the batches stay where
+            they are read.
+        epochs: object that counts and seeds the epochs of a rank (see ``distributed.epochs``). None: the loader counts
+            its epochs itself.
+        pins_own_batches: whether to pin batches that default collation allocates, if there is an accelerator and
+            ``pin_memory`` is False. Objects that cannot be pinned are passed on unchanged (see ``pinning``).
     """
 
     def __init__(
@@ -180,7 +190,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self.prefetch_threads = prefetch_threads
         self.thread_safe = thread_safe
         self.pins_own_batches = pins_own_batches
-        self.benchmark = self._benchmark = benchmark  # assigning to these has no effect after construction
+        self.benchmark = self._benchmark = benchmark  # assigning the public attributes later has no effect
         self.placement = self._placement = placement
         self.epochs = self._epochs = epochs
         self._controller = LoadController(prefetch_threads, may_wait=thread_safe)
@@ -200,7 +210,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     @property
     def decision(self) -> str:
-        """Return the loading mode and the reason for it, as one sentence."""
+        """Return the loading mode with the reason, as a sentence."""
         return self._decision
 
     @decision.setter
@@ -216,15 +226,18 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     device = Overridable[torch.device | None](
         lambda loader: None if loader._placement is None else loader._placement.device,
-        "Where batches come; None: where the dataset has its samples.",
+        "The device of the batches; None: batches stay on the device of the dataset's samples.",
     )
     overlap = Overridable[LoadController](
-        lambda loader: loader._controller, "How many threads load ahead in this process, and why."
+        lambda loader: loader._controller,
+        "The object that chooses how many threads load ahead: ``threads`` is the number, ``why`` the reason.",
     )
-    adjusting = Overridable[str](_why_so_many, "Why the number of workers is what it is, or why it stays.")
-    worker_processes = Overridable[int](_workers, "How many worker processes read: ``num_workers``, or none.")
+    adjusting = Overridable[str](_why_so_many, "The reason for the current number of workers, or why it is fixed.")
+    worker_processes = Overridable[int](
+        _workers, "The number of worker processes that read batches: ``num_workers``, or 0 if this process reads."
+    )
     lost_workers = Overridable[bool](
-        lambda loader: loader._lost_workers, "Whether a worker process died, or none could be started."
+        lambda loader: loader._lost_workers, "Whether a worker process has died, or could not be started."
     )
 
     # -- iteration
@@ -275,7 +288,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if self._is_pytorchs:
             return DataLoader._get_iterator(send_by_value(self) if self.num_workers else self)
         if self.num_workers and self._is_refused_workers():
-            return super()._get_iterator()  # raises PyTorch's error, also where no worker would be needed
+            return super()._get_iterator()  # raises PyTorch's error, even if this loader would start no worker
         progress = self._progress
         seed, progress.kept_seed = progress.kept_seed, None
         if self._workers():
@@ -288,20 +301,23 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _go_on_without(self, error: WorkersNotStartedError, seed: int | None) -> InProcessIterator:
         self._without_workers = self._lost_workers = True
         warnings.warn(
-            f"Worker processes cannot be started ({error}). From now on the training process loads the batches; "
-            "no sample is lost. Pass num_workers=0 to load there from the start.",
+            f"Worker processes cannot be started ({error}). From now on the training process loads the batches. "
+            "No sample is lost. Pass num_workers=0 to load in the training process from the start.",
             RuntimeWarning,
             stacklevel=7,
         )
         return self._iterate_here(seed if error.seed is None else error.seed)
 
     def check_worker_number_rationality(self) -> None:
-        """Warn as PyTorch's loader does, unless no worker starts or the number of workers was measured."""
+        """Warn about more workers than CPUs, as PyTorch's loader does.
+
+        The method does not warn if this loader starts no workers, or if the number of workers was measured.
+        """
         if not self.in_process and not self.keep_workers and self.most_workers is None:
             super().check_worker_number_rationality()
 
     def _is_refused_workers(self) -> bool:
-        """Return whether PyTorch would raise an error before it has started the requested workers."""
+        """Return whether PyTorch would raise an error instead of starting the requested workers."""
         context = {"multiprocessing_context": self.multiprocessing_context}
         return not (self.prefetch_factor or 0) > 0 or (is_importing_main() and start_method(context) != "fork")
 
@@ -316,7 +332,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         )
 
     def _reads_the_same_here(self) -> bool:
-        """Return whether this process provably reads the same batches as workers would."""
+        """Return whether batches are provably the same if this process reads them instead of workers."""
         plain = self.worker_init_fn is None or self.worker_init_fn is worker_init_fn
         return plain and not is_importing_main() and stacks_samples(self.collate_fn) and is_in_memory(self.dataset)
 
@@ -331,10 +347,10 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return InProcessIterator(parts, self._epoch_here(parts), ahead=ahead, threads=self._threads, seed=seed)
 
     def _epoch_here(self, parts: LoaderParts) -> BeginEpoch:
-        """Return how this process reads the epoch that begins.
+        """Return the function with which the iterator of this process begins an epoch.
 
-        The result refers to ``parts`` of this loader and not to the loader itself, so that the threads end with the
-        loader.
+        The function refers to ``parts``, the attributes of this loader, and not to the loader itself. So the threads
+        end when the last reference to the loader is gone.
         """
         progress, is_sent = self._progress, self.num_workers > 0
         number, skipped = progress.begun - 1, progress.skipped
@@ -347,9 +363,14 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return begin
 
     def _reading(self, is_sent: bool, nodes: list[Node]) -> EpochReading:
-        """Return how batches are read in this process; ``is_sent``: the call that this loader replaces had workers."""
+        """Return the functions and objects with which this process reads the batches of an epoch.
+
+        Args:
+            is_sent: whether ``num_workers`` is above 0, so that batches must be those of a copy of the dataset.
+            nodes: list with the node of the dataset, if it is known already.
+        """
         node = nodes[0] if nodes else gather_node(self.dataset)
-        # PyTorch's code reads batches that are too small for batched reading to gain. One sample may be large.
+        # PyTorch's own code reads batches that are so small that batched reading is not faster.
         size = self.batch_size
         is_plain = not (is_sent or node.keyed or self.thread_safe or self._placement is not None)
         is_small = is_plain and size is not None and size > 1 and not node.gains(size)
@@ -369,13 +390,13 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochReading(read, reader, self._controller if for_threads else None, pin)
 
     def _worker_differences(self) -> dict[str, Any]:
-        """Return the arguments with which this process collates samples as worker processes do."""
+        """Return the arguments with which this process collates samples in the way worker processes do."""
         return {"timeout": 0, "collate_fn": worker_collate(self.collate_fn)}
 
     def _reader(self, *, sent: bool) -> BatchReader:
-        """Return the reader of whole batches in this process.
+        """Return the object that reads batches in this process.
 
-        ``sent``: it reads a copy of the dataset, as a worker would.
+        ``sent``: whether it reads a copy of the dataset, as a worker does.
         """
         placed = None if self._placement is None else self._placement.reader(self)
         if placed is not None:
@@ -384,11 +405,11 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return BatchReader(dataset, self.collate_fn, batches=self.batch_sampler is not None)
 
     def _epoch_requests(self, seed: int, number: int, skipped: int, kind: Callable[[], RequestKind]) -> EpochRequests:
-        """Return the requests of the epoch ``number``, whose base seed is ``seed``, without the first ``skipped``."""
+        """Return the requests of the epoch ``number`` with the base seed ``seed``, without the first ``skipped``."""
         return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
 
     def _request_kind(self, nodes: list[Node]) -> RequestKind:
-        """Return the properties of the requests; add the node of the dataset to ``nodes``."""
+        """Return the properties that all requests of an epoch share; append the dataset's node to ``nodes``."""
         batches, node = self.batch_sampler is not None, gather_node(self.dataset)
         nodes.append(node)
         keyed = batches and node.keyed
@@ -396,7 +417,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return RequestKind(rank, keyed, lambda: batches and (self.thread_safe or node.reads_batches))
 
     def _worker_requests(self, seed: int) -> EpochRequests:
-        """Return the requests of the epoch that begins in worker processes."""
+        """Return the requests of a new epoch that worker processes read."""
         progress = self._progress
         kind = partial(BatchedDataLoader._request_kind, loader_attributes(self), [])
         return self._epoch_requests(seed, progress.begun - 1, progress.skipped, kind)
@@ -414,15 +435,15 @@ class BatchedDataLoader(DataLoader[_T_co]):
     # -- another number of workers
 
     def _why_workers_are_fixed(self) -> str | None:
-        """Return the reason why the number of worker processes is fixed; None if it follows the load."""
+        """Return the reason why the number of worker processes is fixed; None if it changes between epochs."""
         if self.most_workers is None:
-            return "most_workers is not given"
+            return "the argument most_workers is missing"
         if isinstance(self.dataset, IterableDataset):
-            return "each worker of an iterable dataset has samples of its own"
+            return "the samples of an iterable dataset depend on the number of workers"
         if not tasks_drawn_freely(self):
             return "the sampler may draw random numbers during the epoch"
         if is_in_memory(self.dataset) and stacks_samples(self.collate_fn):
-            return "the samples are in memory, workers would only cost time"
+            return "the samples are in memory, so workers would only cost time"
         return None
 
     def _change_workers(self, workers: int) -> None:
@@ -438,25 +459,26 @@ class BatchedDataLoader(DataLoader[_T_co]):
         counters = self._counters()
         self.shutdown()
         self.in_process = not workers
-        if workers:  # without it, the loader continues to use the global generators
+        if workers:  # if the number is 0, num_workers stays, so that the same random calls are made
             self.num_workers, self.prefetch_factor = workers, self.prefetch_factor or TORCH_PREFETCH
         self.load_state_dict(counters)
         logger.info("worker processes: %s", self._why_so_many())
 
-    # -- going on elsewhere
+    # -- saving and restoring the state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state from which a new loader continues, together with the states of the random generators.
+        """Return the state with which a new loader continues where this loader is now.
 
-        Between epochs, the state consists of the number of epochs, and of the base seed if that is drawn only once.
-        Within an epoch, it also contains the start of the epoch and the number of delivered batches. The first epoch of
-        the new loader is then the rest of this one.
+        The caller must also save and restore the states of the random generators. If an epoch is running, the first
+        epoch of the new loader consists of the batches that the loop has not received yet.
 
         Returns:
-            Integers, tensors and containers of these, which ``torch.load(..., weights_only=True)`` can read.
+            A dictionary of integers, tensors and containers of these, which ``torch.load(..., weights_only=True)`` can
+            read. It contains the number of epochs, and the base seed if that is drawn only once. If an epoch is
+            running, it also contains the random states at its start and the number of delivered batches.
 
         Raises:
-            ValueError: the epoch has unordered batches (``in_order=False``).
+            ValueError: batches of the running epoch may arrive in any order (``in_order=False``).
         """
         progress = self._progress
         batches = None if progress.latest is None else progress.latest()
@@ -473,12 +495,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return {**state, "taken": batches.taken, "begun_from": plain}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the loader with this ``state_dict`` stopped; call it before the first iteration.
+        """Continue where the loader was when its ``state_dict`` returned ``state``.
 
-        The caller restores the random generators.
+        Call this method before the first iteration. The caller must also restore the random generators.
 
         Raises:
-            KeyError: ``state`` is not that of a loader.
+            KeyError: ``state`` is not a result of ``state_dict``.
         """
         progress = self._progress
         progress.begun, progress.kept_seed, progress.resumed = int(state["epochs_begun"]), state["base_seed"], None
@@ -489,31 +511,31 @@ class BatchedDataLoader(DataLoader[_T_co]):
             progress.resumed = _EpochStart(states, plain["generator"], plain["base_seed"], state["taken"])
             progress.kept_seed = plain["base_seed"]
         if self._epochs is not None:
-            progress.kept_seed = None  # it follows from seed and rank
+            progress.kept_seed = None  # seed and rank determine the base seed
             self._epochs.go_on(self, progress.begun)
 
     def _counters(self) -> dict[str, Any]:
-        """Return the state of a loader whose next epoch is a new one."""
+        """Return the state of a loader between two epochs."""
         return {"epochs_begun": self._progress.begun, "base_seed": self._seed_in_use()}
 
     def _seed_in_use(self) -> int | None:
-        """Return the base seed of all further epochs if it is drawn only once."""
+        """Return the base seed of all further epochs; None if each epoch draws a base seed."""
         iterator: Any = self._iterator
         return iterator._base_seed if self.persistent_workers and iterator is not None else self._progress.kept_seed
 
     def _random_states(self) -> _EpochStart:
-        """Return the random states from which an epoch begins that starts now."""
+        """Return the current random states, as the start of an epoch."""
         generator: Any = self.generator
-        own = generator.get_state() if isinstance(generator, torch.Generator) else None  # PyTorch refuses other values
+        own = generator.get_state() if isinstance(generator, torch.Generator) else None  # PyTorch rejects other values
         states = GlobalStates.of_torch() if uses_only_torch_generator(self) else GlobalStates.now()
         return _EpochStart(states, own, self._seed_in_use())
 
-    # -- ends
+    # -- shutdown and copies
 
     def shutdown(self) -> None:
-        """End kept worker processes and threads now; the next iteration starts them again.
+        """End the worker processes and threads that the loader keeps between epochs.
 
-        An epoch that is running continues, with new workers.
+        The next iteration starts them again. If an epoch is running, it continues with new workers.
         """
         self._threads.close(wait=True)
         if self._placement is not None:
@@ -535,14 +557,14 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return {**self.__dict__, "_iterator": None, "_idle_workers": None, "_progress": self._progress.between_epochs()}
 
     def __copy__(self) -> BatchedDataLoader[_T_co]:
-        """Return another loader that shares all objects and kept workers with this loader, as PyTorch's loaders do."""
+        """Return a shallow copy, which shares persistent workers with this loader, as copies of PyTorch's loader do."""
         twin: BatchedDataLoader[_T_co] = object.__new__(type(self))
         twin.__dict__.update({**self.__dict__, "_idle_workers": None, "_progress": self._progress.between_epochs()})
         return twin
 
 
 class _KeptEpoch(Iterator[Any]):
-    """One epoch of worker processes that are kept for the next epoch."""
+    """The iterator over an epoch whose worker processes stay alive for the next epoch (``keep_workers``)."""
 
     def __init__(self, loader: BatchedDataLoader[Any], workers: WorkerIterator) -> None:
         self._loader = loader
@@ -563,10 +585,10 @@ class _KeptEpoch(Iterator[Any]):
 
     @property
     def taken(self) -> int:
-        """Return the number of batches of this epoch that the loop received, or that failed."""
+        """Return how many batches of this epoch the loop has received, including batches that raised an error."""
         return 0 if self._workers_iterator is None else self._workers_iterator.taken
 
     @property
     def ended(self) -> bool:
-        """Return whether the epoch is provably over."""
+        """Return whether the epoch has ended: the loop has received all batches."""
         return self._workers_iterator is None or self._workers_iterator.ended

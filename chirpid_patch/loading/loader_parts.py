@@ -1,4 +1,4 @@
-"""The attributes of a loader that PyTorch's iterators read, some of them changed."""
+"""Functions that copy the attributes of a loader for PyTorch's iterators, and change some of them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-#: A ``DataLoader`` made of another one's attributes. It holds no reference to that one, whose workers therefore end
-#: when nobody refers to it any more.
+#: A ``DataLoader`` with the attributes of another loader, but without a reference to that loader. So the workers end
+#: when the program has no more reference to the original loader.
 LoaderParts = Any
 
 
 def loader_attributes(loader: DataLoader[Any], **changed: Any) -> LoaderParts:
-    """Return the attributes of ``loader``, with the values in ``changed`` instead of its own."""
+    """Return a ``DataLoader`` with the attributes of ``loader``, except for the attributes in ``changed``."""
     parts: DataLoader[Any] = DataLoader.__new__(DataLoader)
     vars(parts).update({**vars(loader), "_iterator": None, **changed})
     return parts
 
 
 def without_random_calls(parts: LoaderParts, seed: int) -> LoaderParts:
-    """Return ``parts`` for an iterator whose construction uses neither the sampler nor the loader's generator."""
+    """Return ``parts`` with an empty sampler and a new generator that is seeded with ``seed``.
+
+    Constructing an iterator from the result then changes neither the loader's sampler nor its generator.
+    """
     generator = torch.Generator()
     generator.manual_seed(seed)
     batches = None if parts.batch_sampler is None else ()

@@ -1,4 +1,4 @@
-"""Attributes that describe a loader, and that users may replace by their own attribute of the same name."""
+"""Attributes of a loader that describe it, and over which users may assign their own attribute of the same name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ _V_co = TypeVar("_V_co", covariant=True)
 
 
 class Overridable(Generic[_V_co]):
-    """Read-only default; users may shadow it with their own attribute, which has no other effect."""
+    """A computed attribute to which users may assign another value. Such an assignment has no effect on the loader.
+
+    Args:
+        tell: function that computes the attribute from the loader.
+        meaning: docstring of the attribute.
+    """
 
     def __init__(self, tell: Callable[[Any], _V_co], meaning: str) -> None:
         self._tell = tell

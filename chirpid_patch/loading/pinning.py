@@ -1,4 +1,7 @@
-"""Pinning of batches that the loader allocated itself. The caller did not request this, so it raises no error."""
+"""Functions that pin the batches that a loader allocates itself.
+
+The caller has not requested pinned memory, so pinning raises no error.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from torch import Tensor
 
 
 def pin_dense_tensors(batch: Any) -> Any:
-    """Return ``batch`` with its dense CPU tensors in pinned memory; all other objects are passed on.
+    """Return ``batch`` with all its dense CPU tensors in pinned memory, and all other objects unchanged.
 
-    The function descends into lists, tuples, named tuples and dictionaries: the containers of default collation.
+    The tensors may be in lists, tuples, named tuples and dictionaries, at any depth. These are the containers that
+    default collation creates.
     """
     kind = type(batch)
     if kind is Tensor:
@@ -32,23 +36,23 @@ def _pin_tensor(tensor: Tensor) -> Tensor:
         return tensor
     try:
         return tensor.pin_memory()
-    except RuntimeError:  # no pinned memory is left: the copy to the device is slower, with the same result
+    except RuntimeError:  # without free pinned memory, the copy to the device is only slower
         return tensor
 
 
 class PinnableBatch:
-    """A batch from a worker process, for PyTorch's thread that pins batches."""
+    """A batch from a worker process, with the method that PyTorch's pinning thread calls."""
 
     def __init__(self, batch: Any) -> None:
         self.batch = batch
 
     def pin_memory(self) -> PinnableBatch:
-        """Return the batch, pinned by ``pin_dense_tensors``."""
+        """Return the batch after ``pin_dense_tensors``."""
         return PinnableBatch(pin_dense_tensors(self.batch))
 
 
 class PinnableCollate:
-    """Wrap the batches of ``collate`` as ``PinnableBatch``. Picklable if ``collate`` is."""
+    """A collate function that returns the batches of ``collate`` as ``PinnableBatch``."""
 
     def __init__(self, collate: Callable[[Any], Any]) -> None:
         self._collate = collate

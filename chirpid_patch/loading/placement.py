@@ -1,4 +1,4 @@
-"""The interface between a loader and ``device``: where batches arrive."""
+"""The interface through which a loader puts its batches on a device. The package ``device`` implements it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ from chirpid_patch.loading.batch_reader import BatchReader
 
 
 class Placement:
-    """Puts the batches of one loader on ``device``. The loader refers to this object, but not the other way round."""
+    """An object that puts the batches of a loader on ``device``. It keeps no reference to the loader."""
 
     device: torch.device
-    #: Whether the samples themselves are on the device, so that batches are made there.
+    #: Whether the samples themselves are stored on the device, so that batches are built there.
     is_held = False
 
     def attach(self, loader: Any) -> None:
-        """Prepare for ``loader`` during its construction; raise ValueError for arguments that do not fit."""
+        """Check the arguments of ``loader``. The constructor of the loader calls this method.
+
+        Raises:
+            ValueError: the placement does not support an argument of the loader.
+        """
 
     def begin_epoch(self, dataset: Any) -> None:
-        """Prepare for an epoch that is read in this process."""
+        """Prepare for an epoch of ``dataset`` that this process reads."""
 
     def reader(self, loader: Any) -> BatchReader | None:
-        """Return the reader of the batches of ``loader``; None: the host reads them."""
+        """Return the object that reads the batches of ``loader``; None: the loader reads them on the CPU."""
         return None
 
     def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield the batches of an epoch of ``loader``, on the device."""
+        """Return an iterator over ``batches``, the batches of an epoch of ``loader``, on the device."""
         return batches
 
     def release(self) -> None:
-        """Free the memory on the device until the next epoch, unless another loader uses it."""
+        """Free the samples on the device, unless another loader uses them. The next epoch copies them again."""

@@ -1,4 +1,4 @@
-"""Threads that load batches ahead of the training."""
+"""Threads of this process that load batches before the training requests them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest
 
-#: Number of parts of a request for each thread, so that no thread is idle for long at the end.
+#: Number of parts into which a batch is divided, for each thread. With several parts, no thread is idle for long.
 _PARTS_PER_THREAD = 2
 
 
@@ -30,10 +30,11 @@ def _current_modes() -> tuple[bool, bool]:
 
 
 class PrefetchThreads:
-    """``count`` threads of this process that load batches, each computing on one CPU.
+    """A pool of ``count`` threads that load batches. In each thread, PyTorch computes on one CPU.
 
     Attributes:
-        are_refused: whether the system starts no more threads, or the interpreter is exiting and accepts no more work.
+        are_refused: whether the threads could not be started, because the system starts no more threads or the
+            interpreter is exiting.
     """
 
     def __init__(self, count: int) -> None:
@@ -48,14 +49,14 @@ class PrefetchThreads:
             self.close(wait=True)
         else:
             all_there.wait()
-        # Each thread has its own number of compute threads, but new threads inherit the last number set.
+        # Each thread has its own number of compute threads, but later threads inherit the number that was set last.
         torch.set_num_threads(here)
 
     @property
     def exist(self) -> bool:
-        """Return whether this process has the threads.
+        """Return whether the threads exist in this process.
 
-        A forked copy has no threads, and their locks stay locked there.
+        They do not exist after a fork: the forked process has no threads, and their locks stay locked.
         """
         return self._process == os.getpid()
 
@@ -65,7 +66,10 @@ class PrefetchThreads:
         return not self._closed and self.exist
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
-        """Run ``call`` on one of the threads; return a cancelled future if the threads accept no more work."""
+        """Run ``call`` in a thread, and return its future.
+
+        If the threads accept no more work, the future is cancelled.
+        """
         try:
             return self._executor.submit(call)
         except RuntimeError:
@@ -75,9 +79,11 @@ class PrefetchThreads:
             return refused
 
     def close(self, *, wait: bool) -> None:
-        """Drop waiting work and end the threads, which finish their current batches; ``wait`` waits for that.
+        """End the threads after their current batches, and drop the work that has not begun.
 
-        Pass ``wait=False`` if garbage collection may be the caller: it can run anywhere, with any lock held.
+        Args:
+            wait: whether to wait until the threads have ended. Pass False if the garbage collector may be the caller,
+                because it can run while a lock is held.
         """
         self._closed = True
         if self.exist:
@@ -85,20 +91,23 @@ class PrefetchThreads:
 
 
 def _begin_thread(all_there: threading.Barrier) -> None:
-    torch.get_num_threads()  # the first use copies the common number to this thread: do it now
+    torch.get_num_threads()  # the first call in a thread copies the process-wide number, so it must precede the next
     torch.set_num_threads(1)
-    with suppress(threading.BrokenBarrierError):  # others could not be started
+    with suppress(threading.BrokenBarrierError):  # another thread could not be started
         all_there.wait()
 
 
 class KeptThreads:
-    """The threads of one loader, kept from epoch to epoch, because the memory of new threads is slow at first."""
+    """The threads of a loader, which are reused in every epoch, because the memory of new threads is slow at first."""
 
     def __init__(self) -> None:
         self._threads: PrefetchThreads | None = None
 
     def get(self, count: int) -> PrefetchThreads:
-        """Return ``count`` threads; if the system once refused threads, do not try again for this loader."""
+        """Return a pool of ``count`` threads; start a new pool if there is none.
+
+        If a pool of this size could not be started, return that pool, and do not try again.
+        """
         threads = self._threads
         if (
             threads is None
@@ -110,7 +119,7 @@ class KeptThreads:
         return threads
 
     def close(self, *, wait: bool) -> None:
-        """End the threads (see ``PrefetchThreads.close``); the next ``get`` starts new threads."""
+        """End the threads, as ``PrefetchThreads.close`` does. The next call of ``get`` starts new threads."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.close(wait=wait)
@@ -124,11 +133,10 @@ class KeptThreads:
 
 
 class PrefetchQueue:
-    """Requests that threads read, and their batches in the order of the requests.
+    """A queue of requests whose batches threads load. The batches are returned in the order of the requests.
 
-    Each batch has the values that it would have if it were read only when the loop takes it: from the dataset as it is
-    then, and in the gradient and inference mode of the caller. A batch that was loaded in another mode, or from
-    memory before the dataset changed, is loaded again.
+    Each batch is equal to a batch that is read only when the loop takes it. So a batch is loaded again in two cases:
+    the dataset in memory has changed since, or the loop has another gradient or inference mode.
     """
 
     def __init__(self, threads: PrefetchThreads, reader: BatchReader) -> None:
@@ -145,7 +153,7 @@ class PrefetchQueue:
         return self._threads.count
 
     def reads_at_once(self, request: BatchRequest) -> bool:
-        """Return whether one thread loads ``request``."""
+        """Return whether a single thread loads ``request``; False if several threads read parts of its samples."""
         return not self._reader.parts(request, 1)
 
     @property
@@ -155,7 +163,7 @@ class PrefetchQueue:
 
     @property
     def wants_more(self) -> bool:
-        """Return whether there are too few requests to keep all threads at work."""
+        """Return whether the queue needs more requests to keep all threads busy."""
         ordered = self._ordered
         if not self.at_work:
             return False
@@ -164,11 +172,15 @@ class PrefetchQueue:
         return len(ordered) < self.threads
 
     def order(self, request: BatchRequest, pause: float = 0.0) -> None:
-        """Read ``request`` after ``pause`` seconds; read it now and in parts if its samples are read one by one."""
+        """Append ``request`` to the queue.
+
+        If the samples are read one by one, threads read parts of them at once. Otherwise a thread waits ``pause``
+        seconds and then reads the batch.
+        """
         modes = _current_modes()
         ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
         parts = [self._submit(modes, 0.0, partial(self._reader.samples, request, part)) for part in ranges]
-        # Threads take the oldest request first: all parts of a batch have begun when the batch itself begins.
+        # Threads take the oldest work first, so all parts of a batch have begun when the work of joining them begins.
         load = partial(self._collate_parts, parts) if parts else partial(self._reader.read, request)
         self._ordered.append(_QueuedRequest(request, parts, self._submit(modes, pause, load)))
 
@@ -183,9 +195,9 @@ class PrefetchQueue:
             return (modes, self._state()), load()
 
     def _state(self) -> object:
-        """Return the state on which samples in memory depend.
+        """Return the state of a dataset in memory, to detect changes; None for other datasets.
 
-        Other samples are read once, in the way worker processes read them.
+        Samples of other datasets are read only once, as by worker processes.
         """
         dataset = self._reader.dataset
         return dataset_state(dataset) if is_in_memory(dataset) else None
@@ -194,18 +206,23 @@ class PrefetchQueue:
         return self._reader.collate([sample for part in parts for sample in part.result()[1]])
 
     def take(self) -> Any:
-        """Return the batch of the first request; raise the error of reading it, or IndexError without a request."""
+        """Remove the first request from the queue, and return its batch.
+
+        Raises:
+            IndexError: the queue is empty.
+            Exception: any error that reading the batch raises.
+        """
         order = self._ordered.popleft()
         if not self._threads.exist:
             return self._reader.read(order.request)
         try:
             loaded_from, batch = order.batch.result()
-        except CancelledError:  # the threads were closed before this request, or accept no more requests
+        except CancelledError:  # the threads ended before this request, or accept no more requests
             return self._reader.read(order.request)
         except Exception:
             if not is_in_memory(self._reader.dataset):
                 raise
-            # Raises the same error, unless the dataset was changed at that moment.
+            # Reading again raises the same error, unless the dataset was just being changed.
             return self._reader.read(order.request)
         now = _current_modes(), self._state()
         if loaded_from != now or any(part.result()[0] != now for part in order.parts):
@@ -213,7 +230,7 @@ class PrefetchQueue:
         return batch
 
     def drop(self) -> None:
-        """Drop all requests; the threads finish requests that they have begun, and the results are not used."""
+        """Remove all requests. A thread finishes the request that it has begun, but the batch is not used."""
         while self._ordered and self._threads.exist:
             order = self._ordered.popleft()
             for future in (*order.parts, order.batch):
@@ -222,7 +239,7 @@ class PrefetchQueue:
 
 @dataclass(frozen=True)
 class _QueuedRequest:
-    """A queued request: the parts of its samples, if it is read in parts, and its batch."""
+    """A request in the queue, with the future of its batch, and the futures of its parts if it is read in parts."""
 
     request: BatchRequest
     parts: list[Future[Any]]

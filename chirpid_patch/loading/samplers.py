@@ -1,4 +1,4 @@
-"""Properties of PyTorch's samplers."""
+"""Functions about PyTorch's samplers: whether they can be used early, and how to copy them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from torch.utils.data import (
 
 
 def tasks_drawn_freely(loader: Any) -> int:
-    """Return how many tasks of an epoch of ``loader`` may be drawn early without changing a random number.
+    """Return how many batches of indices the sampler can yield early without changing a random number.
 
-    The result is 0 for unknown samplers, and for samplers that use, during the epoch, a generator that the training may
-    use, too.
+    The result is 0 for samplers that are not PyTorch's. It is also 0 for samplers that draw random numbers during the
+    epoch from a generator that the training may use, too.
     """
     if not uses_only_torch_generator(loader):
         return 0
@@ -30,30 +30,30 @@ def tasks_drawn_freely(loader: Any) -> int:
     sampler: Any = loader.sampler if batches is None else batches.sampler
     count = len(sampler if batches is None else batches)
     if type(sampler) is RandomSampler and sampler.generator is not None:
-        # It draws from the caller's generator at the start, and also at the end, which a short last batch shows.
+        # The sampler draws from the caller's generator at the start and the end of an epoch, so it must not end early.
         draws_between = sampler.replacement or sampler.num_samples > len(sampler.data_source)
         return 0 if draws_between else max(count - 1, 0)
     return count
 
 
 def uses_only_torch_generator(loader: Any) -> bool:
-    """Return whether the samplers of ``loader`` provably use no generator except PyTorch's."""
+    """Return whether the samplers of ``loader`` provably use no random generators except those of PyTorch."""
     batches = loader.batch_sampler
     if batches is None:
         return type(loader.sampler) in _DRAWING_AT_ONCE
     return type(batches) is BatchSampler and type(batches.sampler) in _DRAWING_AT_ONCE
 
 
-#: These samplers draw all random numbers at their first index, or from their own generator.
+#: Samplers that draw all random numbers before their first index, or that have a generator of their own.
 _DRAWING_AT_ONCE = (SequentialSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler, DistributedSampler)
 
 
 def copy_sampler(sampler: Any) -> Any:
-    """Return a copy of a sampler and its inner samplers, whose use does not affect the caller's sampler."""
+    """Return a copy of a sampler and its inner samplers. Using the copy does not affect the original."""
     duplicate = copy.copy(sampler)
     for name, part in getattr(duplicate, "__dict__", {}).items():
         if isinstance(part, Sampler):
             setattr(duplicate, name, copy_sampler(part))
-        elif isinstance(part, list | np.ndarray | Tensor):  # which it may shuffle in place
+        elif isinstance(part, list | np.ndarray | Tensor):  # a sampler may shuffle its indices in place
             setattr(duplicate, name, copy.deepcopy(part))
     return duplicate

@@ -1,4 +1,4 @@
-"""Loading of batches in worker processes: PyTorch's own iterator and workers, with dead workers replaced once."""
+"""The iterator over batches of worker processes. It is PyTorch's iterator, but replaces dead workers once."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ logger = logging.getLogger("chirpid_patch")
 
 #: Seconds to wait for the end of a process whose connection broke.
 _SECONDS_TO_DIE = 10.0
-#: Seconds to wait for a request that was sent to a worker and that the worker may not have taken.
+#: Seconds to wait for a request that may still be in the queue of a dead worker.
 _SECONDS_TO_ARRIVE = 0.1
-#: Errors of the operating system if it cannot create a process, or its pipes and semaphores.
+#: Error numbers with which the operating system refuses a new process, or pipes and semaphores for it.
 _NO_PROCESS = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOSYS, errno.EPERM, errno.EACCES}
 )
-#: Packages whose code reads what a worker sent. An error that is raised by other code while a batch is awaited was
-#: raised by a signal handler, or by a class of the user that is being unpickled.
+#: Packages whose code receives the data of a worker. If other code raises an error during the wait for a batch, that
+#: code is a signal handler, or a user class that is being unpickled.
 _READING = frozenset({"chirpid_patch", "multiprocessing", "queue", "socket", "torch"})
-#: Number of indices of a batch in the message about a dead worker.
+#: Largest number of indices in the message about a dead worker.
 _MOST_SHOWN = 64
 
 
-#: The queues of all iterators with workers, by the iterator's id. The garbage collector finalizes the objects of a
-#: cycle in any order: it could close a queue's pipe before the iterator has ended its workers. The queue's thread would
-#: close the same descriptor again, which may be another file by then. A queue that is listed here is part of no cycle.
+#: The queues of all iterators with workers, by ``id`` of the iterator. Without this reference, the garbage collector
+#: could close the pipe of a queue before the iterator ends its workers, because it finalizes the objects of a cycle in
+#: any order. The thread of the queue would then close the same file descriptor again, which may belong to another file.
 _queues_in_use: dict[int, list[Any]] = {}
 
-#: Attributes of PyTorch's iterator about the running epoch, with which new workers continue.
+#: Attributes of PyTorch's iterator that describe the running epoch. They are kept when new workers continue the epoch.
 _OF_THE_EPOCH = (
     "_base_seed", "_index_sampler", "_num_yielded", "_rcvd_idx", "_sampler_iter", "_send_idx", "_task_info",
 )  # fmt: skip
 
 
 class WorkersNotStartedError(Exception):
-    """Worker processes cannot be started; ``seed`` is their base seed if it is already drawn."""
+    """An error that worker processes cannot be started; ``seed`` is the base seed if it is already drawn, else None."""
 
     def __init__(self, reason: str, seed: int | None) -> None:
         super().__init__(reason)
@@ -67,11 +67,11 @@ class WorkersNotStartedError(Exception):
 
 
 class _WorkerDiedError(Exception):
-    """A worker process has died."""
+    """An error that a worker process has died."""
 
 
 class _RequestedBatches(Dataset[Any]):
-    """A dataset in the workers whose item for a request is the batch of that request."""
+    """The dataset that workers receive: for a request as the index, it returns the batch of the request."""
 
     def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
         self.dataset = dataset
@@ -82,7 +82,10 @@ class _RequestedBatches(Dataset[Any]):
 
 
 class _WorkerStart:
-    """The user's ``worker_init_fn``, called such that ``get_worker_info()`` returns the user's dataset."""
+    """A ``worker_init_fn`` that calls the user's function.
+
+    In the user's function, ``get_worker_info().dataset`` is the user's dataset.
+    """
 
     def __init__(self, start: Callable[[int], None] | None) -> None:
         self._start = start
@@ -101,14 +104,19 @@ def _as_it_is(batch: Any) -> Any:
 
 
 def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
-    """Return the attributes of ``loader`` for PyTorch's iterator; changed if the dataset is read a batch at a time."""
+    """Return the attributes of ``loader`` for PyTorch's iterator.
+
+    Args:
+        loader: the loader.
+        reads_batches: whether workers read whole batches. Dataset, samplers and functions are then replaced.
+        keep: whether the workers stay alive after an epoch.
+    """
     can_pin = pinning_device() is not None
     changed: dict[str, Any] = {"pin_memory": loader.pin_memory and can_pin}
     if keep:
         changed["persistent_workers"] = True
     if reads_batches:
-        # A user's function may refer to the dataset by another way than the worker's information: then it must be that
-        # object.
+        # A worker_init_fn of the user may refer to the dataset itself. The worker must then receive this same object.
         known = loader.worker_init_fn is None or loader.worker_init_fn is worker_init_fn
         dataset = sent_copy(loader.dataset) if known else loader.dataset
         changed |= {
@@ -124,28 +132,33 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
 
 
 class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
-    """PyTorch's iterator over batches of worker processes, with another reaction to the death of a worker.
+    """PyTorch's iterator over batches of worker processes, which also replaces workers that die.
 
-    PyTorch raises RuntimeError at any line of the main thread. Here only the wait for a batch notices the death, and
-    new workers take over. They first read the unfinished batches of the dead worker again, one at a time, and then
-    continue with the other batches. If a worker dies again over an unfinished batch, that batch fails with PyTorch's
-    error and its indices. The training process never reads these samples.
+    If a worker dies, PyTorch raises RuntimeError at any line of the main thread. This iterator notices the death only
+    when the loop waits for a batch. New workers then first read the unfinished batches of the dead worker again, one at
+    a time, and continue with the other batches. If a worker dies again while it reads an unfinished batch, the iterator
+    raises PyTorch's error with the indices of the batch. The training process never reads these samples.
 
-    New workers use other random streams than earlier ones, so that no random numbers repeat. Augmentation by this
-    package is the same, because it is keyed.
+    New workers have other base seeds than dead workers, so that no random numbers repeat. The augmentation of this
+    package stays the same, because it does not depend on the worker.
 
-    ``keep`` keeps the processes at the end of an epoch, for ``start_over``. ``seed`` is the base seed if it is already
-    drawn; the iterator then makes only the random calls of a next epoch.
+    Args:
+        loader: the loader.
+        reads_batches: whether the workers read whole batches.
+        may_do_without: whether the loader can load in this process if workers cannot be started.
+        keep: whether the workers stay alive after an epoch, for ``start_over``.
+        seed: base seed, if it is already drawn. The iterator then only makes the random calls that a persistent
+            iterator makes at the start of another epoch. None: the iterator draws the base seed.
 
     Raises:
-        WorkersNotStartedError: the operating system cannot start a worker, and ``may_do_without`` is true.
-        Exception: otherwise, the errors of PyTorch's iterator.
+        WorkersNotStartedError: the operating system cannot start a worker, and ``may_do_without`` is True.
+        Exception: any other error of PyTorch's iterator.
     """
 
-    #: Attribute of PyTorch: before the start there is no worker to shut down, or whose death is reported.
+    #: Attributes of PyTorch's iterator, with the values of an iterator that has no workers yet.
     _shutdown = True
     _worker_pids_set = False
-    #: The process whose children the workers are.
+    #: Id of the process that started the workers.
     _owner = 0
 
     def __init__(
@@ -156,15 +169,15 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._parts = _parts(loader, reads_batches, keep)
         self._seed = seed
         self._is_started = False
-        #: The request that was sent for each batch that is not delivered yet, and for some delivered batches.
+        #: The requests that were sent to workers, by batch number. Old requests are removed later.
         self._sent: dict[int, Any] = {}
-        #: After a death: batches of the dead worker, to read alone, and all requests to send again.
+        #: After a worker died: its unfinished batches, which are read one at a time, and all requests to send again.
         self._suspects: set[int] = set()
         self._resend: deque[int] = deque()
         self._is_behind = False
         self._is_broken = False
         self._restarts = 0
-        #: Workers that have answered a request.
+        #: Numbers of the workers that have returned a batch.
         self._heard_from: set[int] = set()
         self._epoch_state: dict[str, Any] | None = None
         if may_do_without:
@@ -173,11 +186,11 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._start(self._parts if seed is None else without_random_calls(self._parts, seed))
         except NotSendableError as error:
             if not reads_batches or loader.worker_init_fn is not None:
-                raise  # as PyTorch's program stops, in the worker or here; in this process the data might be other data
+                raise  # loading in this process could yield other data, so stop, as with PyTorch's loader
             self._end_partial_start()
             raise WorkersNotStartedError(str(error), self._base_seed if seed is None else seed) from error
         except OSError as error:
-            # Between PyTorch's own checks of arguments and the first batch, only processes are started.
+            # After PyTorch has checked the arguments, an OSError comes from the start of a process.
             starting = "_worker_init_fn" in vars(self) and not self._is_started
             if not may_do_without or not starting or error.errno not in _NO_PROCESS:
                 raise
@@ -217,19 +230,19 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._recover(death)
 
     def start_over(self) -> None:
-        """Begin the next epoch with the existing workers, with the random calls of starting new workers."""
+        """Begin another epoch with the existing workers, but make the random calls of new workers."""
         iter(self._index_sampler)
         generator = self._parts.generator
         self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
         self._reset(self._parts)
 
     def end_workers(self) -> None:
-        """End the processes now; an epoch that is running starts new processes at its next request."""
+        """End the worker processes. If an epoch is running, its next request starts new workers."""
         self._is_broken = not self._shutdown
         self._shutdown_workers()
 
     def _shutdown_workers(self) -> None:
-        """End the workers, unless this is a forked copy: workers belong to the process that started them."""
+        """End the workers, but only in the process that started them, and not in a forked copy of this process."""
         try:
             if os.getpid() == self._owner:
                 super()._shutdown_workers()
@@ -239,10 +252,10 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
 
     @property
     def taken(self) -> int:
-        """Return the number of batches of this epoch that the loop received, or that failed.
+        """Return how many batches of this epoch the loop has received, including batches that raised an error.
 
         Raises:
-            ValueError: the batches have no order.
+            ValueError: batches may arrive in any order (``in_order=False``).
         """
         if not self._in_order:
             raise ValueError("batches may arrive in any order (in_order=False)")
@@ -250,7 +263,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
 
     @property
     def ended(self) -> bool:
-        """Return whether the epoch is provably over."""
+        """Return whether the epoch has ended: the sampler is at its end, and the loop has received all batches."""
         return self._requests.exhausted and not self._task_info
 
     def _next_index(self) -> Any:
@@ -273,18 +286,18 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
                 self._recover(death)
 
     def _try_get_data(self, *timeout: float) -> Any:
-        """Return the result of PyTorch's method; raise _WorkerDiedError for a dead worker."""
+        """Return the result of PyTorch's method; raise ``_WorkerDiedError`` if a worker has died."""
         try:
             try:
                 self._watch()
                 got, data = super()._try_get_data(*timeout)
             finally:
                 self._unwatch()
-        except Exception as error:  # from PyTorch's SIGCHLD handler, its own check, or an incomplete message
+        except Exception as error:  # raised by PyTorch's SIGCHLD handler, by its check, or by an incomplete message
             self._unwatch()
             if not _was_raised_by_reading(error.__cause__ or error):
                 raise
-            if isinstance(error, OSError | EOFError):  # the other end may be closing at this moment
+            if isinstance(error, OSError | EOFError):  # a worker may be ending at this moment
                 _wait_for_a_death(self._workers)
             if all(worker.is_alive() for worker in self._workers):
                 raise
@@ -295,7 +308,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         return got, data
 
     def _watch(self) -> None:
-        """Let PyTorch's SIGCHLD handler raise an error for these workers, in this thread."""
+        """Let PyTorch's SIGCHLD handler raise an error in this thread if one of these workers dies."""
         if threading.current_thread() is threading.main_thread():
             self._worker_pids_set = True
             watch_workers(id(self), self._pids)
@@ -306,51 +319,56 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             try:
                 unwatch_workers(id(self))
                 self._worker_pids_set = False
-            # The handler's error about a dead worker: the caller checks the workers itself.
+            # The handler's error about a dead worker is ignored here, because the caller checks the workers.
             except RuntimeError as error:
                 if not _was_raised_by_reading(error):
                     raise
-            except ValueError:  # unknown by now: the error came between the two lines above
+            except ValueError:  # the handler's error came between the two lines above, so the ids are removed already
                 self._worker_pids_set = False
 
     def _recover(self, death: _WorkerDiedError) -> None:
-        """Continue with new workers; raise PyTorch's RuntimeError if a batch killed its worker again.
+        """Start new workers after the death of a worker.
 
-        Also raise that error if a worker exited before it took its first request: a new worker would do the same.
+        Raises:
+            RuntimeError: a batch killed its worker for the second time, or a worker exited before its first request, as
+                a new worker would do again. The error has PyTorch's message.
         """
         dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
         for place in sorted(dead):
             if (self._workers[place].exitcode or 0) > 0 and not self._has_begun(place):
                 self._is_broken = True
                 raise RuntimeError(
-                    f"{_describe_exit(self._workers[place])} The worker could not start: it had not read a sample yet. "
+                    f"{_describe_exit(self._workers[place])} The worker could not start, so it has not read a sample. "
                     "Its own error message is on standard error."
                 ) from death.__cause__
         sent = {number: info[0] for number, info in self._task_info.items() if len(info) == 1}
         if self._suspects:
             raise self._batch_error(min(sent), dead) from death.__cause__
         self._suspects = {number for number, worker in sent.items() if worker in dead} or set(sent)
-        logger.warning("%s New workers continue.", _describe_exit(self._workers[min(dead)]))
+        logger.warning("%s New workers continue the epoch.", _describe_exit(self._workers[min(dead)]))
         owner = self._loader()
         if owner is not None:
             owner._lost_workers = True
         self._start_again()
 
     def _has_begun(self, worker: int) -> bool:
-        """Return whether a dead worker had taken a request, by reading the requests that are left in its queue."""
+        """Return whether a dead worker had taken a request.
+
+        The method counts the requests that are left in the queue of the worker.
+        """
         if worker in self._heard_from:
             return True
         sent, left = sum(info == (worker,) for info in self._task_info.values()), 0
         try:
             while left < sent:
-                if self._index_queues[worker].get(timeout=_SECONDS_TO_ARRIVE) is not None:  # None: it is to end
+                if self._index_queues[worker].get(timeout=_SECONDS_TO_ARRIVE) is not None:  # None: the worker must end
                     left += 1
-        except queue.Empty:  # also where the worker held the lock of the queue, waiting for a request
+        except queue.Empty:  # a worker that died while it waited for a request holds the lock, which looks the same
             return True
         return not sent
 
     def _batch_error(self, number: int, dead: set[int]) -> RuntimeError:
-        """Return the error of the batch ``number``, which killed its worker twice."""
+        """Return the error for the batch ``number``, over which two workers died."""
         del self._task_info[number]
         self._tasks_outstanding -= 1
         self._suspects.discard(number)
@@ -360,15 +378,15 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         if isinstance(indices, list | tuple) and len(indices) > _MOST_SHOWN:
             shown = f"{str(list(indices[:_MOST_SHOWN]))[:-1]}, …]"
         return RuntimeError(
-            f"{_describe_exit(self._workers[min(dead)])} It was reading batch {number} of this epoch, of the indices "
-            f"{shown}, for the second time, after another worker had died over it. Details are lost due to "
-            "multiprocessing: reading these samples with num_workers=0 may show them."
+            f"{_describe_exit(self._workers[min(dead)])} The worker was reading batch {number} of this epoch with the "
+            f"indices {shown}. Another worker had already died while it read this batch. Details are lost due to "
+            "multiprocessing: read these samples with num_workers=0 to see the error."
         )
 
     def _start_again(self) -> None:
-        """Replace all workers, and send them the requests without a received batch.
+        """Replace all workers, and send the new workers the requests whose batches have not arrived.
 
-        Living workers end as at the end of an epoch.
+        Workers that are alive end as at the end of an epoch.
         """
         self._epoch_state = {name: vars(self)[name] for name in _OF_THE_EPOCH}
         self._shutdown_workers()
@@ -382,7 +400,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._epoch_state = None
 
     def _take_up_epoch(self) -> None:
-        """Continue the running epoch: the last step of constructing the iterator with new workers."""
+        """Continue the running epoch with new workers, at the end of their start."""
         assert self._epoch_state is not None
         self.__dict__.update(self._epoch_state)
         self._workers_status = [True] * self._num_workers
@@ -391,7 +409,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._tasks_outstanding = 0
         for number, info in sorted(self._task_info.items()):
             if len(info) == 1:
-                self._task_info[number] = (0,)  # for PyTorch: not lost, and not received
+                self._task_info[number] = (0,)  # so that PyTorch counts the batch neither as lost nor as received
             else:
                 self._workers_num_tasks[info[0]] += 1
         self._resend = deque(number for number, info in sorted(self._task_info.items()) if len(info) == 1)
@@ -399,7 +417,10 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._try_put_index()
 
     def _try_put_index(self) -> None:
-        """Send the indices of one more batch; after a death, of all missed batches, suspected batches one at a time."""
+        """Send the request of another batch to a worker.
+
+        After the death of a worker, first send its unfinished batches one at a time, and then all missing requests.
+        """
         if self._suspects and self._tasks_outstanding:
             return
         self._put_next()
@@ -425,11 +446,11 @@ def _wait_for_a_death(workers: list[Any]) -> None:
     closed = wait([worker.sentinel for worker in workers], _SECONDS_TO_DIE)
     for worker in workers:
         if worker.sentinel in closed:
-            worker.join(_SECONDS_TO_DIE)  # its files are closed a moment before a wait for it succeeds
+            worker.join(_SECONDS_TO_DIE)  # a process closes its files shortly before it ends
 
 
 def _describe_exit(worker: Any) -> str:
-    """Return how a worker process ended, in PyTorch's words."""
+    """Return how a worker process ended, in the words of PyTorch's error message."""
     code = worker.exitcode
     if code is not None and code < 0:
         name = signal.strsignal(-code) or f"signal {-code}"
@@ -438,7 +459,7 @@ def _describe_exit(worker: Any) -> str:
 
 
 def _was_raised_by_reading(error: BaseException) -> bool:
-    """Return whether ``error`` was raised by the code that receives data from a worker."""
+    """Return whether the code that receives data from a worker raised ``error``."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -447,17 +468,21 @@ def _was_raised_by_reading(error: BaseException) -> bool:
 
 
 def _check_processes() -> None:
-    """Raise WorkersNotStartedError if this process can start no other process, or could not receive data from it."""
+    """Check that this process can start worker processes and has shared memory for their batches.
+
+    Raises:
+        WorkersNotStartedError: this process may not start processes, or there is no shared memory.
+    """
     if multiprocessing.current_process().daemon:
         raise WorkersNotStartedError("daemonic processes are not allowed to have children", None)
     try:
         torch.empty(1, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
     except (RuntimeError, OSError) as error:
         if type(error) is not RuntimeError and getattr(error, "errno", None) not in _NO_PROCESS:
-            raise  # of a signal handler
+            raise  # a signal handler raised the error
         raise WorkersNotStartedError(f"there is no shared memory: {_reason(error)}", None) from error
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first sentence of an error's message, as part of another sentence."""
+    """Return the first sentence of an error message without its full stop, for use in another sentence."""
     return str(error).strip().split("\n", 1)[0].split(". ", 1)[0].rstrip(". ") or type(error).__name__

@@ -1,4 +1,4 @@
-"""Whether and how worker processes can be started here."""
+"""Functions that find out whether worker processes can be started, and with which start method."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-#: Seconds that starting a worker takes: known for "fork", far too long for the default time of a trial with the others.
+#: Seconds that starting a worker takes, with "fork" and with the other start methods. The second number is so large
+#: that a trial of the default duration does not try worker processes.
 _FORK_SECONDS = 0.2
 _SPAWN_SECONDS = 4.0
 
 
 def default_start_method() -> str:
-    """Return the default start method, without fixing it for the program."""
+    """Return the default start method. Unlike ``get_start_method()``, the function does not fix it for the program."""
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 def start_method(options: Mapping[str, Any]) -> str:
-    """Return the start method of worker processes for a loader with these ``DataLoader`` arguments."""
+    """Return the start method of the worker processes of a loader; ``options``: its arguments, by name."""
     context = options.get("multiprocessing_context")
     if context is None:
         return default_start_method()
@@ -34,39 +35,43 @@ def start_seconds(method: str) -> float:
 
 
 def is_importing_main() -> bool:
-    """Return whether this process was started by "spawn" or "forkserver" and still imports its main module.
+    """Return whether "spawn" or "forkserver" started this process, and it still imports its main module.
 
-    Starting a process then raises RuntimeError (the *bootstrapping phase* error of a script without a ``__main__``
-    guard).
+    Starting another process at that time raises RuntimeError with a message about the *bootstrapping phase*. That
+    happens if a script has no ``if __name__ == "__main__":`` guard.
     """
     return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
 
 
 def why_no_processes(options: Mapping[str, Any], seconds: float = math.inf) -> str | None:
-    """Return why worker processes cannot be started within ``seconds``; None if they can."""
+    """Return the reason why worker processes cannot be started within ``seconds``; None if they can be started.
+
+    ``options`` are the arguments of the loader, by name.
+    """
     if multiprocessing.parent_process() is not None:
-        return "worker processes are not started by a process that is one itself"
+        return "multiprocessing has started this process, so it starts no worker processes"
     method = start_method(options)
     if seconds < start_seconds(method):
-        return f"{math.ceil(seconds)} s are too short to try worker processes started by {method!r}"
+        return f"{math.ceil(seconds)} s are not enough to try worker processes with the start method {method!r}"
     if method != "fork" and not main_is_guarded():
         return (
-            f"worker processes started by {method!r} would run the main script again: "
+            f"worker processes with the start method {method!r} would run the main script again: "
             'put its code under `if __name__ == "__main__":`'
         )
     return None
 
 
 def main_is_guarded() -> bool:
-    """Return whether a worker process can import the main module without running it: it has a guard, or is no script.
+    """Return whether a worker process can import the main module without running the program again.
 
-    The function reads the script and does not run it. A script that cannot be read counts as not guarded.
+    That is the case if the main module has an ``if __name__ == "__main__":`` guard, or is not a script. The function
+    reads the script and does not run it. For a script that cannot be read, the result is False.
     """
     main = sys.modules.get("__main__")
     path = getattr(main, "__file__", None)
     name = getattr(getattr(main, "__spec__", None), "name", "")
     if path is None or name == "__main__" or name.endswith(".__main__"):
-        return True  # interactive or a notebook, or a package run with `python -m`: workers import none of these
+        return True  # workers import neither a notebook or prompt, nor a package that `python -m` runs
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):

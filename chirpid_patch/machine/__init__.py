@@ -1,4 +1,4 @@
-"""The CPUs, memory and GPUs of this machine, and the part of them that this process may use.
+"""Functions that find out which CPUs, memory and GPUs this machine has, and how much of them this process may use.
 
-The package imports no other package of the runtime.
+The package imports no other package of ``chirpid_patch``.
 """

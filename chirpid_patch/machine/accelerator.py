@@ -1,4 +1,4 @@
-"""Detection of a device to which pinned memory makes copies faster."""
+"""A function that finds the accelerator for which pinned memory makes copies faster."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import torch
 
 
 def pinning_device() -> str | None:
-    """Return the type of the device that copies from pinned memory ("cuda", …), or None. Apple's MPS does not."""
+    """Return the type of the accelerator if it can copy from pinned memory, such as "cuda"; else None.
+
+    Apple's MPS cannot copy from pinned memory.
+    """
     current = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return None if current is None or current.type == "mps" else current.type

@@ -1,4 +1,4 @@
-"""The control groups that limit this process (Linux)."""
+"""Functions that read the control groups (cgroups) which limit this process on Linux."""
 
 from __future__ import annotations
 
@@ -10,20 +10,26 @@ OF_PROCESS = Path("/proc/self/cgroup")
 
 
 def group_folders(controller: str, root: Path = ROOT, process_file: Path = OF_PROCESS) -> Iterator[tuple[Path, bool]]:
-    """Yield the folder of each group that limits ``controller``'s resource, and whether its cgroup version is 1."""
+    """Yield the folder of each cgroup of this process that limits a resource, and whether it is of cgroup version 1.
+
+    Args:
+        controller: name of the resource, such as "cpu" or "memory".
+        root: folder where cgroups are mounted.
+        process_file: file that lists the cgroups of this process.
+    """
     for line in read(process_file).splitlines() or ["0::"]:
         _, controllers, place = (*line.split(":", 2), "", "")[:3]
         if controllers and controller not in controllers.split(","):
             continue
         path = PurePosixPath(place.lstrip("/"))
         for mount in dict.fromkeys((root / controllers, root / controller)) if controllers else (root,):
-            # Inside a container the path in the file may not exist below the mount: the mount itself counts then.
+            # In a container, the path in the file may not exist below the mount. The mount itself is then the cgroup.
             for group in (path, *path.parents):
                 yield mount / group, bool(controllers)
 
 
 def read(path: Path) -> str:
-    """Return the text of a file; empty if the file does not exist, as on other systems."""
+    """Return the text of a file; an empty string if the file does not exist, as on systems other than Linux."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:

@@ -1,4 +1,7 @@
-"""The number of CPUs that this process may use: affinity and cgroup quota, not the CPUs of the machine."""
+"""Functions that return how many CPUs this process may use, which may be fewer than the machine has.
+
+CPU affinity and cgroup quotas limit the number.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +21,32 @@ def _affinity() -> int:
 
 
 def cgroup_quota(root: Path = ROOT, process_file: Path = OF_PROCESS) -> float | None:
-    """Return the number of CPUs of the smallest cgroup quota of this process; None without a limit."""
+    """Return the smallest CPU quota of the cgroups of this process, as a number of CPUs; None without a quota."""
     limits: list[float] = []
     for folder, is_v1 in group_folders("cpu", root, process_file):
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_v1 else ("cpu.max",)
         words = " ".join(read(folder / name) for name in names).split()
-        # "max", or a quota of -1, is no limit.
+        # "max" and a quota of -1 mean that there is no quota.
         if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):
             limits.append(int(words[0]) / int(words[1]))
     return min(limits, default=None)
 
 
 def usable_cpus(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int:
-    """Return the number of CPUs that this process may use, at least 1: its affinity, at most its cgroup quota."""
+    """Return the number of CPUs that this process may use, at least 1.
+
+    That is the number of CPUs in its affinity, or its cgroup quota if that is smaller.
+    """
     quota = cgroup_quota(root, process_file)
     count = _affinity()
     return max(1, count if quota is None else min(count, int(quota)))
 
 
 def rank_cpus() -> int:
-    """Return this rank's share of the CPUs of this process: 0 if there are more ranks than CPUs."""
+    """Return how many CPUs each rank on this machine has; 0 if there are more ranks than CPUs."""
     return usable_cpus() // local_ranks()
 
 
 def spare_cpus() -> int:
-    """Return the number of CPUs of this rank, less the one it trains on."""
+    """Return how many CPUs this rank has for loading: all its CPUs except one CPU for the training."""
     return max(rank_cpus() - 1, 0)

@@ -1,4 +1,4 @@
-"""Detection of forked copies of a process, in which an operation on several threads may never end."""
+"""A function that detects forked processes in which an operation of PyTorch on several threads would never end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _IMPORTED_IN = os.getpid()
 
 
 def is_threadless_copy() -> bool:
-    """Return whether this process is a forked copy that lacks the threads which PyTorch would compute on.
+    """Return whether this process was forked, and so lacks the threads on which PyTorch would compute.
 
-    The threads of OpenMP do not survive a fork: the first operation that is large enough for several of them waits
-    for ever. PyTorch's worker processes compute on one thread, so nothing waits there.
+    A fork does not copy the threads of OpenMP. The first operation that is large enough for several threads then waits
+    forever. In PyTorch's worker processes the result is False, because they compute on a single thread.
     """
     return os.getpid() != _IMPORTED_IN and torch.get_num_threads() > 1

@@ -1,4 +1,7 @@
-"""GPU utilisation and memory from NVIDIA's management library, or the reason why they cannot be read."""
+"""Functions that read GPU utilisation and memory with NVML, NVIDIA's management library.
+
+If a value cannot be read, the result contains the reason.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,21 @@ from typing import Any
 
 import torch
 
-#: The fields of a reading that NVML provides.
+#: The attributes of a ``GpuReading`` that are read with NVML.
 FIELDS = ("utilization_percent", "memory_used_bytes", "memory_total_bytes")
 
 
 @dataclass(frozen=True)
 class GpuReading:
-    """The state of one GPU at one moment. A value that cannot be read is None, with the reason in ``unreadable``.
+    """Utilisation and memory of a GPU. A value that cannot be read is None, with the reason in ``unreadable``.
 
     Attributes:
         name: name of the GPU in NVML.
-        utilization_percent: share of NVML's last sampling period (1/6 to 1 second, depending on the model) in which at
-            least one kernel ran, 0 to 100.
-        memory_used_bytes, memory_total_bytes: bytes that all processes use, and bytes that the GPU has.
-        unreadable: the reason of each field that is None.
+        utilization_percent: percentage of the last sampling period in which at least one kernel ran, 0 to 100. NVML's
+            sampling period is 1/6 to 1 second, depending on the model.
+        memory_used_bytes: bytes that all processes together use on the GPU.
+        memory_total_bytes: bytes of memory that the GPU has.
+        unreadable: maps the name of each attribute that is None to the reason.
     """
 
     name: str
@@ -43,20 +47,23 @@ class GpuReading:
 
 @dataclass(frozen=True)
 class GpuStatus:
-    """The visible GPUs in CUDA's order, or none and the `reason` in one sentence."""
+    """The readings of all visible GPUs, in CUDA's order.
+
+    Without readings, `reason` is a sentence that explains why.
+    """
 
     readings: tuple[GpuReading, ...] = ()
     reason: str | None = None
 
     @property
     def utilization_percent(self) -> float | None:
-        """Return the mean utilisation of the GPUs that report one, in percent; None if none does."""
+        """Return the mean utilisation of the GPUs that report their utilisation, in percent; None if no GPU does."""
         known = [gpu.utilization_percent for gpu in self.readings if gpu.utilization_percent is not None]
         return sum(known) / len(known) if known else None
 
     @property
     def memory_used_bytes(self) -> int | None:
-        """Return the memory in use on all visible GPUs, in bytes; None if none reports it."""
+        """Return the memory in use on all visible GPUs together, in bytes; None if no GPU reports its memory."""
         known = [gpu.memory_used_bytes for gpu in self.readings if gpu.memory_used_bytes is not None]
         return sum(known) if known else None
 
@@ -67,17 +74,18 @@ class GpuStatus:
 
 
 class GpuProbe:
-    """Read the GPUs that are visible to this process, without errors for a missing or failing GPU.
+    """Read the GPUs that are visible to this process. A missing or failing GPU raises no error.
 
-    After CUDA is initialised, PyTorch identifies the GPU of each device. Before that, the probe uses
-    CUDA_VISIBLE_DEVICES, and takes its numbers in NVML's order, that of the PCI bus. CUDA itself may number the fastest
-    GPU first. As in CUDA, entries are numbers or (abbreviated) UUIDs, and the first invalid entry hides itself and all
-    later entries. The probe does not read MIG devices.
+    If CUDA is initialised, PyTorch identifies the visible GPUs. Otherwise the probe reads the variable
+    CUDA_VISIBLE_DEVICES. It takes the numbers there in NVML's order, which is that of the PCI bus. CUDA itself may
+    number the fastest GPU first. As in CUDA, an entry is a number or a UUID (which may be abbreviated), and an invalid
+    entry hides all GPUs from there on. The probe does not read MIG devices.
 
-    The probe keeps NVML open until `close()`, or for the length of a `with` block.
+    NVML stays open until `close()` is called, or until the `with` block ends.
 
     Args:
-        nvml: the NVML binding; by default the `pynvml` module (distribution `nvidia-ml-py`) if it is installed.
+        nvml: module with the functions of NVML; None: the module `pynvml` of the package `nvidia-ml-py`, if it is
+            installed.
     """
 
     def __init__(self, nvml: Any | None = None) -> None:
@@ -98,7 +106,7 @@ class GpuProbe:
         self._open = True
 
     def read(self) -> GpuStatus:
-        """Return one reading of each visible GPU, or the reason why there is none."""
+        """Read each visible GPU once, and return the readings, or the reason why there are none."""
         if not self._open:
             return GpuStatus(reason=self.reason)
         try:
@@ -107,14 +115,14 @@ class GpuProbe:
             return GpuStatus(reason=f"NVML reports: {error}")
         if not readings:
             visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-            hidden = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU, or names MIG devices, which are not read"
+            hidden = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU, or names MIG devices, which cannot be read"
             return GpuStatus(reason="NVML finds none" if visible is None else hidden)
         if all(len(reading.unreadable) == len(FIELDS) for reading in readings):
             return GpuStatus(reason=readings[0].unreadable["memory_used_bytes"])
         return GpuStatus(readings)
 
     def close(self) -> None:
-        """Close NVML; later reads return a reason. Safe to call twice."""
+        """Close NVML. Later calls of `read` return no readings. Calling `close` twice is safe."""
         if not self._open:
             return
         self._open = False
@@ -132,17 +140,20 @@ class GpuProbe:
 
 
 def gpu_status(nvml: Any | None = None) -> GpuStatus:
-    """Return one reading of the visible GPUs (`nvml` as for `GpuProbe`), or the reason why there is none."""
+    """Read each visible GPU once, and return the readings, or the reason why there are none.
+
+    The argument `nvml` is that of `GpuProbe`.
+    """
     with GpuProbe(nvml) as probe:
         return probe.read()
 
 
 def _visible_gpus(nvml: Any) -> list[Any]:
-    """Return NVML's handles of the GPUs that are visible to this process, in CUDA's order."""
+    """Return the NVML handles of the GPUs that are visible to this process, in CUDA's order."""
     handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip().startswith("MIG-"):
-        return []  # some drivers report the whole GPU, whose memory other processes use, too
+        return []  # some drivers would report the whole GPU, including what other processes use
     uuids = [_as_text(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         shown = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
@@ -167,10 +178,10 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
     unreadable: dict[str, str] = {}
 
     def read_fields(fields: tuple[str, ...], function: Callable[[Any], Any]) -> Any:
-        """Return the result of ``function``; if it fails, return None and record ``fields`` as unreadable."""
+        """Return ``function(handle)``; if it fails, return None and record why ``fields`` cannot be read."""
         try:
             return function(handle)
-        except nvml.NVMLError as error:  # for this value only: the other value is still read
+        except nvml.NVMLError as error:  # other values may still be readable
             unreadable.update(dict.fromkeys(fields, f"NVML reports: {error}"))
             return None
 
@@ -186,5 +197,5 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
 
 
 def _as_text(value: str | bytes) -> str:
-    """Return a value of the binding as text; versions before 11.5 return bytes."""
+    """Return a value from ``pynvml`` as text, because versions before 11.5 return bytes."""
     return value.decode() if isinstance(value, bytes) else value

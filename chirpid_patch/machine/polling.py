@@ -1,4 +1,4 @@
-"""Repeated calls of a function on a background thread."""
+"""A context in which a background thread calls a function repeatedly."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: The thread sleeps at least this many times as long as a reading takes: 5 % of one core at most.
+#: Smallest ratio of the thread's sleep to the duration of a call. With 19, the thread uses at most 5 % of a CPU core.
 _SLEEP_PER_READING = 19
 
 
 @contextmanager
 def call_repeatedly(reading: Callable[[], object], interval_s: float, name: str) -> Iterator[None]:
-    """Call ``reading`` on a daemon thread called ``name`` while the block runs, ``interval_s`` seconds apart.
+    """Call ``reading`` repeatedly in a daemon thread while the ``with`` block runs.
 
-    If a call is slow, the interval is longer, so that calls take at most about 5 % of a core. No call is running after
-    the block.
+    After a slow call, the thread sleeps longer, so that it uses at most about 5 % of a CPU core. When the block has
+    ended, no call is running any more.
+
+    Args:
+        reading: the function to call.
+        interval_s: seconds between two calls.
+        name: name of the thread.
 
     Raises:
         ValueError: ``interval_s`` is not above 0.

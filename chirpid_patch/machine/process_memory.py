@@ -1,7 +1,8 @@
-"""The memory of a process and its workers, in bytes.
+"""Functions that read how much memory a process and its workers use, in bytes.
 
-The functions prefer PSS (proportional set size), which counts pages that a process shares with its workers once. RSS
-counts them for every process, so forked workers over one dataset seem to need many times their memory.
+The functions prefer PSS (proportional set size), which counts memory that several processes share only once. RSS
+(resident set size) counts shared memory again for every process. So, measured with RSS, forked workers that share a
+dataset seem to need many times the memory that they use.
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ try:
 except ImportError:  # optional: the runtime needs torch and numpy only
     psutil = None
 
-#: File with the peak memory of a process on Linux, with its unit.
+#: File with the peak memory of this process on Linux.
 _STATUS = Path("/proc/self/status")
 
 
 @dataclass(frozen=True)
 class MemoryReading:
-    """Memory of `processes` processes together, in bytes.
+    """The memory that one or several processes use.
 
-    `kind` is the kind of measurement: "pss", "rss", "uss" (if a system has no PSS: the pages of one process alone) or
-    "peak-rss" (the largest memory of the process so far: all that is available without psutil).
+    Attributes:
+        bytes: memory of all these processes together, in bytes.
+        kind: how the memory was measured. "pss": shared memory counts once. "uss": shared memory does not count,
+            because the system has no PSS. "rss": shared memory counts for every process. "peak-rss": the largest RSS of
+            the process so far, which can be read without psutil.
+        processes: number of processes.
     """
 
     bytes: int
@@ -40,16 +45,16 @@ class MemoryReading:
 
 
 def process_memory(pid: int | None = None, *, include_children: bool = False) -> MemoryReading:
-    """Return the memory of a process (by default this one), in bytes.
+    """Return the memory that a process uses.
 
     Args:
-        pid: the process; another process than this one needs psutil.
-        include_children: add all processes that it started, directly or indirectly, such as workers. A process that
-            ends meanwhile counts as 0 bytes. Needs psutil.
+        pid: id of the process; None: this process. Reading another process requires psutil.
+        include_children: whether to add the memory of all processes that the process has started, directly or
+            indirectly, such as workers. A process that has just ended counts as 0 bytes. True requires psutil.
 
     Raises:
-        ProcessLookupError: there is no such process, or its memory may not be read.
-        NotImplementedError: the reading needs the psutil package, which is not installed.
+        ProcessLookupError: there is no such process, or this process may not read its memory.
+        NotImplementedError: psutil is required, and is not installed.
     """
     if psutil is None:
         if pid is None and not include_children:
@@ -69,7 +74,7 @@ def process_memory(pid: int | None = None, *, include_children: bool = False) ->
 
 
 def _read(process: Any, kind: str) -> int | None:
-    """Return the memory of ``process`` in one measure; None if it has ended, or this measure cannot be read."""
+    """Return the memory of ``process`` in bytes, measured as ``kind``; None if it cannot be read or has ended."""
     try:
         memory = process.memory_info() if kind == "rss" else process.memory_full_info()
     except psutil.Error:
@@ -79,14 +84,22 @@ def _read(process: Any, kind: str) -> int | None:
 
 
 def resident_memory() -> int:
-    """Return the resident bytes of this process; raise NotImplementedError without psutil."""
+    """Return the resident memory (RSS) of this process in bytes.
+
+    Raises:
+        NotImplementedError: psutil is not installed.
+    """
     if psutil is None:
-        raise NotImplementedError("install psutil to find out what fits into this machine's memory")
+        raise NotImplementedError("install psutil to read how much memory this process uses")
     return int(psutil.Process().memory_info().rss)
 
 
 def most_resident() -> int:
-    """Return the largest resident bytes of this process so far; raise NotImplementedError on Windows without psutil."""
+    """Return the largest resident memory (RSS) of this process so far, in bytes.
+
+    Raises:
+        NotImplementedError: this system is Windows, and psutil is not installed.
+    """
     if stated := re.search(r"^VmHWM:\s*(\d+) kB$", read(_STATUS), re.MULTILINE):
         return int(stated[1]) * 1024
     try:
@@ -95,4 +108,4 @@ def most_resident() -> int:
         if psutil is None:
             raise NotImplementedError("install psutil to read memory on this system") from None
         return int(psutil.Process().memory_info().peak_wset)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS, the one such system without /proc
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS, which has no /proc

@@ -1,4 +1,4 @@
-"""The rank of this process in its training."""
+"""Functions that return the rank of this process and the number of ranks."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ import torch.distributed as dist
 
 
 def current_rank() -> int:
-    """Return the rank of this process: from ``torch.distributed`` if initialised, else from ``RANK``, else 0."""
+    """Return the rank of this process.
+
+    It comes from ``torch.distributed`` if that is initialised, else from the variable ``RANK``, else it is 0.
+    """
     return dist.get_rank() if _is_initialized() else _integer_from_environment("RANK", 0)
 
 
 def current_world_size() -> int:
-    """Return the number of ranks: from ``torch.distributed`` if initialised, else from ``WORLD_SIZE``, else 1."""
+    """Return the number of ranks.
+
+    It comes from ``torch.distributed`` if that is initialised, else from the variable ``WORLD_SIZE``, else it is 1.
+    """
     return dist.get_world_size() if _is_initialized() else max(_integer_from_environment("WORLD_SIZE", 1), 1)
 
 
 def local_ranks() -> int:
-    """Return the number of ranks on this machine, which share its CPUs: torchrun's ``LOCAL_WORLD_SIZE``, at least 1.
+    """Return the number of ranks on this machine, which share its CPUs, at least 1.
 
-    Without ``LOCAL_WORLD_SIZE``, but with ``torch.distributed`` initialised, the result is the number of all ranks, but
-    at most the number of CUDA devices of this machine.
+    It is ``LOCAL_WORLD_SIZE``, which torchrun sets. Without that variable, it is the number of all ranks in
+    ``torch.distributed``, but at most the number of CUDA devices of this machine, if it has any.
     """
     local_size = _integer_from_environment("LOCAL_WORLD_SIZE", 0)
     if local_size or not _is_initialized():

@@ -1,4 +1,4 @@
-"""The memory that a training uses, and actions for the case that memory is short.
+"""Functions that find the largest batch size that fits in memory, and that watch the memory of a training.
 
 The package may import ``device`` and ``machine``. It uses no loader.
 """

@@ -1,4 +1,4 @@
-"""The largest batch with which a training step fits in memory."""
+"""Functions that find the largest batch size with which a training step fits in memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from chirpid_patch.randomness.random_states import restored_generators
 
 logger = logging.getLogger("chirpid_patch")
 
-#: Two samples to begin with: batch normalisation cannot train on one.
+#: The first batch size to try. It is not 1, because batch normalisation cannot train on a single sample.
 _FIRST = 2
-#: Only the second step has all memory of a training: the first step creates gradients and the optimiser's state.
+#: Number of steps for each batch size. The first step creates gradients and the optimiser's state, so only the second
+#: step uses as much memory as a step of a training.
 _STEPS = 2
 
 
@@ -36,23 +37,26 @@ def largest_batch_size(
 ) -> int:
     """Return the largest batch size up to ``max_batch_size`` with which ``step`` fits in memory.
 
-    The search doubles the size from 2 until one does not fit, and then halves the gap. Each size runs for two steps.
-    The returned size completed them within the permitted memory. On CUDA a size does not fit if the device runs out of
-    memory, of which ``safety_margin`` is reserved; all other errors are raised. ``memory.trials`` describes the CPU.
+    The search doubles the batch size, starting at 2, until a size does not fit. Then it halves the gap between the
+    largest size that fits and the smallest size that does not. It runs two steps with each size.
+
+    On CUDA, a size does not fit if the device runs out of memory. On the CPU, the process never runs out of memory: see
+    ``memory.trials``. Any other error of a step is raised.
 
     Args:
-        step: one training step on a batch of the given size: forward, backward, optimiser.
-        device: device of the step. Other programs should use the device as they do during the training.
-        state: modules, optimisers and other objects with a ``state_dict`` that the step changes. They are restored to
-            the last bit, as are all random generators.
-        max_batch_size: no larger batch is tried; sizes above the training set are useless.
-        memory_limit: permitted bytes; by default the free memory of the device, or of this machine as resident memory.
-        safety_margin: share of that limit to leave free, 0 to below 1.
+        step: function that does a training step (forward, backward, optimiser) with a batch of the given size.
+        device: device of the step. Other programs should use the device as they will during the training.
+        state: modules, optimisers and other objects with a ``state_dict`` that the step changes. Their state is
+            restored to the last bit. So are all random generators.
+        max_batch_size: largest batch size to try, at most the number of training samples.
+        memory_limit: number of bytes that the step may use on CUDA, or this process on the CPU. None: the memory that
+            is free now, and on the CPU also the memory that this process already uses.
+        safety_margin: share of ``memory_limit`` that must stay free, from 0 to below 1.
 
     Raises:
-        RuntimeError: not even one sample fits.
+        RuntimeError: a batch of one sample does not fit.
         ValueError: an argument is out of range, or the device is neither CUDA nor the CPU.
-        NotImplementedError: this system does not report its memory without psutil.
+        NotImplementedError: the device is the CPU, and psutil is not installed.
     """
     if max_batch_size < 1:
         raise ValueError(f"max_batch_size must be at least 1, not {max_batch_size}")
@@ -65,15 +69,15 @@ def largest_batch_size(
         size = _search_size(step, trials, max_batch_size)
     if not size:
         raise RuntimeError(
-            f"a training step does not fit in the {trials.allowed_bytes / 2**20:.0f} MiB allowed on {place} even with "
-            "one sample: raise memory_limit, or use a smaller model, smaller inputs, or gradient checkpointing"
+            f"even with one sample, a training step does not fit in the {trials.allowed_bytes / 2**20:.0f} MiB allowed "
+            f"on {place}: raise memory_limit, or use a smaller model, smaller inputs or gradient checkpointing"
         )
     logger.info("largest batch size on %s: %d", place, size)
     return size
 
 
 def _search_size(step: Callable[[int], object], trials: MemoryTrials, most: int) -> int:
-    """Return the largest size that fits, 0 if none: double the size, then halve the gap to the first failure."""
+    """Return the largest batch size up to ``most`` that fits; 0 if no size fits."""
     shown, too_large = 0, most + 1
     while shown + 1 < too_large:
         doubled = min(max(2 * shown, _FIRST), most)
@@ -95,7 +99,7 @@ def _repeat(step: Callable[[int], object], size: int) -> None:
 
 @contextmanager
 def _restored_generators(device: torch.device, *owners: Any) -> Iterator[None]:
-    """Return a context after which all random generators, also of the device, have their earlier states."""
+    """Restore all random generators at the end of the ``with`` block, including the generator of ``device``."""
     forked: Any = nullcontext()
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
@@ -118,28 +122,29 @@ def calculate_optimal_batch_size(
 ) -> int:
     """Return the largest batch size with which ``model`` can be trained on ``device``.
 
-    The function trains on random images in training mode, and restores model, optimiser and random generators. For
-    other inputs or targets, pass your own step to ``largest_batch_size``.
+    The function runs training steps with random inputs, and then restores the model, the optimiser and all random
+    generators. For a model with other inputs or targets, pass your own step to ``largest_batch_size``.
 
     Args:
         model: a model on ``device``, with parameters to train.
-        input_shape: shape of one sample, without the batch.
-        device: device of the training; by default that of the model.
-        criterion: loss of the model's output and of class numbers (all 0); None is the mean of the output.
-        optimizer: the optimiser of the training; None is an ``AdamW``, which needs two more values for each parameter.
-        amp_dtype: dtype of mixed precision: ``setup_mixed_precision().dtype``. None trains without mixed precision.
+        input_shape: shape of a sample, without the batch axis.
+        device: device of the training; None: that of the model.
+        criterion: loss function, which gets the model's output and a tensor of class numbers (all 0). None: the loss is
+            the mean of the output.
+        optimizer: the optimiser of the training; None: ``AdamW``, which stores two values for each parameter.
+        amp_dtype: dtype of mixed precision, such as ``setup_mixed_precision().dtype``. None: no mixed precision.
         max_batch_size: as for ``largest_batch_size``.
         memory_limit: as for ``largest_batch_size``, in bytes.
         safety_margin: as for ``largest_batch_size``.
 
     Raises:
-        ValueError: the model has no parameters to train, is not on ``device``, or needs ``criterion``; otherwise as
-            ``largest_batch_size``.
-        RuntimeError: not even one sample fits.
+        ValueError: the model has no parameters to train or is not on ``device``; its output is not a tensor and
+            ``criterion`` is missing; or ``largest_batch_size`` raises the error.
+        RuntimeError: a batch of one sample does not fit.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not trained:
-        raise ValueError("the model has no parameters to train: batch sizes are found by training steps")
+        raise ValueError("the model has no parameters to train, so no training step is possible")
     place = trained[0].device if device is None else torch.device(device)
     if trained[0].device.type != place.type:
         raise ValueError(f"the model is on {trained[0].device}: move it first, with model.to({str(place)!r})")
@@ -157,7 +162,7 @@ def calculate_optimal_batch_size(
                 loss = output.float().mean()
             else:
                 raise ValueError(f"the model's output is a {type(output).__name__}, not a tensor: pass criterion")
-        # Here and not before, as in many loops: the last gradients are in memory with the activations.
+        # As in many training loops, the old gradients are still in memory during the forward pass.
         chosen.zero_grad()
         scaler.scale(loss).backward()
         scaler.step(chosen)

@@ -1,19 +1,23 @@
-"""A setting of the C library for memory that a training step frees."""
+"""A function that lets the C library reuse the memory that a training step frees."""
 
 from __future__ import annotations
 
 import torch
 
-#: Just below the largest block that adjusts glibc's thresholds when freed, with room for its bookkeeping.
+#: Size of a block that raises glibc's thresholds to their largest values when it is freed.
 _LARGEST_LEARNT_BYTES = (32 << 20) - (64 << 10)
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep up to 64 MiB that a training step frees, for the next step. Call it once, at the start.
+    """Let the C library keep up to 64 MiB of the memory that a training step frees, for the next step.
 
-    glibc returns freed memory at the end of the heap to the kernel if it is more than twice the largest freed block, up
-    to 32 MiB (mallopt(3), M_MMAP_THRESHOLD and M_TRIM_THRESHOLD). The next step then gets that memory from the kernel
-    again, page by page. This function frees an unused block of that largest size, which raises the thresholds for the
-    whole process. It has no effect if these thresholds are set, nor with other C libraries.
+    Call this function once, at the start of the program.
+
+    By default, glibc returns freed memory at the end of the heap to the kernel if it is more than twice the largest
+    block that was freed before (see M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in mallopt(3)). The next step then gets the
+    memory from the kernel again, page by page, which is slow. This function frees a block of 32 MiB, the largest block
+    that counts for these thresholds. That raises the thresholds for the whole process.
+
+    The function has no effect if the program or its environment sets the thresholds, or if the C library is not glibc.
     """
     torch.UntypedStorage(_LARGEST_LEARNT_BYTES)  # type: ignore[no-untyped-call]

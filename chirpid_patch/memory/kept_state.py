@@ -1,4 +1,4 @@
-"""The state of a training, restored after an experiment."""
+"""A context that restores the state of modules and optimisers after trial steps."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from torch.optim import Optimizer
 
 @contextmanager
 def kept_state(*owners: Any) -> Iterator[None]:
-    """Return a context in which ``owners`` may be trained. At its end their state is restored to the last bit.
+    """Restore the state of ``owners`` to the last bit at the end of the ``with`` block, in which they may be trained.
 
-    The context restores parameters, buffers, gradients (None at the start), modes and plain attributes of modules;
-    state and parameter groups of optimisers; and the contents of ``state_dict`` of all other objects. Tensors stay the
-    same objects. Their values are stored in main memory meanwhile.
+    For modules, the context restores parameters, buffers, gradients, training modes and plain attributes. For
+    optimisers, it restores the state and the parameter groups. For other objects, it restores ``state_dict()``.
+    Tensors stay the same objects, and copies of their values are kept in main memory during the block. In the block,
+    gradients are None at first.
+
+    Args:
+        *owners: modules, optimisers, or objects with ``state_dict`` and ``load_state_dict``.
 
     Raises:
         TypeError: an owner is neither a module nor an optimiser, and has no ``state_dict`` and ``load_state_dict``.
-        ValueError: a module has parameters without a shape yet (lazy modules).
+        ValueError: a module is lazy, and its parameters have no shape yet.
     """
     with ExitStack() as stack:
         for owner in owners:
@@ -39,7 +43,7 @@ def _restore_function(owner: Any) -> Callable[[], None]:
         return _keep_optimizer(owner)
     if not (hasattr(owner, "state_dict") and hasattr(owner, "load_state_dict")):
         raise TypeError(
-            f"the state of a {type(owner).__name__} cannot be saved: it has no state_dict and load_state_dict"
+            f"the state of a {type(owner).__name__} cannot be saved, because it has no state_dict and load_state_dict"
         )
     saved = copy.deepcopy(owner.state_dict())
     return lambda: owner.load_state_dict(saved)
@@ -59,10 +63,10 @@ def _keep_tensors(tensors: Iterable[Any]) -> Callable[[], None]:
 def _keep_module(module: nn.Module) -> Callable[[], None]:
     parameters = list(module.parameters())
     if any(map(is_lazy, (*parameters, *module.buffers()))):
-        raise ValueError("the model has lazy parameters without a shape: run one batch through it first")
+        raise ValueError("the model has lazy parameters without a shape: call the model with a batch first")
     restore_tensors = _keep_tensors([*parameters, *module.buffers()])
     gradients = [(parameter, parameter.grad) for parameter in parameters]
-    # Registries are copied, too: a buffer may be replaced instead of changed.
+    # The dictionaries of parameters and buffers are copied, too, because a step may replace a buffer.
     attributes = [
         (part, {name: dict(value) if isinstance(value, dict) else value for name, value in vars(part).items()})
         for part in module.modules()

@@ -1,7 +1,8 @@
-"""Trials of whether a step fits in memory. On CUDA a trial may run out of memory, on the CPU it never does.
+"""Trials that find out whether a training step fits in memory.
 
-On the CPU a step runs in this process, and its peak of resident memory is measured. A step cannot be stopped half-way,
-and a machine that swaps is almost unusable. So a size is tried only if it should fit according to smaller sizes.
+On CUDA, a trial may run out of memory. On the CPU, it must not: a step cannot be stopped halfway, and a machine that
+swaps is almost unusable. So the CPU trials measure the largest resident memory of this process during a step. They
+predict the memory of a larger batch from smaller batches, and try the larger batch only if it should fit.
 """
 
 from __future__ import annotations
@@ -30,40 +31,48 @@ _SAMPLED_EVERY_S = 0.002
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether ``error`` means that a device, cuBLAS or this process is out of memory."""
+    """Return whether ``error`` means that a device, cuBLAS or this process has run out of memory."""
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 class MemoryTrials(ABC):
-    """Trials of a step on one device, within ``allowed_bytes``, as a context."""
+    """A context for trials of a training step on a device, which may use up to ``allowed_bytes`` bytes."""
 
     allowed_bytes: int
 
     def promising(self, shown: int, size: int) -> int:
-        """Return the largest size above ``shown``, up to ``size``, that may be tried; ``shown`` if there is none."""
+        """Return the largest batch size above ``shown``, up to ``size``, that may be tried; else ``shown``."""
         return size
 
     def fits(self, size: int, run: Callable[[], object]) -> bool:
-        """Return whether ``run``, a step with batches of ``size``, stays within the limit; raise all other errors."""
+        """Return whether a training step fits in memory.
+
+        Args:
+            size: batch size of the step, for the log.
+            run: function that does the step.
+
+        Raises:
+            Exception: any error of the step that does not mean that memory has run out.
+        """
         try:
             peak = self.measured(size, run)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             peak = None
-        self.clear()  # now nothing refers to the error, whose frames referred to the step's tensors
+        self.clear()  # at this point nothing refers to the error, whose traceback kept the tensors of the step
         said = "out of memory" if peak is None else f"{peak / 2**20:.0f} MiB at most"
         logger.info("batch size %d: %s, %.0f MiB allowed", size, said, self.allowed_bytes / 2**20)
         return peak is not None and peak <= self.allowed_bytes
 
     @abstractmethod
     def measured(self, size: int, run: Callable[[], object]) -> int:
-        """Return the peak of the bytes in use during ``run``, a step with batches of ``size``."""
+        """Do the step ``run`` with the batch size ``size``, and return the most bytes that were in use during it."""
 
     def clear(self) -> None:
-        """Free memory between two trials."""
+        """Free unused memory between two trials."""
         gc.collect()
 
     def __enter__(self) -> Self:
@@ -75,11 +84,16 @@ class MemoryTrials(ABC):
 
 
 def memory_trials(device: torch.device, memory_limit: int | None, safety_margin: float) -> MemoryTrials:
-    """Return trials on ``device`` within ``memory_limit`` bytes (None: all memory), less the share ``safety_margin``.
+    """Return the object for trials on ``device``.
+
+    Args:
+        device: a CUDA device or the CPU.
+        memory_limit: number of bytes that may be used; None: all free memory.
+        safety_margin: share of ``memory_limit`` that must stay free, from 0 to below 1.
 
     Raises:
-        ValueError: the margin is not in [0, 1), the limit is not above 0, or the device is neither CUDA nor the CPU.
-        NotImplementedError: on the CPU, without psutil.
+        ValueError: an argument is out of range, or the device is neither CUDA nor the CPU.
+        NotImplementedError: the device is the CPU, and psutil is not installed.
     """
     if not 0 <= safety_margin < 1:
         raise ValueError(f"safety_margin must be from 0 to below 1, not {safety_margin}")
@@ -93,9 +107,15 @@ def memory_trials(device: torch.device, memory_limit: int | None, safety_margin:
 
 
 class CudaTrials(MemoryTrials):
-    """Trials that may run out of memory. A tensor occupies the forbidden part of the memory, including the margin.
+    """Trials on a CUDA device, which may run out of memory.
 
-    ``cuda`` is ``torch.cuda``, or a stand-in for tests.
+    During the trials, a tensor occupies the part of the memory that the step must not use.
+
+    Args:
+        device: the CUDA device.
+        memory_limit: number of bytes that the step may use; None: all free memory.
+        margin: share of ``memory_limit`` that must stay free.
+        cuda: ``torch.cuda``, or a replacement in tests.
     """
 
     def __init__(self, device: torch.device, memory_limit: int | None, margin: float, cuda: Any = torch.cuda) -> None:
@@ -118,30 +138,35 @@ class CudaTrials(MemoryTrials):
 
     def clear(self) -> None:
         super().clear()
-        self._cuda.empty_cache()  # not in a training
+        self._cuda.empty_cache()  # too slow for a training, but right between trials
 
     def measured(self, size: int, run: Callable[[], object]) -> int:
         self._cuda.reset_peak_memory_stats(self._device)
         run()
         self._cuda.synchronize(self._device)
-        # Some drivers lend main memory instead of running out.
+        # Some drivers use main memory instead of raising an error, so the peak is compared with the limit, too.
         return int(self._cuda.max_memory_allocated(self._device) - self._kept_away)
 
 
 class CpuTrials(MemoryTrials):
-    """Trials that measure the peak of this process's resident memory, and predict it from smaller trials first."""
+    """Trials on the CPU, which predict the memory of a step, and then measure the resident memory of this process.
+
+    Args:
+        memory_limit: number of bytes that this process may use; None: what it uses now, and all free memory.
+        margin: share of ``memory_limit`` that must stay free.
+    """
 
     def __init__(self, memory_limit: int | None, margin: float) -> None:
         self.clear()
         resident = resident_memory()
         limit = resident + available_memory() if memory_limit is None else memory_limit
         self.allowed_bytes = int(limit * (1 - margin))
-        #: The peak of each size that fitted, in bytes; for 0 samples, the memory of the process before.
+        #: The largest memory in bytes of each batch size that fits. The value for 0 is the memory before the trials.
         self._peaks = {0: resident}
 
     def promising(self, shown: int, size: int) -> int:
         if shown == 0:
-            return size  # nothing is known yet
+            return size  # there is no smaller batch from which to predict
         sizes = range(size, shown, -1)
         return next((one for one in sizes if foreseen_peak(self._peaks, one) <= self.allowed_bytes), shown)
 
@@ -152,18 +177,22 @@ class CpuTrials(MemoryTrials):
         return peak
 
     def clear(self) -> None:
-        """Make the C library return freed memory: a trial that reused it would seem to need less."""
+        """Make the C library return freed memory to the system, so that the next trial does not reuse it uncounted."""
         super().clear()
-        with contextlib.suppress(TypeError, OSError, AttributeError):  # the function is glibc's
+        with contextlib.suppress(TypeError, OSError, AttributeError):  # only glibc has the function
             ctypes.CDLL(None).malloc_trim(0)
 
 
 def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
-    """Predict the most memory, in bytes, of a step with ``size`` samples.
+    """Predict the largest memory in bytes during a step with ``size`` samples.
 
-    ``peaks`` maps 0 and smaller sizes to their peaks in bytes. The prediction grows at least in proportion to
-    the peak of the largest size. If three well separated peaks show faster growth (a loss over all pairs of a batch),
-    the prediction follows them. Peaks of sizes close to each other would show more noise than growth.
+    The predicted memory grows at least in proportion to the batch size. If three batch sizes show faster growth, the
+    prediction follows their growth. Such growth occurs if the loss compares all pairs of samples. The three sizes must
+    differ clearly, because noise would hide the growth between similar sizes.
+
+    Args:
+        peaks: maps batch sizes to the largest memory during a step, in bytes. The size 0 must be among them.
+        size: batch size for which to predict.
     """
     last, nothing = max(peaks), peaks[0]
     before = max(peak for peak in peaks if peak <= last * 2 // 3)
@@ -177,10 +206,10 @@ def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
 
 
 def peak_memory(call: Callable[[], object]) -> int:
-    """Return the peak of this process's resident memory during ``call``, in bytes.
+    """Return the largest resident memory of this process during ``call``, in bytes.
 
-    The value is exact if it is the largest peak of the process so far, which the system records. Otherwise it is
-    sampled.
+    The result is exact if the process has never used more memory before, because the system records the largest value.
+    Otherwise the function reads the memory repeatedly, and may miss a short peak.
     """
     most = most_resident()
     seen = [resident_memory()]

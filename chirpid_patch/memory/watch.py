@@ -1,4 +1,4 @@
-"""Limits on memory that are checked while training runs, with alerts that suggest what to change."""
+"""A watch that checks memory limits while a training runs, and logs alerts with the settings to change."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from chirpid_patch.machine.usable_memory import usable_memory
 
 logger = logging.getLogger("chirpid_patch")
 
-#: Memory must fall by this part of a limit below it before it counts as below.
+#: Share of a limit by which memory must fall below the limit before the alert ends.
 _HYSTERESIS = 0.1
 
 
 class MemoryPressure(IntEnum):
-    """The limit that memory in use exceeds: NONE < SOFT < HARD."""
+    """The highest limit that the memory in use exceeds: NONE, SOFT or HARD."""
 
     NONE = 0
     SOFT = 1
@@ -31,13 +31,13 @@ class MemoryPressure(IntEnum):
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Memory in use at one moment.
+    """The memory in use when the watch read it.
 
     Attributes:
-        source: "process" (this process with its workers), or "gpu 0" and so on.
-        used_bytes: bytes in use.
-        total_bytes: bytes that may be used (process), or that the GPU has.
-        processes: number of processes that use the memory, if known.
+        source: "process" for this process with its workers, or "gpu 0", "gpu 1", ….
+        used_bytes: number of bytes in use.
+        total_bytes: number of bytes that this process may use, or that the GPU has.
+        processes: for "process", the number of processes; for a GPU, 1.
     """
 
     source: str
@@ -48,7 +48,14 @@ class MemoryUse:
 
 @dataclass(frozen=True)
 class MemoryAlert:
-    """A report that memory exceeded a limit, or (``pressure`` NONE, or SOFT after HARD) fell below a limit again."""
+    """A report that memory has exceeded a limit, or has fallen below a limit again.
+
+    Attributes:
+        pressure: the highest limit that is exceeded now.
+        before: the highest limit that was exceeded at the previous reading.
+        use: the memory in use.
+        limit_bytes: the limit, in bytes, that was exceeded or fallen below.
+    """
 
     pressure: MemoryPressure
     before: MemoryPressure
@@ -57,7 +64,7 @@ class MemoryAlert:
 
     @property
     def rising(self) -> bool:
-        """Return whether a limit was exceeded."""
+        """Return whether memory has exceeded a limit; False if it has fallen below a limit."""
         return self.pressure > self.before
 
     def __str__(self) -> str:
@@ -69,40 +76,41 @@ class MemoryAlert:
 
     @property
     def advice(self) -> str:
-        """Return the settings to change."""
+        """Return the settings to change, as a sentence without a full stop."""
         if self.use.source != "process":
             return (
-                "lower batch_size (handle_oom_errors describes how) or the largest scale, or pass MultiScaleStep a "
-                "memory_budget"
+                "lower batch_size (see handle_oom_errors) or the largest scale, or pass the argument memory_budget to "
+                "MultiScaleStep"
             )
         workers = self.use.processes - 1
         if workers > 0:
-            several = f"{workers} processes were started" if workers > 1 else "1 process was started"
+            several = f"{workers} processes are running" if workers > 1 else "1 process is running"
             return f"lower num_workers ({several}), prefetch_factor or batch_size"
         return "lower batch_size, or keep images as bytes and scale them on demand (memory_efficient=True)"
 
 
 class MemoryWatch:
-    """Watch the memory of this process with its workers, and of the visible GPUs, in a thread.
+    """Watch, in a thread, the memory of this process with its workers, and of the visible GPUs.
 
         with MemoryWatch(soft=0.8, hard=0.95, on_alert=notify) as watch:
             train(...)
 
-    The watch logs an alert, with the settings to change, when a limit is exceeded, and when memory is 10 % below the
-    limit again. ``pressure`` is that of the last reading. The watch reads memory at intervals, and misses peaks between
-    them.
+    When memory exceeds a limit, the watch logs an alert with the settings to change. When memory has fallen 10 % below
+    the limit, it logs another alert. ``pressure`` returns the highest limit that was exceeded at the last reading. The
+    watch misses peaks between two readings.
 
     Args:
-        soft: first limit, as a share of the memory that this process and its workers may use, and of the memory of each
-            GPU. On a GPU, the memory of other programs counts, and memory that PyTorch's allocator reserves for reuse
-            does not.
-        hard: second limit, as a share of the same memory; at least ``soft`` and at most 1.
-        interval_s: seconds between readings.
-        on_alert: called with each alert, in the watching thread. An error there is logged, and the watch continues.
+        soft: lower limit, as a share of the memory that this process and its workers may use, and of the memory of each
+            GPU. On a GPU, the memory of other programs counts. Memory that PyTorch's allocator reserves for reuse does
+            not count.
+        hard: upper limit, as a share of the same memory, at least ``soft`` and at most 1.
+        interval_s: seconds between two readings.
+        on_alert: function that is called with each alert, in the thread of the watch; None: no function. If it raises
+            an error, the error is logged, and the watch continues.
 
     Raises:
-        ValueError: not ``0 < soft <= hard <= 1``, or ``interval_s`` not above 0.
-        NotImplementedError: this system needs psutil for such readings.
+        ValueError: ``0 < soft <= hard <= 1`` is not true, or ``interval_s`` is not above 0.
+        NotImplementedError: psutil is not installed.
     """
 
     def __init__(
@@ -114,7 +122,7 @@ class MemoryWatch:
         on_alert: Callable[[MemoryAlert], object] | None = None,
     ) -> None:
         if not 0 < soft <= hard <= 1:
-            raise ValueError(f"soft={soft} and hard={hard} are shares, above 0 and up to 1, the first no larger")
+            raise ValueError(f"soft and hard must be shares with 0 < soft <= hard <= 1, not {soft} and {hard}")
         if interval_s <= 0:
             raise ValueError("interval_s must be above 0 seconds")
         self._limits = {MemoryPressure.HARD: hard, MemoryPressure.SOFT: soft}
@@ -126,18 +134,18 @@ class MemoryWatch:
 
     @property
     def pressure(self) -> MemoryPressure:
-        """Return the highest pressure of all sources at the last reading."""
+        """Return the highest limit that this process or a GPU exceeded at the last reading."""
         return max(tuple(self._pressures.values()), default=MemoryPressure.NONE)
 
     def check(self) -> list[MemoryAlert]:
-        """Read memory now, in this thread, and return the resulting alerts."""
+        """Read memory now, in the calling thread, and return the alerts to which that leads."""
         alerts = [alert for use in self._uses() if (alert := self._alert_for(use)) is not None]
         for alert in alerts:
             self._log_alert(alert)
         return alerts
 
     def start(self) -> MemoryWatch:
-        """Read memory now, and then repeatedly until ``stop``; a running watch continues."""
+        """Start the watch, which reads memory now and then repeatedly until ``stop``; do nothing if it is running."""
         if self._running is None:
             with ExitStack() as stack:
                 self._probe = stack.enter_context(GpuProbe())
@@ -148,7 +156,7 @@ class MemoryWatch:
         return self
 
     def stop(self) -> None:
-        """End the watch, after the last alert; safe to call twice."""
+        """End the watch, and wait for a running ``on_alert``. Calling ``stop`` twice is safe."""
         running, self._running = self._running, None
         if running is not None:
             running.close()
@@ -166,7 +174,7 @@ class MemoryWatch:
             return memory_in_use(probe)
 
     def _alert_for(self, use: MemoryUse) -> MemoryAlert | None:
-        """Return the alert for a reading; None if nothing changed."""
+        """Return the alert for a reading; None if the exceeded limit is the same as before."""
         before = self._pressures.get(use.source, MemoryPressure.NONE)
         limits = {level: int(share * use.total_bytes) for level, share in self._limits.items()}
         over = (
@@ -184,11 +192,11 @@ class MemoryWatch:
             try:
                 self.on_alert(alert)
             except Exception:  # an error of the caller's code must not end the watch
-                logger.exception("on_alert failed; the watch continues")
+                logger.exception("on_alert raised an error; the memory watch continues")
 
 
 def memory_in_use(probe: GpuProbe) -> list[MemoryUse]:
-    """Return the memory of this process with its workers, and of the GPUs of ``probe``."""
+    """Return the memory in use of this process with its workers, and of each GPU that ``probe`` reads."""
     own = process_memory(include_children=True)
     return [
         MemoryUse("process", own.bytes, usable_memory(), own.processes),
@@ -201,7 +209,7 @@ def memory_in_use(probe: GpuProbe) -> list[MemoryUse]:
 
 
 def reusable_gpu_bytes(device: int) -> int:
-    """Return the bytes of a CUDA device that PyTorch's allocator reserves in this process and no tensor uses."""
+    """Return how many bytes of a CUDA device PyTorch's allocator reserves in this process without using them."""
     if not torch.cuda.is_initialized() or device >= torch.cuda.device_count():  # type: ignore[no-untyped-call]
         return 0
     return torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

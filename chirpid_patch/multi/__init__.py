@@ -1,4 +1,4 @@
-"""Several loaders read as one, with one budget of worker processes.
+"""A loader that reads several loaders in turns, and a function that divides worker processes among loaders.
 
 The package may import ``factory`` and the packages below it.
 """

@@ -1,7 +1,7 @@
-"""The order in which several loaders take turns: pure functions of lengths, settings, seed and epoch.
+"""The order in which several loaders take turns. It depends only on their lengths, the settings, seed and epoch.
 
-The functions use no random generator: weighted turns are hashes of seed, epoch and step. So they are the same on every
-machine, independent of the workers.
+The functions use no random generator. Weighted turns are hashes of seed, epoch and step. So the turns are the same on
+every machine and for any number of workers.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy.typing as npt
 
 from chirpid_patch.randomness.keyed_random import fold_in, uniforms
 
-#: The loader's index at each step of an epoch.
+#: For each step of an epoch, the index of the loader that yields the batch.
 Turns = npt.NDArray[np.int64]
 
 
 class SamplingStrategy(str, Enum):
-    """How several loaders take turns.
+    """The order in which several loaders take turns.
 
-    SEQUENTIAL: one after the other, in order. ROUND_ROBIN: one batch of each loader in turn. WEIGHTED: in random order,
-    with a frequency proportional to the weight of each loader.
+    SEQUENTIAL reads all batches of the first loader, then all of the second, and so on. ROUND_ROBIN reads a batch of
+    each loader in turn. WEIGHTED chooses a random loader for each batch, in proportion to the weights of the loaders.
     """
 
     SEQUENTIAL = "sequential"
@@ -33,9 +33,14 @@ class SamplingStrategy(str, Enum):
 
 @dataclass(frozen=True)
 class Interleaving:
-    """The turns of several loaders, from the checked settings of a ``MultiDataLoaderConfig``.
+    """The checked settings of a ``MultiDataLoaderConfig``, from which the turns of the loaders are computed.
 
-    ``steps`` is ``steps_per_epoch`` of the configuration, and ``cycle`` is ``cycle_short_loaders``.
+    Attributes:
+        strategy: the order in which the loaders take turns.
+        weights: weight of each loader.
+        cycle: ``cycle_short_loaders`` of the configuration.
+        steps: ``steps_per_epoch`` of the configuration.
+        seed: seed of the weighted turns.
     """
 
     strategy: SamplingStrategy
@@ -45,26 +50,26 @@ class Interleaving:
     seed: int
 
     def epoch_steps(self, lengths: Sequence[int | None]) -> int:
-        """Return the number of batches of an epoch, as ``len`` of ``MultiDataLoader``.
+        """Return the number of batches in an epoch, which ``MultiDataLoader.__len__`` describes.
 
         Args:
-            lengths: number of batches of each loader; None: not known.
+            lengths: number of batches of each loader; None for a loader without a length.
 
         Raises:
-            TypeError: a necessary length is not known.
-            ValueError: a loader that would be cycled has no batches.
+            TypeError: the length of a loader is needed and not known.
+            ValueError: a loader has no batches, although it would be cycled.
         """
         is_weighted = self.strategy is SamplingStrategy.WEIGHTED
         read = [length for length, weight in zip(lengths, self.weights, strict=True) if weight > 0 or not is_weighted]
         if self.cycle and 0 in read:
-            raise ValueError("a loader without batches cannot be cycled: omit it, or do not cycle short loaders")
+            raise ValueError("a loader without batches cannot be cycled: omit the loader or cycle_short_loaders")
         if self.cycle and self.steps is not None and self.strategy is not SamplingStrategy.SEQUENTIAL:
             return self.steps
         known = [length for length in read if length is not None]
         if len(known) < len(read):
             raise TypeError(
-                "a loader does not know its length: set steps_per_epoch, cycle_short_loaders=True and a "
-                "sampling_strategy other than SEQUENTIAL"
+                "a loader has no length: set steps_per_epoch, cycle_short_loaders=True and a sampling_strategy other "
+                "than SEQUENTIAL"
             )
         if not self.cycle:
             return sum(known) if self.steps is None else min(self.steps, sum(known))
@@ -73,9 +78,12 @@ class Interleaving:
         return max(known) * len(known) if self.strategy is SamplingStrategy.ROUND_ROBIN else sum(known)
 
     def turns(self, lengths: Sequence[int | None], epoch: int) -> Turns:
-        """Yield the loader of each step of the epoch with this number; raise errors as ``epoch_steps``."""
+        """Return the index of the loader for each step of the epoch number ``epoch``.
+
+        ``lengths`` and the errors are those of ``epoch_steps``.
+        """
         steps = self.epoch_steps(lengths)
-        known = np.array([length or 0 for length in lengths])  # of those that are read
+        known = np.array([length or 0 for length in lengths])  # unknown lengths are not used below
         loaders = np.arange(len(lengths))
         if self.strategy is SamplingStrategy.WEIGHTED:
             return (
@@ -90,17 +98,23 @@ class Interleaving:
         return order[:steps]
 
     def _draw_loaders(self, weights: Sequence[float], steps: int, epoch: int, stage: int = 0) -> Turns:
-        """Return ``steps`` loaders drawn with replacement."""
+        """Choose a loader for each of ``steps`` steps, with replacement, and return the indices of the loaders.
+
+        ``weights`` are the weights of the loaders. Another ``stage`` of the same epoch leads to other choices.
+        """
         chances = np.asarray(weights, dtype=np.float64)
         bounds = np.cumsum(chances)
         key = fold_in(np.zeros(1, dtype=np.uint64), self.seed, epoch, stage)
         drawn = np.searchsorted(bounds, uniforms(key, steps)[0] * bounds[-1], side="right")
-        # A number just below 1 may be rounded to the upper end.
+        # Rounding may turn a number just below 1 into 1, which is beyond the last loader.
         within: Turns = np.minimum(drawn, np.flatnonzero(chances)[-1]).astype(np.int64)
         return within
 
     def _drawn_once(self, lengths: npt.NDArray[np.int64], epoch: int) -> Turns:
-        """Return the loaders drawn until each has yielded all its batches; an exhausted loader is not drawn again."""
+        """Choose loaders until each has yielded all its batches, and return their indices.
+
+        A loader without further batches is not chosen again.
+        """
         left = np.where(np.array(self.weights) > 0, lengths, 0)
         parts: list[Turns] = [np.empty(0, dtype=np.int64)]
         while left.any():

@@ -1,4 +1,4 @@
-"""Several loaders read as one: named and interleaved."""
+"""A loader that reads several named loaders in turns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["LoaderBatch", "MultiDataLoader", "MultiDataLoaderConfig", "SamplingS
 
 
 class LoaderBatch(NamedTuple):
-    """A batch, and the loader that it comes from."""
+    """A batch, with index and name of the loader that yielded it."""
 
     dataloader_idx: int
     dataloader_name: str
@@ -23,16 +23,17 @@ class LoaderBatch(NamedTuple):
 
 @dataclass
 class MultiDataLoaderConfig:
-    """How several loaders are read as one.
+    """The settings of a ``MultiDataLoader``.
 
     Attributes:
-        sampling_strategy: how the loaders take turns (a ``SamplingStrategy`` or its value, such as "weighted").
-        dataloader_weights: for WEIGHTED, how often each loader gets a turn, in any unit; equal by default. A loader of
-            weight 0 is not read.
-        dataloader_names: a different name for each loader; "loader_0", … by default.
-        cycle_short_loaders: start a loader again, with a new shuffle, if it ends before the epoch. Otherwise an epoch
-            has every batch of every loader once.
-        steps_per_epoch: number of batches of an epoch; for the default see ``MultiDataLoader.__len__``.
+        sampling_strategy: the order in which the loaders take turns: a ``SamplingStrategy`` or its value, such as
+            "weighted".
+        dataloader_weights: for WEIGHTED, relative frequency of each loader, in any unit. A loader with the weight 0 is
+            not read. None: all loaders have the same weight.
+        dataloader_names: a different name for each loader; None: "loader_0", "loader_1", ….
+        cycle_short_loaders: whether a loader that ends before the epoch starts again, with a new order. If not, an
+            epoch consists of every batch of every loader.
+        steps_per_epoch: number of batches in an epoch; None: as ``MultiDataLoader.__len__`` describes.
         seed: seed of the weighted turns, which differ from epoch to epoch.
     """
 
@@ -44,18 +45,26 @@ class MultiDataLoaderConfig:
     seed: int = 0
 
     def names(self, count: int) -> list[str]:
-        """Return the names of ``count`` loaders; raise ValueError for another number of names, or equal names."""
+        """Return the names of ``count`` loaders.
+
+        Raises:
+            ValueError: the number of names is not ``count``, or two names are equal.
+        """
         if self.dataloader_names is None:
             return [f"loader_{index}" for index in range(count)]
         names = list(self.dataloader_names)
         if len(names) != count:
-            raise ValueError(f"dataloader_names has {len(names)} names for {count} loaders: pass one for each")
+            raise ValueError(f"dataloader_names has {len(names)} names for {count} loaders: pass one per loader")
         if len(set(names)) < count:
             raise ValueError(f"dataloader_names has a name twice: {', '.join(names)}")
         return names
 
     def interleaving(self, count: int) -> Interleaving:
-        """Return how ``count`` loaders take turns; raise ValueError for settings that do not fit."""
+        """Return the checked settings for ``count`` loaders.
+
+        Raises:
+            ValueError: a setting is out of range, or the number of weights is not ``count``.
+        """
         try:
             strategy = SamplingStrategy(self.sampling_strategy)
         except ValueError:
@@ -64,7 +73,7 @@ class MultiDataLoaderConfig:
         given = [1.0] * count if self.dataloader_weights is None else self.dataloader_weights
         weights = tuple(float(weight) for weight in given)
         if len(weights) != count:
-            raise ValueError(f"dataloader_weights has {len(weights)} weights for {count} loaders: pass one for each")
+            raise ValueError(f"dataloader_weights has {len(weights)} weights for {count} loaders: pass one per loader")
         if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
             raise ValueError(f"dataloader_weights must be 0 or more, and one of them above 0, not {list(weights)}")
         if self.steps_per_epoch is not None and self.steps_per_epoch < 1:
@@ -73,23 +82,31 @@ class MultiDataLoaderConfig:
 
 
 class MultiDataLoader:
-    """Read several loaders as one: ``for dataloader_idx, dataloader_name, batch in MultiDataLoader(loaders, config)``.
+    """Read several loaders in turns.
 
-    The turns depend only on the configuration, the loaders' lengths and the number of the epoch; they use no global
-    generator. Each loader draws its own random numbers from the global generators, at its first turn and whenever it
-    starts again. Before that, samplers with a ``set_epoch`` that are still at the previous epoch advance by one. So
-    distributed samplers shuffle again, also within a cycled epoch.
+        for dataloader_idx, dataloader_name, batch in MultiDataLoader(loaders, config): ...
 
-    Each loader is read up to its length. A loader that ends earlier is omitted, or starts again if cycled.
+    The order of the turns depends only on the configuration, the lengths of the loaders and the number of the epoch.
+    Choosing the turns uses no global random generator. Each loader uses its generators at its first turn, and whenever
+    it starts again. Before a loader starts, its samplers with a method ``set_epoch`` move to the next epoch, unless the
+    program has done that. So distributed samplers have a new order each time, even if a loader starts again within an
+    epoch.
+
+    Each loader is read up to its length. If a loader ends earlier, its further turns are omitted, or it starts again
+    with ``cycle_short_loaders``.
+
+    Args:
+        loaders: the loaders, at least one.
+        config: the settings; None: the defaults of ``MultiDataLoaderConfig``.
 
     Attributes:
         loaders: the loaders.
-        names: their names.
-        config: the configuration.
+        names: the names of the loaders.
+        config: the settings.
 
     Raises:
-        ValueError: no loaders, or a configuration that does not fit them.
-        TypeError: a loader has no length, and the configuration needs it.
+        ValueError: there are no loaders, or the settings do not fit the loaders.
+        TypeError: a loader has no length, and the settings require a length.
     """
 
     def __init__(self, loaders: Sequence[Any], config: MultiDataLoaderConfig | None = None) -> None:
@@ -98,16 +115,17 @@ class MultiDataLoader:
         self.loaders = list(loaders)
         self.config = config or MultiDataLoaderConfig()
         self.names = self.config.names(len(self.loaders))
-        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # the epoch that samplers were set to
+        self._last_epochs: list[list[int]] = [[] for _ in self.loaders]  # the last epoch of each sampler
         self._epochs_begun = 0
         len(self)  # raises an error for a wrong configuration
 
     def __len__(self) -> int:
-        """Return the number of batches of an epoch.
+        """Return the number of batches in an epoch.
 
-        Without cycling, that is the sum over all loaders, at most ``steps_per_epoch``. With cycling it is
-        ``steps_per_epoch``. If that is not set, ROUND_ROBIN continues until every loader was read to its end at least
-        once and the round is complete; SEQUENTIAL and WEIGHTED take the sum over all loaders.
+        Without ``cycle_short_loaders``, it is the sum of the lengths of all loaders, but at most ``steps_per_epoch``.
+        With ``cycle_short_loaders``, it is ``steps_per_epoch``. If ``steps_per_epoch`` is None, it is the length of the
+        longest loader times the number of loaders for ROUND_ROBIN, and the sum of all lengths for SEQUENTIAL and
+        WEIGHTED.
         """
         return self.config.interleaving(len(self.loaders)).epoch_steps(self._lengths())
 
@@ -127,7 +145,7 @@ class MultiDataLoader:
                 break
 
     def _batches(self, index: int) -> Iterator[Any]:
-        """Yield the batches of a loader in an epoch, repeatedly if short loaders are cycled."""
+        """Yield the batches of a loader; start the loader again and again with ``cycle_short_loaders``."""
         loader, begins = self.loaders[index], True
         while begins:
             begins = self.config.cycle_short_loaders
@@ -136,8 +154,7 @@ class MultiDataLoader:
             for batch in batches:
                 taken += 1
                 if taken == length:
-                    # One more request, as at the end of a loop: it ends the loader's workers, and the epoch of its
-                    # sampler.
+                    # As at the end of a loop, request another batch, which ends the workers and the sampler's epoch.
                     next(batches, None)
                 yield batch
                 if taken == length:
@@ -146,7 +163,7 @@ class MultiDataLoader:
                 raise RuntimeError(f"the loader {self.names[index]!r} yielded no batches to cycle")
 
     def _advance_samplers(self, index: int) -> None:
-        """Advance samplers with ``set_epoch`` that are still at the epoch that was read last."""
+        """Set the samplers of a loader to the next epoch, unless the program has set another epoch."""
         last, numbers = self._last_epochs[index], []
         for place, sampler in enumerate(_samplers_with_epochs(self.loaders[index])):
             now = getattr(sampler, "epoch", None)
@@ -157,7 +174,7 @@ class MultiDataLoader:
         self._last_epochs[index] = numbers
 
     def shutdown(self) -> None:
-        """End kept worker processes and threads of the loaders now; the next iteration starts them again."""
+        """End the worker processes and threads that the loaders keep. The next iteration starts them again."""
         for loader in self.loaders:
             if hasattr(loader, "shutdown"):
                 loader.shutdown()
@@ -170,7 +187,7 @@ class MultiDataLoader:
 
 
 def _samplers_with_epochs(loader: Any) -> list[Any]:
-    """Return the samplers and inner samplers of a loader that count epochs, each once."""
+    """Return the samplers and inner samplers of a loader that have a method ``set_epoch``, without duplicates."""
     found: list[Any] = []
     waiting = [getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)]
     while waiting:

@@ -1,4 +1,4 @@
-"""Several loaders with one budget of worker processes."""
+"""Functions that build several loaders and divide a number of worker processes among them."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ logger = logging.getLogger("chirpid_patch")
 
 
 def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | None = None) -> list[int]:
-    """Divide ``workers`` among loaders by their needs; the sum never exceeds ``workers``.
+    """Divide ``workers`` worker processes among loaders, and return the number for each loader.
 
-    First, each loader gets one worker, in order of need: a loader without workers blocks the training process. The
-    remaining workers go, one by one, to the loader with the largest need for each of its workers.
+    First, each loader gets a worker, in the order of their needs, because a loader without workers blocks the training.
+    Each further worker goes to the loader whose need, divided by its number of workers including this one, is largest.
 
     Args:
-        needs: relative cost of loading of each loader, in any unit (such as samples in a step); 0: workers gain
-            nothing.
+        needs: how much work each loader has, in any unit, such as samples in a step. A loader with the need 0 gets no
+            workers.
         workers: number of worker processes to divide.
-        most: largest number of workers of each loader; no limit by default.
+        most: largest number of workers of each loader; None: no limit.
 
     Raises:
-        ValueError: a need or the budget is negative.
+        ValueError: a need or ``workers`` is negative.
     """
     if workers < 0 or any(need < 0 for need in needs):
         raise ValueError("needs and workers must be 0 or more")
@@ -59,25 +59,26 @@ def create_multi_dataloaders(
     seed: int | None = None,
     **options: Unpack[CommonArguments],
 ) -> tuple[list[DataLoader[Any]], MultiDataLoaderConfig]:
-    """Build a loader for each dataset with ``OptimalDataLoaderFactory``, and the configuration to read them as one.
+    """Build a loader for each dataset, and the configuration with which ``MultiDataLoader`` reads all of them.
 
         loaders, config = create_multi_dataloaders({"day": (day, 32), "night": (night, 16)}, num_workers=4)
         for dataloader_idx, dataloader_name, batch in MultiDataLoader(loaders, config):
             ...
 
     Args:
-        datasets_dict: name → dataset, or (dataset, batch size).
-        batch_sizes: batch sizes of the datasets that have none in ``datasets_dict``: an int for all, a dictionary by
-            name, or a sequence in order.
-        num_workers: largest number of processes of all loaders together; never more than the CPUs that this process may
-            use (divided by the ranks on this machine), less one for the training. ``share_workers`` divides them by
-            samples in a step. Data in memory needs none. An iterable dataset gets at most one, because each further
-            worker would iterate over a copy of it.
-        is_training: shuffle, drop incomplete batches (but not a dataset's only batch), and read with equal weights and
-            cycled short loaders. False reads in order, every sample once, one loader after the other.
-        seed: makes shuffles and weighted turns repeatable and independent of the global generators: each loader gets
-            its own generator.
-        options: further arguments for every loader, as for the factory's methods.
+        datasets_dict: maps the name of each dataset to the dataset, or to a tuple (dataset, batch size).
+        batch_sizes: batch sizes of the datasets without a batch size in ``datasets_dict``: an int for all datasets, a
+            dictionary by name, or a sequence in the order of ``datasets_dict``.
+        num_workers: largest number of worker processes of all loaders together. The number never exceeds the CPUs of
+            this rank minus one CPU for the training. ``share_workers`` divides the workers by the batch sizes. A
+            dataset in memory gets no workers. An iterable dataset gets at most one worker, because each further worker
+            would iterate over another copy of the dataset.
+        is_training: True: the loaders shuffle and omit incomplete batches, but never the only batch of a dataset. They
+            take turns at random with equal weights, and short loaders are cycled. False: each loader reads every sample
+            in order, and one loader is read after the other.
+        seed: seed of the orders and of the turns. Each loader then has its own generator, and does not use the global
+            generators. None: the loaders use the global generators.
+        options: further arguments for every loader, which ``create_loader`` documents.
 
     Returns:
         The loaders in the order of ``datasets_dict``, and their ``MultiDataLoaderConfig``.
@@ -95,7 +96,7 @@ def create_multi_dataloaders(
     most = [1 if isinstance(datasets[name], IterableDataset) else num_workers for name in names]
     shares = share_workers(needs, min(num_workers, spare_cpus()), most)
     logger.info(
-        "%d of up to %d worker processes shared out: %s",
+        "%d of up to %d worker processes are divided among the loaders: %s",
         sum(shares),
         num_workers,
         ", ".join(f"{name} {share}" for name, share in zip(names, shares, strict=True)),
@@ -125,7 +126,7 @@ def create_multi_dataloaders(
 
 
 def _is_sized_pair(value: Any) -> bool:
-    """Return whether ``value`` is (dataset, batch size)."""
+    """Return whether ``value`` is a tuple (dataset, batch size)."""
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], int)
 
 
@@ -144,5 +145,5 @@ def _batch_size(
 
 
 def _seed_of(seed: int, number: int) -> int:
-    """Return the seed of the generator of loader ``number``, which differs from loader to loader."""
+    """Return a seed for the generator of the loader ``number``. Loaders have different seeds."""
     return int(np.random.SeedSequence([abs(seed), int(seed < 0), number]).generate_state(1)[0])

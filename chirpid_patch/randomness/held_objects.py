@@ -1,4 +1,4 @@
-"""The objects that an object refers to, for finding random generators among them."""
+"""A function that finds all objects to which an object refers, so that random generators can be found among them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ import torch
 
 GENERATORS = (torch.Generator, np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random)
 
-#: Objects of these packages are data, and may cache their reads.
+#: Packages whose objects contain only data, and may change when their attributes are read.
 _DATA = ("pandas", "polars", "pyarrow", "PIL")
 _DEEPEST = 8
-#: Longer sequences hold samples or indices, not objects with a state.
+#: Largest number of items of a sequence that is searched. A longer sequence contains samples or indices.
 _MOST_ITEMS = 64
 _MOST_VISITED = 20_000
 
 
 def held_objects(owners: Iterable[Any]) -> Iterator[Any]:
-    """Yield ``owners`` and all objects that they refer to, each once.
+    """Yield ``owners`` and all objects to which they refer, directly or indirectly, without duplicates.
 
-    The owners are loaders, samplers, datasets, transforms or functions. The function skips the contents of arrays,
-    tensors and long sequences, and data frames and images completely. In the modules of classes and functions it reads
-    only the globals that are random generators.
+    The function does not search arrays, tensors, long sequences, data frames and images. In a module that defines a
+    class or function, it finds only the globals that are random generators.
+
+    Args:
+        owners: loaders, samplers, datasets, transforms or functions.
     """
     waiting = deque((owner, _DEEPEST) for owner in owners)
-    seen: dict[int, Any] = {}  # keeps visited objects alive, so that no other object gets their id
+    seen: dict[int, Any] = {}  # refers to the visited objects, so that no other object can get the same id
     while waiting and len(seen) < _MOST_VISITED:
         owner, depth = waiting.popleft()
         if id(owner) in seen or type(owner).__module__.partition(".")[0] in _DATA:
@@ -43,7 +45,7 @@ def held_objects(owners: Iterable[Any]) -> Iterator[Any]:
 
 
 def _direct_references(owner: Any) -> list[Any]:
-    """Return the objects that ``owner`` refers to directly."""
+    """Return the objects to which ``owner`` refers directly."""
     if owner is None or isinstance(owner, str | bytes | int | float | type | torch.Tensor | np.ndarray):
         return []
     if isinstance(owner, ModuleType):

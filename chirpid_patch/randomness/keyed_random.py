@@ -1,9 +1,9 @@
-"""Random numbers that belong to a sample, not to a worker.
+"""Random numbers that depend on the sample, and not on the worker that reads the sample.
 
-A counter-based generator: every number is a hash (SplitMix64's finaliser, Steele, Lea & Flood 2014) of its identity:
-base seed of the loader, epoch, rank, sample index, occurrence of that index within the epoch, transform, draw number.
-So the same sample of the same epoch gets the same augmentation for any number of workers, in any batch, and after a
-replay.
+Every random number is a hash. The hash function is the finaliser of SplitMix64 (Steele, Lea & Flood 2014). It gets the
+base seed of the loader, the epoch, the rank, the sample index, how often the index occurred before in the epoch, the
+transform, and the number of the random call. So a sample gets the same augmentation in the same epoch for any number of
+workers, in any batch, and if a run is repeated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
 
 
 def _mix(words: Keys) -> Keys:
-    """Return SplitMix64's finaliser of each element, a bijection of 64-bit words."""
+    """Apply the finaliser of SplitMix64, a bijection of 64-bit words, to each element."""
     mixed: Keys = words + _GOLDEN
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _MULTIPLY_1
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _MULTIPLY_2
@@ -34,7 +34,7 @@ def _mix(words: Keys) -> Keys:
 
 
 def _mix_word(word: int) -> int:
-    """Return ``_mix`` of one word."""
+    """Apply the same function as ``_mix`` to a single word."""
     mixed = (word + 0x9E3779B97F4A7C15) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -42,9 +42,11 @@ def _mix_word(word: int) -> int:
 
 
 def fold_in(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
-    """Hash ``keys`` (B,) and further words into new keys.
+    """Return new keys: hashes of the old keys and further numbers.
 
-    Words are integers of any size or sign, or int64 arrays (B,).
+    Args:
+        keys: uint64 array of shape (B,).
+        *words: integers of any size and sign, for all keys, or int64 arrays (B,) with a number for each key.
     """
     for word in words:
         if isinstance(word, np.ndarray):
@@ -55,16 +57,25 @@ def fold_in(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
 
 
 def fresh_keys(count: int) -> Keys:
-    """Return ``count`` keys from Python's ``random``.
+    """Return ``count`` random keys from Python's ``random``.
 
-    The guide's augmentation uses the same generator. PyTorch seeds it in every worker, so workers and epochs differ,
-    and ``random.seed`` makes a run repeat. The function does not use PyTorch's generator.
+    The augmentation of the best-practice guide uses the same generator. PyTorch seeds ``random`` in every worker, so
+    workers and epochs have different keys. ``random.seed`` makes the keys repeatable. The function does not change
+    PyTorch's generator.
     """
     return np.array([random.getrandbits(64) for _ in range(count)], dtype=np.uint64)
 
 
 def uniforms(keys: Keys, draws: int) -> npt.NDArray[np.float64]:
-    """Return uniform numbers in [0, 1) with 53 random bits: shape (B, draws) for keys of shape (B,)."""
+    """Return random numbers that are uniformly distributed in [0, 1), with 53 random bits each.
+
+    Args:
+        keys: uint64 array of shape (B,).
+        draws: number of random numbers for each key.
+
+    Returns:
+        A float64 array of shape (B, draws).
+    """
     counters = np.arange(1, draws + 1, dtype=np.uint64)
     words = _mix(keys[:, None] ^ _mix(counters)[None, :])
     numbers: npt.NDArray[np.float64] = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
@@ -73,12 +84,16 @@ def uniforms(keys: Keys, draws: int) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class RandomKey:
-    """The identity of the random numbers of one batch, passed from the loader to augmenting datasets.
+    """The values that determine the random numbers of a batch. The loader passes them to datasets that augment.
 
     Attributes:
+        seed: base seed of the loader.
+        epoch: number of the epoch.
+        rank: rank of this process.
         indices: sample indices from the loader's sampler, int64 of shape (B,).
         occurrences: how often each index occurred before in this epoch, int64 of shape (B,).
-        depth: number of augmenting wrappers passed so far, so that nested wrappers use independent numbers.
+        depth: number of augmenting datasets around the dataset that gets this key. So nested datasets have independent
+            random numbers.
     """
 
     seed: int
@@ -98,7 +113,7 @@ class RandomKey:
         *,
         rank: int = 0,
     ) -> RandomKey:
-        """Return the key of a batch from plain sequences of equal length."""
+        """Return the key of a batch, from lists of indices and occurrences that have equal lengths."""
         if len(indices) != len(occurrences):
             raise ValueError(f"{len(indices)} indices but {len(occurrences)} occurrences")
         return cls(seed, epoch, rank, np.asarray(indices, dtype=np.int64), np.asarray(occurrences, dtype=np.int64))
@@ -107,15 +122,19 @@ class RandomKey:
         return len(self.indices)
 
     def take(self, positions: Any) -> RandomKey:
-        """Return the key of the samples at ``positions`` (any index of an array that keeps it 1-d)."""
+        """Return the key of some samples of the batch.
+
+        Args:
+            positions: positions of the samples in the batch, as a list, a slice or an index array.
+        """
         return replace(self, indices=self.indices[positions], occurrences=self.occurrences[positions])
 
     def deeper(self) -> RandomKey:
-        """Return the key for the dataset inside an augmenting wrapper."""
+        """Return the key that an augmenting dataset passes to its inner dataset."""
         return replace(self, depth=self.depth + 1)
 
     def sample_keys(self) -> Keys:
-        """Return one 64-bit key for each sample: uint64 of shape (B,)."""
+        """Return a 64-bit key for each sample, as a uint64 array of shape (B,)."""
         run = 0
         for word in (self.seed, self.epoch, self.rank, self.depth):
             run = _mix_word(run ^ (word & _MASK))
@@ -123,5 +142,5 @@ class RandomKey:
 
 
 def keys_for(key: RandomKey | None, count: int) -> Keys:
-    """Return the sample keys of ``key``, or new ones for ``count`` samples without a key."""
+    """Return a 64-bit key for each of ``count`` samples: from ``key``, or new random keys if ``key`` is None."""
     return fresh_keys(count) if key is None else key.sample_keys()

@@ -1,4 +1,4 @@
-"""Random generators that are restored to an earlier state."""
+"""Functions that save and restore the states of random generators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chirpid_patch.randomness.held_objects import GENERATORS, held_objects
 
 @dataclass(frozen=True)
 class GlobalStates:
-    """The states of the global generators of PyTorch (CPU), ``numpy.random`` and ``random``; None: not stored."""
+    """The states of the global CPU generators of PyTorch, ``numpy.random`` and ``random``. None: not saved."""
 
     torch_state: torch.Tensor
     numpy_state: Any = None
@@ -24,23 +24,23 @@ class GlobalStates:
 
     @classmethod
     def now(cls) -> GlobalStates:
-        """Return the current states."""
+        """Return the current states of all three generators."""
         return cls(torch.get_rng_state(), np.random.get_state(legacy=False), random.getstate())
 
     @classmethod
     def of_torch(cls) -> GlobalStates:
-        """Return the current state of PyTorch's generator alone, which takes a hundredth of the time of ``now``."""
+        """Return the current state of PyTorch's generator alone, in a hundredth of the time that ``now`` takes."""
         return cls(torch.get_rng_state())
 
     def restore(self) -> None:
-        """Restore the generators whose states are stored."""
+        """Restore the generators whose states are saved."""
         torch.set_rng_state(self.torch_state)
         if self.numpy_state is not None:
             np.random.set_state(self.numpy_state)
             random.setstate(self.python_state)
 
     def as_plain(self) -> dict[str, Any]:
-        """Return tensors, numbers and containers of these, which ``torch.load(..., weights_only=True)`` can read."""
+        """Return the states as a dictionary that ``torch.load(..., weights_only=True)`` can read."""
         if self.numpy_state is None:
             return {"torch": self.torch_state}
         key = torch.from_numpy(self.numpy_state["state"]["key"].astype(np.int64))
@@ -49,7 +49,7 @@ class GlobalStates:
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> GlobalStates:
-        """Return the states from the result of ``as_plain``."""
+        """Return the states from a dictionary that ``as_plain`` returned."""
         if "numpy" not in plain:
             return cls(plain["torch"])
         numpy_state = plain["numpy"]
@@ -61,10 +61,13 @@ class GlobalStates:
 
 @contextmanager
 def restored_generators(*owners: Any) -> Iterator[None]:
-    """Return a context in which any random numbers may be drawn. At its end every generator has its earlier state.
+    """Restore all random generators at the end of the ``with`` block, so that the block may use them.
 
-    The generators are Python's, NumPy's and PyTorch's global CPU generators, those among ``owners`` (loaders, samplers,
-    datasets, transforms, functions) and the objects that these refer to, and globals of their modules.
+    The context restores the global CPU generators of Python, NumPy and PyTorch. It also restores each generator among
+    ``owners``, among the objects to which they refer, and among the globals of their modules.
+
+    Args:
+        *owners: loaders, samplers, datasets, transforms or functions.
     """
     held = [(generator, generator_state(generator)) for generator in find_generators(*owners)]
     outside = GlobalStates.now()
@@ -77,7 +80,7 @@ def restored_generators(*owners: Any) -> Iterator[None]:
 
 
 def find_generators(*owners: Any) -> list[Any]:
-    """Return the generators among ``owners`` and the objects they refer to, each once, if they have a state."""
+    """Return all random generators with a state among ``owners`` and the objects to which they refer."""
     found = held_objects(owners)
     return [part for part in found if isinstance(part, GENERATORS) and not isinstance(part, random.SystemRandom)]
 
@@ -96,7 +99,7 @@ def generator_state(generator: Any) -> Any:
 
 
 def restore_generator(generator: Any, state: Any) -> None:
-    """Set a generator to a state from ``generator_state``."""
+    """Set ``generator`` to ``state``, a result of ``generator_state``."""
     if isinstance(generator, np.random.Generator):
         generator.bit_generator.state = state
     elif isinstance(generator, np.random.BitGenerator):

@@ -1,4 +1,4 @@
-"""Seeds for worker processes."""
+"""A ``worker_init_fn`` that seeds the random generators of worker processes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from chirpid_patch.machine.ranks import current_rank
 
 
 def worker_init_fn(worker_id: int) -> None:
-    """Seed ``random``, NumPy and torch in a worker process of a DataLoader.
+    """Seed the generators of ``random``, NumPy and PyTorch in a worker process of a DataLoader.
 
-    In a worker, ``torch.initial_seed()`` is already the loader's base seed plus the worker's number, and the base seed
-    is new in each epoch. So the function does not add ``worker_id``. It adds the rank, because ranks with equal seeds
-    have equal base seeds. With rank 0, torch keeps PyTorch's seed. All seeds repeat with the run's seed.
+    In a worker, ``torch.initial_seed()`` is the base seed of the loader plus the number of the worker. The base seed is
+    new in each epoch. So the function does not use ``worker_id``. It uses the rank, because ranks with equal seeds have
+    equal base seeds. For rank 0, PyTorch's generator keeps its seed. If a run is repeated with the same seed, all
+    seeds of the workers are the same.
 
     Args:
-        worker_id: number of the worker, from PyTorch.
+        worker_id: number of the worker, which PyTorch passes.
     """
     rank = current_rank()
     sequence = np.random.SeedSequence([torch.initial_seed(), rank])

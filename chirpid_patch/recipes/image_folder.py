@@ -1,4 +1,4 @@
-"""Images in folders named after their classes."""
+"""A dataset of images in folders. The name of a folder is the class of its images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chirpid_patch.scales.scaling import as_float, image_tensor, scale_images
 
 try:
     from PIL import Image
-except ImportError:  # optional: only images in folders need it
+except ImportError:  # optional: only this module needs Pillow
     Image = None  # type: ignore[assignment]
 
 _PICTURES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
@@ -21,21 +21,21 @@ _MODES = {1: "L", 3: "RGB"}
 
 
 class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
-    """Samples (image, class number) of ``root/CLASS/**/FILE``; images are float32 (channels, H, W) in 0..1.
+    """A dataset of the images in the files ``root/CLASS/**/FILE``.
 
-    The dataset reads picture files of the formats that Pillow supports, each when its sample is read. It omits files
-    and folders whose names begin with a dot. The order is that of the sorted paths. The state is plain, so the dataset
-    can be pickled.
+    A sample is (image, class number). An image is a float32 tensor (channels, H, W) with values from 0 to 1. The
+    dataset reads a file only when its sample is read, with Pillow. It omits files and folders whose names begin with a
+    dot. The samples are in the order of the sorted paths. The dataset can be pickled.
 
     Args:
-        root: the folder of class folders.
-        img_size: width and height in pixels; None keeps the size of each image.
-        channels: 3 (colour) or 1 (grey).
-        classes: names in the order of their numbers; by default the sorted names of the folders in ``root``.
-        transform: applied to each image (C, H, W) last.
+        root: folder that contains a folder for each class.
+        img_size: width and height in pixels to which images are scaled; None keeps the size of each image.
+        channels: number of channels: 3 for colour, 1 for grey.
+        classes: names of the classes in the order of their numbers; None: the sorted names of the folders in ``root``.
+        transform: function that is applied to each image (C, H, W) at the end; None: no function.
 
     Raises:
-        FileNotFoundError: there is no folder ``root``, or no image in it.
+        FileNotFoundError: the folder ``root`` does not exist, or contains no images.
         ValueError: ``classes`` lacks a class folder, or ``channels`` is neither 1 nor 3.
         RuntimeError: Pillow is not installed.
     """
@@ -61,7 +61,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
         self.transform = transform
         folders = sorted(path for path in self.root.iterdir() if path.is_dir() and not path.name.startswith("."))
         self.classes = [folder.name for folder in folders] if classes is None else list(classes)
-        #: Number of each class.
+        #: Maps the name of each class to its number.
         self.class_to_idx: Mapping[str, int] = {name: number for number, name in enumerate(self.classes)}
         unknown = [folder.name for folder in folders if folder.name not in self.class_to_idx]
         if unknown:
@@ -87,7 +87,7 @@ class ImageFolderDataset(Dataset[tuple[Tensor, int]]):
 
 
 def _pictures(folder: Path) -> list[Path]:
-    """Return every picture below ``folder``, sorted."""
+    """Return the paths of all pictures below ``folder``, sorted."""
     return sorted(
         path
         for path in folder.rglob("*")

@@ -1,4 +1,4 @@
-"""Loaders for training on several ranks, with the names of the best-practice guide."""
+"""Functions of the best-practice guide, under its names, that build loaders for training on several ranks."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ def create_optimized_dataloader(
     rank: int | None = None,
     seed: int = 42,
 ) -> DataLoader[Any]:
-    """Build a loader for one rank of ``world_size``; with one rank or none, an ordinary loader.
+    """Build the loader of a rank. With a single rank, build an ordinary loader.
 
-    Training loaders shuffle and omit samples that do not fill a batch on every rank. Order and augmentation repeat with
-    ``seed``, and differ between epochs even without ``set_epoch``; a call of ``set_epoch`` takes precedence (see
-    ``distributed.epochs``). Other loaders iterate over the dataset in order, with every sample on exactly one rank. The
-    loader does not draw from the global random generators.
+    A loader for training shuffles, and omits samples that do not fill a batch on every rank. ``seed`` determines the
+    order and the augmentation, which differ in every epoch. The loader counts its epochs, and the program may call
+    ``set_epoch`` (see ``distributed.epochs``). A loader for evaluation reads the dataset in order, and every sample is
+    read on exactly one rank. The loader uses no global random generator.
 
     Args:
         dataset: map-style dataset.
-        batch_size: samples in a batch, on each rank.
-        is_training: whether the loader is for training.
-        num_workers: largest number of worker processes of this rank: none for samples in memory, and never more than
-            its share of the CPUs.
-        world_size: number of ranks; None takes that of ``torch.distributed`` if it is initialised, else torchrun's.
-        rank: rank of this process; None takes that of ``torch.distributed`` or torchrun.
+        batch_size: number of samples in a batch of each rank.
+        is_training: whether the loader is for training; False: for evaluation.
+        num_workers: largest number of worker processes of this rank. The loader starts none for samples in memory, and
+            never more than this rank has CPUs for loading.
+        world_size: number of ranks; None: that of ``torch.distributed`` if it is initialised, else that of torchrun.
+        rank: rank of this process; None: that of ``torch.distributed`` if it is initialised, else that of torchrun.
         seed: seed of order and augmentation.
 
     Raises:
         TypeError: the dataset is iterable.
-        ValueError: ``world_size`` differs from the launcher's and there is no rank, or the rank is out of range.
+        ValueError: ``rank`` is out of range, or ``world_size`` differs from the number of ranks that
+            ``torch.distributed`` or torchrun reports and ``rank`` is missing.
     """
     create = (
         OptimalDataLoaderFactory.create_training_loader
@@ -66,11 +67,16 @@ def create_optimized_dataloader(
 
 
 def get_optimal_num_workers(device_type: str = "cuda") -> int:
-    """Return the number of worker processes for each loader of this rank.
+    """Return the recommended number of worker processes for each loader of this rank.
 
-    It is 4 for each device, at most its share of the usable CPUs, and 0 for ``"cpu"`` or if the node has fewer CPUs
-    than ranks. ``OptimalDataLoaderFactory`` decides by the dataset, which this function does not have: samples in
-    memory load faster without workers.
+    The number is 4 for each device of this rank, but at most the number of CPUs of this rank. So it is 0 if the machine
+    has fewer CPUs than ranks. It is also 0 for the CPU as the device.
+
+    The function does not know the dataset, and samples in memory load faster without workers.
+    ``OptimalDataLoaderFactory`` takes the dataset into account.
+
+    Args:
+        device_type: type of the device of the training, such as ``"cuda"`` or ``"cpu"``.
     """
     if device_type == "cpu":
         return 0

@@ -1,4 +1,4 @@
-"""Training that repeats: all seeds, and loaders that yield the same batches in every run."""
+"""Functions that make a training repeatable: they set all seeds, and build loaders that repeat their batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.randomness.seeding import worker_init_fn
 
-#: The result of ``set_reproducible_training`` for ``worker_init_fn=``; pickle accepts it, for every start method.
+#: The ``worker_init_fn`` that ``set_reproducible_training`` returns. It can be pickled for every start method.
 seed_worker = worker_init_fn
 
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
@@ -24,31 +24,32 @@ _CUBLAS_DETERMINISTIC = (":4096:8", ":16:8")
 
 
 def set_reproducible_training(seed: int = 42) -> tuple[Callable[[int], None], torch.Generator]:
-    """Seed Python, NumPy and PyTorch on all devices, and select deterministic algorithms of cuDNN.
+    """Seed the generators of Python, NumPy and PyTorch (on all devices), and select deterministic algorithms of cuDNN.
 
         seed_worker, generator = set_reproducible_training(42)
         loader = DataLoader(dataset, shuffle=True, num_workers=4, worker_init_fn=seed_worker, generator=generator)
 
-    Call it once, before the model and the loaders are built. Only the shell can set two things: the order of sets of
-    strings (``PYTHONHASHSEED``), and the number of compute threads if sums depend on it (``OMP_NUM_THREADS``).
+    Call this function once, before the model and the loaders are built. Two settings must be set before the program
+    starts. ``PYTHONHASHSEED`` fixes the order of sets of strings. ``OMP_NUM_THREADS`` fixes the number of compute
+    threads, on which the rounding of sums can depend.
 
     Args:
-        seed: 0 to 2**32 - 1, the seeds that NumPy accepts.
+        seed: integer from 0 to 2**32 - 1, which is the range that NumPy accepts.
 
     Returns:
-        ``seed_worker``, a ``worker_init_fn`` (its seeds differ between workers, epochs and ranks, and repeat with the
-        run's seed), and ``generator``, seeded, for a loader's ``generator=``.
+        ``seed_worker``, a ``worker_init_fn`` whose seeds differ between workers, epochs and ranks, but repeat in a run
+        with the same seed; and ``generator``, a seeded generator for the argument ``generator`` of a loader.
 
     Raises:
-        ValueError: the seed is out of range.
-        TypeError: the seed is no integer.
+        ValueError: ``seed`` is out of range.
+        TypeError: ``seed`` is not an integer.
     """
     number = operator.index(seed)
     if not 0 <= number < 2**32:
         raise ValueError(f"seed must be from 0 to 2**32 - 1, not {number}")
     random.seed(number)
     np.random.seed(number)
-    torch.manual_seed(number)  # all devices, those not yet initialised included
+    torch.manual_seed(number)  # for all devices, even if they are not initialised yet
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
     generator = torch.Generator()
@@ -68,29 +69,30 @@ def ensure_deterministic_dataloader(
     collate_fn: Callable[[list[Any]], Any] | None = None,
     pin_memory: bool | None = None,
 ) -> DataLoader[Any]:
-    """Build a loader that yields the same batches in every run, and set up a training that repeats.
+    """Make the training repeatable, and build a loader that yields the same batches in every run.
 
-    The function seeds all generators (``set_reproducible_training``) and sets
-    ``torch.use_deterministic_algorithms(True)``: call it before the model is built. The loader yields every sample by
-    default, so it also serves validation (``shuffle=False``). Epochs differ in order and in augmentation. Batches
-    repeat as long as the number of worker processes stays the same (with augmentation by this package, for any number).
+    The function calls ``set_reproducible_training`` and ``torch.use_deterministic_algorithms(True)``. So call it before
+    the model is built. Different epochs have different orders and different augmentation. The batches are the same in
+    every run with the same number of worker processes. With the augmentation of this package, they are the same for any
+    number. For validation, pass ``shuffle=False``.
 
-    On CUDA, cuBLAS is deterministic only with ``CUBLAS_WORKSPACE_CONFIG=:4096:8``; the function sets it if it is
-    missing.
+    On CUDA, cuBLAS is deterministic only with the environment variable ``CUBLAS_WORKSPACE_CONFIG=:4096:8``. The
+    function sets the variable if it is missing.
 
     Args:
         dataset: as for ``DataLoader``.
         batch_size: as for ``DataLoader``.
-        seed: 0 to 2**32 - 1.
-        shuffle: as for ``DataLoader``, and by default True.
+        seed: integer from 0 to 2**32 - 1.
+        shuffle: as for ``DataLoader``, but True by default.
         drop_last: as for ``DataLoader``.
         num_workers: as for ``DataLoader``.
-        warn_only: operations without a deterministic algorithm warn instead of raising an error.
+        warn_only: whether an operation without a deterministic algorithm only warns, and raises no error.
         collate_fn: as for ``DataLoader``.
-        pin_memory: as for ``DataLoader``.
+        pin_memory: as for ``create_loader``.
 
     Raises:
-        ValueError, TypeError: for ``seed``, as ``set_reproducible_training``.
+        ValueError: ``seed`` is out of range.
+        TypeError: ``seed`` is not an integer.
     """
     _, generator = set_reproducible_training(seed)
     if torch.cuda.is_available():
@@ -110,7 +112,7 @@ def ensure_deterministic_dataloader(
 
 
 def _set_cublas_workspace() -> None:
-    """Set the cuBLAS workspace that deterministic algorithms require; warn if the user has set another value."""
+    """Set the environment variable that makes cuBLAS deterministic; warn if the user has set another value."""
     given = os.environ.setdefault(_CUBLAS, _CUBLAS_DETERMINISTIC[0])
     if given not in _CUBLAS_DETERMINISTIC:
         warnings.warn(

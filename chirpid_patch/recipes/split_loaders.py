@@ -1,4 +1,4 @@
-"""Training, validation and test loaders in one call."""
+"""A function that splits samples and builds loaders for training, validation and test."""
 
 from __future__ import annotations
 
@@ -37,39 +37,39 @@ def create_dataloaders(
     transform: Callable[[torch.Tensor], Any] | None = None,
     **loader_options: Unpack[CommonArguments],
 ) -> Loaders:
-    """Build loaders for training (shuffled), validation and test (every sample, in order).
+    """Build three loaders: for training (shuffled), for validation and for test (every sample, in order).
 
-    Every sample belongs to exactly one loader. ``loader.dataset`` is a ``torch.utils.data.Subset`` in all three, so
-    ``train_loader.dataset.dataset`` is the complete base dataset. To keep validation samples out of the training, wrap
-    ``train_loader.dataset`` instead. A split without samples has a loader without batches.
+    Every sample belongs to exactly one loader. The dataset of each loader is a ``torch.utils.data.Subset``. To wrap the
+    training samples in another dataset, wrap ``train_loader.dataset``, which has only the training samples. A loader
+    without samples has no batches.
 
     Args:
         data_root: one of these sources of samples:
 
-            * a folder with ``train/CLASS/…`` and ``test/CLASS/…``: ``val_split`` of the training folder is held out,
-              or, if there is also a folder ``val``, its images instead;
-            * a folder of class folders: ``test_split`` and ``val_split`` of it are held out;
-            * a dataset (indexable, with a length): ``test_split`` and ``val_split`` of it are held out.
-        batch_size: samples in a batch.
-        img_size: width and height in pixels of images in folders, see ``ImageFolderDataset``.
-        channels: number of channels of images in folders, see ``ImageFolderDataset``.
-        transform: transform of images in folders, see ``ImageFolderDataset``; None: no transform.
-        num_workers: largest number of worker processes of each loader; the factory may use fewer, or none. It starts
-            none by default, except with ``tune=True``.
-        val_split: share of the training samples held out for validation, 0 (none, for inference) to below 1.
-        test_split: share of all samples held out for testing, if there is no test folder or dataset.
-        seed: seed of the split; the function uses no global random generator.
-        **loader_options: further arguments for ``OptimalDataLoaderFactory``, for all three loaders; ``drop_last`` and
-            ``generator`` apply to training only.
+            * A folder with ``train/CLASS/…`` and ``test/CLASS/…``. If it has a folder ``val``, its images are the
+              validation samples. Otherwise they are the share ``val_split`` of the images in ``train``.
+            * A folder with a folder for each class. The shares ``test_split`` and ``val_split`` of its images are the
+              test samples and the validation samples.
+            * A dataset that can be indexed and has a length. It is split in the same way.
+        batch_size: number of samples in a batch.
+        img_size: width and height in pixels to which images in folders are scaled; see ``ImageFolderDataset``.
+        num_workers: largest number of worker processes of each loader. The factory may use fewer or none.
+        val_split: share of samples for validation, from 0 (no validation) to below 1.
+        test_split: share of samples for the test, from 0 to below 1. It has no effect if there is a test folder.
+        seed: seed of the split, which uses no global random generator.
+        channels: number of channels of images in folders; see ``ImageFolderDataset``.
+        transform: transform of images in folders; see ``ImageFolderDataset``. None: no transform.
+        **loader_options: further arguments for all three loaders, which ``create_loader`` documents. ``drop_last`` and
+            ``generator`` apply only to the training loader.
 
     Raises:
-        FileNotFoundError: a folder is missing or has no images.
-        ValueError: a share is outside 0..1, or there are no samples, or no samples to train on.
-        TypeError: ``data_root`` is none of the above.
+        FileNotFoundError: a folder is missing or contains no images.
+        ValueError: a share is out of range, there are no samples, or no samples are left for training.
+        TypeError: ``data_root`` is neither a folder nor such a dataset.
     """
     for name, share in (("val_split", val_split), ("test_split", test_split)):
         if not 0 <= share < 1:
-            raise ValueError(f"{name} is a share of the samples, from 0 up to below 1, not {share}")
+            raise ValueError(f"{name} must be a share of the samples, from 0 to below 1, not {share}")
 
     def folder(path: Path, classes: list[str] | None = None) -> ImageFolderDataset:
         return ImageFolderDataset(path, img_size, channels=channels, classes=classes, transform=transform)
@@ -99,7 +99,10 @@ def _loaders(
 def _of_folder(
     root: Path, read: Callable[..., ImageFolderDataset], val_split: float, test_split: float, seed: int
 ) -> tuple[Subset[Any], Subset[Any], Subset[Any]]:
-    """Return the splits that ``root`` contains as folders, or that are drawn from its images."""
+    """Return the training, validation and test samples of a folder.
+
+    They come from the folders train, val and test in ``root``, or from a random split of the images.
+    """
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {root}: data_root must have train/CLASS/… and test/CLASS/…")
     train_folder, test_folder = root / "train", root / "test"
@@ -123,7 +126,10 @@ def _everything(dataset: Any) -> Subset[Any]:
 
 
 def _split_randomly(dataset: Any, shares: tuple[float, ...], seed: int) -> list[Subset[Any]]:
-    """Return the rest of ``dataset`` for training, and a random part of at least one sample for each share."""
+    """Split ``dataset`` at random: return the subset for training, and then a subset for each of ``shares``.
+
+    A share above 0 leads to at least one sample.
+    """
     count = len(dataset)
     if not count:
         raise ValueError("the dataset has no samples")
@@ -131,8 +137,8 @@ def _split_randomly(dataset: Any, shares: tuple[float, ...], seed: int) -> list[
     left = count - sum(sizes)
     if left < 1:
         raise ValueError(
-            f"no samples are left to train on: {' and '.join(map(str, sizes))} of {count} are held out: "
-            "lower val_split or test_split"
+            f"no samples are left for training, because {' and '.join(map(str, sizes))} of {count} are for validation "
+            "or test: lower val_split or test_split"
         )
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()
     bounds = [0, left]

@@ -1,4 +1,4 @@
-"""A base class for loaders, in place of a class with its own workers, threads and CUDA streams."""
+"""A base class for your own loaders. It replaces classes that manage workers, threads and CUDA streams themselves."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from chirpid_patch.machine.accelerator import pinning_device
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_MOST_WEIGHTS = 2**24  # of torch.multinomial, which a weighted sampler draws with
+_MOST_WEIGHTS = 2**24  # limit of torch.multinomial, which PyTorch's weighted sampler calls
 
-#: Private attributes of such loaders that this class lacks, with their replacements.
+#: Private attributes of the loader classes that this class replaces, with what to use instead.
 REMOVED = {
     "_use_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
     "_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
@@ -49,7 +49,7 @@ _FIXED = frozenset(
 
 
 class FurtherArguments(TypedDict, total=False):
-    """Arguments of ``DataLoader`` and ``OptimalDataLoaderFactory`` that a ``WrappedDataLoader`` passes on."""
+    """Arguments that a ``WrappedDataLoader`` passes on to ``OptimalDataLoaderFactory``."""
 
     batch_sampler: Any
     shuffle: bool | None
@@ -65,7 +65,7 @@ class FurtherArguments(TypedDict, total=False):
 
 
 class WrappedDataLoader:
-    """Yield batches of a dataset on a device, loaded by the factory: a base class for your own loader.
+    """A loader that yields batches on a device, for use as a base class of your own loaders.
 
         class TileLoader(WrappedDataLoader):
             def collate_fn(self, samples):
@@ -74,38 +74,42 @@ class WrappedDataLoader:
         loader = TileLoader(dataset, batch_size=16, num_workers=8, weighted_sampler=weights)
         for batch in loader: ...
 
-    ``loader.loader`` yields the same batches. ``loader[3]`` and ``loader[[3, 5]]`` return the batch of those samples.
-    Every public attribute of the inner ``DataLoader`` can be read here; setting an attribute that is fixed after
-    construction raises ValueError, as with PyTorch. The inner loader, whose batches are not moved, is
-    ``loader._pytorch_loader``: pass it to a framework that needs a ``DataLoader``. A pickled loader includes everything
-    except processes and threads.
+    ``OptimalDataLoaderFactory`` builds the inner ``DataLoader``. ``loader[3]`` and ``loader[[3, 5]]`` return the batch
+    of these samples. Every public attribute of the inner loader can be read from this object. As with PyTorch's loader,
+    assigning an attribute that is fixed after construction raises ValueError. ``loader._pytorch_loader`` is the inner
+    loader, whose batches are not moved. Pass it to a framework that needs a ``DataLoader``. A pickled loader contains
+    everything except processes and threads.
 
     Args:
         dataset: map-style or iterable dataset.
-        batch_size: samples in a batch.
-        num_workers: number of worker processes. Samples in memory need none, which is faster.
-        is_train: shuffle (unless a sampling below is set), and use ``drop_last``. False yields all samples, in order.
-        sampler: a sampler, indices in order, or a function that returns a sampler or indices. ``refresh`` calls the
-            function again. The function gets the arguments ``num_samples``, ``batch_size`` and ``rng`` as far as it has
-            parameters of these names.
-        weighted_sampler: weights of the samples, drawn with replacement. True uses ``get_weighted_sampler`` (called
-            like a ``sampler`` function) or ``sample_weights`` of the dataset.
-        indices: indices of the samples to use, or a function that returns them; ``refresh`` calls it again.
-        iterations_per_epoch: batches in an epoch; each epoch draws that many samples, with or without weights.
-        rng: generator of the sampling; None is PyTorch's global one.
-        device: the device to which a ``DevicePrefetcher`` moves batches; None is the accelerator, or the CPU without
-            one.
-        pin_memory: load into pinned memory; None pins if ``device`` gains from it. Without an accelerator, no batch is
-            pinned.
-        persistent_workers: keep the workers from epoch to epoch; None keeps them. This has no effect without workers.
-        prefetch_factor: batches that each worker loads ahead; None is 2. This has no effect without workers.
-        collate_fn: builds a batch from a list of samples; None is PyTorch's default. A subclass may define a method
-            ``collate_fn`` instead. With workers it runs in the workers, and the loader is pickled with it.
-        further: as for ``DataLoader`` and ``OptimalDataLoaderFactory``.
+        batch_size: number of samples in a batch.
+        num_workers: number of worker processes. The loader starts none for samples in memory, because that is faster.
+        is_train: whether the loader is for training. True: shuffle, unless another argument defines the order, and use
+            ``drop_last``. False: yield all samples, in order.
+        sampler: a sampler, a list of indices, or a function that returns one of these. ``refresh`` calls the function
+            again. The function gets the arguments ``num_samples``, ``batch_size`` and ``rng`` if it has parameters with
+            these names.
+        weighted_sampler: weights of the samples, which are then drawn with replacement. True: the method
+            ``get_weighted_sampler`` of the dataset returns the sampler, or its attribute ``sample_weights`` contains
+            the weights. False: no weights.
+        indices: indices of the samples to use, or a function that returns the indices. ``refresh`` calls the function
+            again. None: all samples.
+        iterations_per_epoch: number of batches in an epoch, for which the loader draws random samples. None: an epoch
+            covers all samples.
+        rng: generator with which samples are drawn; None: PyTorch's global generator.
+        device: the device to which a ``DevicePrefetcher`` moves batches; None: the accelerator, or else the CPU.
+        pin_memory: whether batches are in pinned memory; None: yes, if that makes copies to ``device`` faster. Without
+            an accelerator, no batch is pinned.
+        persistent_workers: whether the workers stay alive from epoch to epoch; None: they do.
+        prefetch_factor: number of batches that each worker loads ahead; None: 2.
+        collate_fn: function that builds a batch from a list of samples; None: PyTorch's ``default_collate``. Instead, a
+            subclass may define a method ``collate_fn``. Workers call this method, so the loader is pickled for them.
+        further: further arguments, which ``create_loader`` documents.
 
     Raises:
-        ValueError: samplings that exclude each other or do not fit the dataset, or a CUDA device that does not exist.
-        TypeError: ``weighted_sampler=True`` for a dataset without weights.
+        ValueError: two arguments that define the samples contradict each other, an argument does not fit the dataset,
+            or the CUDA device does not exist.
+        TypeError: ``weighted_sampler`` is True, and the dataset has no weights.
     """
 
     def __init__(
@@ -154,7 +158,7 @@ class WrappedDataLoader:
             if is_train
             else OptimalDataLoaderFactory.create_validation_loader
         )
-        #: PyTorch's loader underneath.
+        #: The inner loader, a ``torch.utils.data.DataLoader``.
         self._pytorch_loader: DataLoader[Any] = create(dataset, batch_size, **options)
         self._moved = DevicePrefetcher(self._pytorch_loader, target)
 
@@ -165,7 +169,11 @@ class WrappedDataLoader:
         return len(self._pytorch_loader)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return, on ``device``, the batch of one sample, of the samples in a slice, or at a sequence of positions."""
+        """Return the batch of the samples at ``index``, on ``device``.
+
+        Args:
+            index: an integer, a slice, or a sequence of integers.
+        """
         if isinstance(index, slice):
             positions = list(range(len(self.dataset))[index])
         else:
@@ -179,30 +187,33 @@ class WrappedDataLoader:
 
     @property
     def loader(self) -> WrappedDataLoader:
-        """Return the loader itself, which yields the batches."""
+        """Return this loader itself."""
         return self
 
     def refresh(self) -> None:
-        """Call sampler and index functions again. All other sampling is new in every epoch."""
+        """Call the function that was passed as ``sampler`` or ``indices`` again.
+
+        Without such a function, the method does nothing, because the samples are drawn again in every epoch.
+        """
         if self._resampled is not None:
             self._resampled.refresh()
 
     def collate_fn(self, samples: Any) -> Any:
-        """Return the batch, on the CPU, of a list of samples; subclasses may override it."""
+        """Return the batch of a list of samples, on the CPU. Subclasses may override this method."""
         return self._collate(samples)
 
     def to(self, device: str | torch.device) -> WrappedDataLoader:
-        """Move batches to ``device`` from the next epoch on; pinning of memory does not change."""
+        """Move batches to ``device`` from the next epoch on, and return this loader. ``pin_memory`` does not change."""
         self._moved = DevicePrefetcher(self._pytorch_loader, device)
         return self
 
     def shutdown(self) -> None:
-        """End worker processes and threads now; the next iteration starts them again."""
+        """End the worker processes and threads that the loader keeps. The next iteration starts them again."""
         shut_down_workers(self._pytorch_loader)
 
     @property
     def _pin_memory(self) -> bool:
-        """Return whether batches are loaded into pinned memory."""
+        """Return whether batches are in pinned memory."""
         loader = self._pytorch_loader
         return pinning_device() is not None and (loader.pin_memory or getattr(loader, "pins_own_batches", False))
 
@@ -213,7 +224,7 @@ class WrappedDataLoader:
 
     @property
     def _persistent_workers(self) -> bool:
-        """Return whether workers stay from epoch to epoch."""
+        """Return whether the workers stay alive from epoch to epoch."""
         return self._pytorch_loader.persistent_workers and self._num_workers > 0
 
     @property
@@ -231,24 +242,24 @@ class WrappedDataLoader:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and "_pytorch_loader" in self.__dict__:
-            raise ValueError(f"{name} cannot be set after the loader is built: build a new loader with it")
+            raise ValueError(f"{name} cannot be set after the loader is built: build a new loader")
         super().__setattr__(name, value)
 
 
 class ResampledSampler(Sampler[Any]):
-    """A sampler whose order ``refresh`` replaces, so that the loader and its workers stay the same.
+    """A sampler whose ``refresh`` replaces its indices, so that the loader and its workers need no replacement.
 
     Args:
-        draw: returns the sampler, or indices in order.
+        draw: function that returns a sampler, or a list of indices.
     """
 
     def __init__(self, draw: Callable[[], Any]) -> None:
         self._draw = draw
-        #: The indices to sample from.
+        #: The sampler or the list of indices that is in use.
         self.current = draw()
 
     def refresh(self) -> None:
-        """Draw a new sampler, from the next epoch on."""
+        """Call ``draw`` again, and use its result from the next epoch on."""
         self.current = self._draw()
 
     def __iter__(self) -> Iterator[Any]:
@@ -268,7 +279,7 @@ def _sampler(
     iterations: int | None,
     rng: torch.Generator | None,
 ) -> Any:
-    """Return the sampler that these arguments define; None for all samples, in the order of the loader."""
+    """Return the sampler that the arguments of ``WrappedDataLoader`` define; None if they define no sampler."""
     by_weight = weighted is not False and weighted is not None
     asked = {"sampler": sampler is not None, "weighted_sampler": by_weight, "indices": indices is not None}
     given = [name for name, is_asked in asked.items() if is_asked]
@@ -284,7 +295,7 @@ def _sampler(
         return ResampledSampler(partial(_call_with_known, sampler, offers))
     if given and wanted is not None:
         raise ValueError(
-            f"iterations_per_epoch and {given[0]} exclude each other: {given[0]} sets how many samples are drawn"
+            f"iterations_per_epoch and {given[0]} exclude each other: {given[0]} determines the number of samples"
         )
     if indices is not None:
         draw = partial(_subset, dataset, indices, is_train, rng)
@@ -302,35 +313,35 @@ def _by_weight(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sampler[A
         weighted = getattr(dataset, "sample_weights", None)
         if weighted is None:
             raise TypeError(
-                f"weighted_sampler=True: {type(dataset).__name__} has no get_weighted_sampler and no sample_weights; "
-                "pass the weights, weighted_sampler=weights"
+                f"weighted_sampler=True needs weights, but {type(dataset).__name__} has neither get_weighted_sampler "
+                "nor sample_weights: pass weighted_sampler=weights"
             )
     weights = torch.as_tensor(weighted, dtype=torch.double)
     if weights.shape != (len(dataset),):
         raise ValueError(
-            f"weighted_sampler has weights of shape {tuple(weights.shape)} for {len(dataset)} samples: one each"
+            f"weighted_sampler has the shape {tuple(weights.shape)}: pass a weight for each of {len(dataset)} samples"
         )
     if len(weights) > _MOST_WEIGHTS:
         raise ValueError(
-            f"PyTorch draws from at most {_MOST_WEIGHTS} weights, not {len(weights)}: pass a sampler function that "
-            "draws the samples of one epoch"
+            f"PyTorch supports at most {_MOST_WEIGHTS} weights, not {len(weights)}: pass a sampler function that draws "
+            "the samples of an epoch"
         )
     return WeightedRandomSampler(weights, offers["num_samples"], generator=offers["rng"])  # type: ignore[arg-type]
 
 
 def _subset(dataset: Any, indices: Any, is_train: bool, rng: torch.Generator | None) -> Any:
-    """Return a sampler of these positions: shuffled for training, else the positions in their order."""
+    """Return a sampler for the samples at ``indices``: shuffled for training, else in the order of ``indices``."""
     positions = torch.as_tensor(indices() if callable(indices) else indices)
     if positions.numel() and (positions.ndim != 1 or positions.dtype == torch.bool or positions.is_floating_point()):
-        raise ValueError("indices must be a sequence of positions; of a mask, take its nonzero()")
+        raise ValueError("indices must be a sequence of integers: convert a mask with its nonzero()")
     if positions.numel() and not -len(dataset) <= int(positions.min()) <= int(positions.max()) < len(dataset):
-        raise ValueError(f"indices name a sample that the dataset of {len(dataset)} does not have")
+        raise ValueError(f"an index in indices is out of range for {len(dataset)} samples")
     found: list[int] = positions.tolist()
     return SubsetRandomSampler(found, generator=rng) if is_train else found
 
 
 def _call_with_known(function: Callable[..., Any], offers: dict[str, Any]) -> Any:
-    """Call ``function`` with those of ``offers`` that it has parameters for, and return the result."""
+    """Call ``function`` with the arguments in ``offers`` for which it has parameters, and return the result."""
     known = inspect.signature(function).parameters.values()
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known):
         return function(**offers)

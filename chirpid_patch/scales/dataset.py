@@ -1,4 +1,4 @@
-"""Samples with one base image each, which is scaled when a scale is needed."""
+"""A dataset whose samples contain a base image, which the training step scales to several sizes."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from chirpid_patch.transforms.symmetries import FlipsAndTurns
 
 
 class MultiScaleDataset(WrappingDataset):
-    """The samples of ``base_dataset`` for training at several scales.
+    """A dataset of the samples of ``base_dataset``, for training at several scales.
 
-    A sample of this dataset is a dictionary of ``"label"`` (or all keys but ``"image"`` of a dictionary of the base
-    dataset) and
+    A sample is a dictionary. It contains the label as ``"label"``. If a sample of the base dataset is a dictionary, it
+    contains all entries of that dictionary except ``"image"``. It also contains one of the following:
 
-    * ``"base_image"``, the image (C, H, W) of the base dataset, and ``"scales"``, int64 of shape (S,).
-      ``get_scale_image``, ``scaling.scale_images`` and ``step.MultiScaleStep`` compute scales when they are needed.
-    * or, with ``memory_efficient=False``, ``"image_224"`` and so on: every scale at once, floating-point (C, scale,
-      scale). This needs several times the memory, and exists for comparison.
+    * By default, ``"base_image"`` is the image (C, H, W) of the base dataset, and ``"scales"`` is an int64 tensor of
+      shape (S,). ``step.MultiScaleStep`` computes the image at a scale when it is needed. So do ``get_scale_image`` and
+      ``scaling.scale_images``.
+    * With ``memory_efficient=False``, ``"image_224"`` and so on are the images at every scale, as floating-point
+      tensors (C, scale, scale). This mode needs several times the memory, and exists for comparison.
 
-    8-bit base images stay 8-bit until they are scaled, which needs a quarter of the memory of float32.
+    8-bit base images stay 8-bit until they are scaled. They take a quarter of the memory of float32 images.
 
     Args:
-        base_dataset: samples ``(image, label)``, ``(image,)``, or dictionaries with ``"image"``; the image as for
-            ``scaling.image_tensor``.
-        scales: sizes of square images, in pixels.
-        augment: True mirrors and turns the base image (``FlipsAndTurns``); or a sequence of your own transforms.
-            Augmentation comes before scaling, so it is the same at every scale of a sample. The loader keys its
-            randomness as in ``WorkerSafeAugmentedDataset``: independent of the number of workers.
-        memory_efficient: whether samples contain the base image only.
-        memory_budget: bytes that the scaled images of a batch of ``batch_size`` may take at once, see
-            ``_group_scales_by_memory``; None is no limit.
-        batch_size: samples in a batch, for ``memory_budget``.
+        base_dataset: map-style dataset of samples ``(image, label)`` or ``(image,)``, or of dictionaries with
+            ``"image"``. An image is any value that ``scaling.image_tensor`` accepts.
+        scales: sizes of the square images, in pixels.
+        augment: whether to mirror and turn the base image at random (``FlipsAndTurns``); or a sequence of your own
+            transforms. Images are augmented before they are scaled, so all scales of a sample have the same
+            augmentation. The augmentation is the same for any number of workers.
+        memory_efficient: whether samples contain only the base image, and not the image at every scale.
+        memory_budget: number of bytes that the scaled images of a batch may take at once; None: no limit.
+        batch_size: number of samples in a batch, for ``memory_budget``.
 
     Raises:
         ValueError: there are no scales, a scale is repeated or below 1, or ``memory_budget`` is not positive.
@@ -62,11 +62,11 @@ class MultiScaleDataset(WrappingDataset):
     ) -> None:
         self.scales = check_scales(scales)
         if memory_budget is not None and memory_budget <= 0:
-            raise ValueError(f"memory_budget is a number of bytes above 0, not {memory_budget}")
+            raise ValueError(f"memory_budget must be a number of bytes above 0, not {memory_budget}")
         self.memory_efficient = memory_efficient
         self.memory_budget = memory_budget
         self.batch_size = batch_size
-        #: For each scale, the transform of an image or a batch of images to that scale.
+        #: Maps each scale to the transform that scales an image or a batch of images.
         self.transforms = {scale: ScaleTo(scale) for scale in self.scales}
         stages = ([FlipsAndTurns()] if augment else []) if isinstance(augment, bool) else list(augment)
         self._images = _ImagePairs(base_dataset)
@@ -83,11 +83,11 @@ class MultiScaleDataset(WrappingDataset):
 
     @property
     def augment(self) -> bool:
-        """Return whether base images are augmented."""
+        """Return whether the dataset augments the base images."""
         return self._augmented.training
 
     def set_training(self, training: bool) -> None:
-        """Switch augmentation on or off."""
+        """Switch augmentation on (True) or off (False)."""
         self._augmented.set_training(training)
 
     @property
@@ -120,13 +120,14 @@ class MultiScaleDataset(WrappingDataset):
         return cast(Batch, {**rest, "base_image": images, "scales": scales})
 
     def get_scale_image(self, base_image: Any, scale: int) -> Tensor:
-        """Return ``base_image``, or a batch (B, C, H, W) of them, at ``scale``: see ``scaling.scale_images``."""
+        """Return a base image, or a batch of base images (B, C, H, W), at ``scale``; see ``scaling.scale_images``."""
         return ScaleTo(scale)(base_image)
 
     def _group_scales_by_memory(self) -> list[list[int]]:
-        """Return the scales in groups whose scaled images, for a batch, fit into ``memory_budget`` together.
+        """Divide the scales into groups, so that the images of a batch at all scales of a group fit ``memory_budget``.
 
-        Without a budget each scale is a group. Channels and dtype are those of the first base image.
+        Without a budget, each scale is a group. The method assumes that all images have the channels and the dtype of
+        the first base image.
         """
         if self.memory_budget is None or not len(self):
             return [[scale] for scale in self.scales]
@@ -152,7 +153,7 @@ def check_scales(scales: Sequence[int]) -> list[int]:
 
 
 class _ImagePairs(WrappingDataset):
-    """The samples of another dataset as pairs (image tensor, dictionary of the rest)."""
+    """A dataset of the samples of another dataset, as pairs: the image tensor, and a dictionary of all other values."""
 
     def __init__(self, base_dataset: Any) -> None:
         self.base_dataset = base_dataset
@@ -173,13 +174,13 @@ class _ImagePairs(WrappingDataset):
 
 
 def _split_sample(sample: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the image of a sample, or the images of a batch, and the rest."""
+    """Split a sample or a batch into its image or images, and a dictionary of all other values."""
     if isinstance(sample, Mapping) and "image" in sample:
         return sample["image"], {name: value for name, value in sample.items() if name != "image"}
     if isinstance(sample, tuple | list) and len(sample) in (1, 2):
         return sample[0], dict(zip(("label",), sample[1:], strict=False))
     raise TypeError(
-        f"the base dataset returns {type(sample).__name__} as a sample: return (image, label), (image,), or "
+        f"the base dataset returns a {type(sample).__name__} as a sample: return (image, label), (image,), or "
         "a dictionary "
         'with "image"'
     )

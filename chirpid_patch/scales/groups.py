@@ -1,4 +1,4 @@
-"""Memory of a scale, groups of scales that fit a budget, and batches divided into parts."""
+"""Functions that estimate the memory of a scale, group scales by memory, and divide batches into parts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,19 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
 
 
 def image_bytes(scale: int, *, channels: int = 3, batch_size: int = 1, dtype: torch.dtype = torch.float32) -> int:
-    """Return the bytes of ``batch_size`` images (channels, scale, scale) of ``dtype``."""
+    """Return the size in bytes of ``batch_size`` images of shape (channels, scale, scale)."""
     return batch_size * channels * scale * scale * dtype.itemsize
 
 
 def group_scales(scales: Sequence[int], bytes_of: Callable[[int], int], budget: int | None) -> list[list[int]]:
-    """Divide ``scales``, in order, into the fewest groups that fit ``budget`` bytes each; None: one scale in a group.
+    """Divide ``scales``, in order, into groups that each need at most ``budget`` bytes, and return the groups.
 
-    A scale that exceeds the budget has its own group.
+    The number of groups is as small as possible. A scale that alone needs more than the budget is a group.
+
+    Args:
+        scales: the scales in pixels.
+        bytes_of: function that returns how many bytes a scale needs.
+        budget: largest number of bytes of a group; None: each scale is a group.
     """
     groups: list[list[int]] = []
     left = 0
@@ -37,11 +42,11 @@ def group_scales(scales: Sequence[int], bytes_of: Callable[[int], int], budget: 
 
 
 def step_bytes(model: nn.Module, images: Tensor) -> int:
-    """Estimate the bytes of forward and backward pass of ``images`` (B, C, H, W), without the model itself.
+    """Estimate how many bytes forward and backward pass of ``images`` (B, C, H, W) need, in addition to the model.
 
-    The estimate is the memory that the forward pass keeps for the backward pass (each storage once, without
-    parameters), plus twice its largest tensor for gradients, plus the images. The function runs ``model`` once, in its
-    current mode and with gradients, and restores the random generators.
+    The estimate is the sum of three numbers: the size of the images, the size of all tensors that the forward pass
+    saves for the backward pass, and twice the size of the largest of these tensors, for gradients. Parameters do not
+    count. The function runs ``model`` once, in its current mode and with gradients, and restores the random generators.
     """
     own = {part.untyped_storage().data_ptr() for part in (*model.parameters(), *model.buffers())}
     kept: dict[int, int] = {}
@@ -50,7 +55,7 @@ def step_bytes(model: nn.Module, images: Tensor) -> int:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = storage.nbytes()
-        return tensor.detach()  # the tensor itself would keep its own graph alive
+        return tensor.detach()  # without the graph, which the tensor would keep alive
 
     devices = [images.device] if images.device.type == "cuda" else []
     with (
@@ -68,14 +73,17 @@ def _as_kept(packed: Any) -> Any:
 
 
 def even_parts(count: int, most: int) -> list[slice]:
-    """Divide ``count`` samples into the fewest parts of at most ``most``, whose sizes differ by at most one."""
+    """Divide ``count`` samples into as few parts as possible, each of at most ``most`` samples.
+
+    The sizes of the parts differ by at most one.
+    """
     parts = max(1, math.ceil(count / max(1, most)))
     bounds = [count * part // parts for part in range(parts + 1)]
     return [slice(start, stop) for start, stop in pairwise(bounds)]
 
 
 def uses_batch_statistics(model: nn.Module) -> bool:
-    """Return whether a layer of ``model`` normalises by the whole batch (batch norm while training)."""
+    """Return whether a layer of ``model`` computes statistics over the whole batch (batch norm in training mode)."""
     return any(
         isinstance(part, _BATCH_NORMS) and (part.training or part.running_mean is None) for part in model.modules()
     )

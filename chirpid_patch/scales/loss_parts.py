@@ -1,4 +1,4 @@
-"""The mean loss of a batch, as a sum over parts of it."""
+"""A class that computes the loss of a batch as the sum of losses of its parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 Criterion = Callable[[Any, Any], Tensor]
 Reduction = Literal["mean", "sum"]
 
-#: Functions by the class that does the same with its defaults.
+#: Maps loss functions of PyTorch to the class that computes the same with its default arguments.
 _FUNCTIONS: dict[Any, type[nn.Module]] = {
     F.cross_entropy: nn.CrossEntropyLoss,
     F.nll_loss: nn.NLLLoss,
@@ -27,11 +27,16 @@ _FUNCTIONS: dict[Any, type[nn.Module]] = {
 
 
 class LossParts:
-    """Losses of parts of a batch that add up to ``criterion(outputs, labels)`` of the whole batch.
+    """Computes the losses of parts of a batch, which add up to ``criterion(outputs, labels)`` of the whole batch.
 
-    PyTorch's losses define their reduction; class weights and ignored labels of ``CrossEntropyLoss`` and ``NLLLoss``
-    count as for the whole batch. For your own function, ``reduction`` is "mean" for an equally weighted mean over
-    samples, or "sum" for a sum. Without it ``divisible`` is False.
+    Class weights and ignored labels of ``CrossEntropyLoss`` and ``NLLLoss`` have the same effect as for the whole
+    batch.
+
+    Args:
+        criterion: the loss function.
+        reduction: how your own ``criterion`` combines the losses of samples: "mean" for a mean in which all samples
+            have the same weight, or "sum". None: losses of PyTorch define the reduction themselves. For other functions
+            ``divisible`` is then False.
     """
 
     def __init__(self, criterion: Criterion, reduction: Reduction | None = None) -> None:
@@ -53,7 +58,13 @@ class LossParts:
         return loss
 
     def part(self, outputs: Any, labels: Any, all_labels: Any) -> Tensor:
-        """Return the contribution of a part to the loss of the batch with the labels ``all_labels``."""
+        """Return the loss of a part of a batch, as a summand of the loss of the whole batch.
+
+        Args:
+            outputs: the model's outputs for the part.
+            labels: the labels of the part.
+            all_labels: the labels of the whole batch.
+        """
         if self._reduction == "sum":
             return self.whole(outputs, labels)
         weighs = isinstance(self._criterion, nn.CrossEntropyLoss | nn.NLLLoss)
@@ -66,7 +77,7 @@ class LossParts:
         return loss
 
     def _weight_of(self, labels: Tensor) -> Tensor:
-        """Return the divisor of a weighted mean over ``labels``."""
+        """Return the sum of the class weights of ``labels``, by which a weighted mean is divided."""
         counted: Tensor = labels != self._criterion.ignore_index
         weights = self._criterion.weight
         if weights is None:

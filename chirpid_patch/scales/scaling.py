@@ -1,4 +1,4 @@
-"""Scaling of images: a whole batch at once, one scale after the other."""
+"""Functions that scale an image or a whole batch of images."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _HALF = (torch.float16, torch.bfloat16)
 
 
 def image_tensor(image: Any) -> Tensor:
-    """Return one image as a tensor (C, H, W) of the same values.
+    """Return an image as a tensor (C, H, W) with the same values.
 
     Args:
-        image: a tensor (C, H, W), or an array or Pillow image, (H, W) or (H, W, C) as in Pillow and OpenCV.
+        image: a tensor (C, H, W), or an array or Pillow image of shape (H, W) or (H, W, C).
 
     Raises:
-        TypeError: ``image`` is none of these.
-        ValueError: a tensor does not have three axes, or an array or Pillow image has neither two nor three.
+        TypeError: ``image`` is neither a tensor nor an array nor a Pillow image.
+        ValueError: a tensor does not have three axes, or an array or Pillow image does not have two or three axes.
     """
     if isinstance(image, Tensor):
         if image.ndim != 3:
@@ -28,11 +28,11 @@ def image_tensor(image: Any) -> Tensor:
         return image
     if not hasattr(image, "__array__") and not hasattr(image, "__array_interface__"):
         raise TypeError(
-            f"the base dataset returns {type(image).__name__} as an image: return a tensor (C, H, W), an "
+            f"the base dataset returns a {type(image).__name__} as an image: return a tensor (C, H, W), an "
             "array (H, W, C) "
             "or a Pillow image"
         )
-    values = np.array(image)  # a copy: Pillow's memory cannot be written to
+    values = np.array(image)  # a copy, because the memory of a Pillow image is read-only
     if values.ndim == 2:
         values = values[:, :, None]
     if values.ndim != 3:
@@ -41,7 +41,9 @@ def image_tensor(image: Any) -> Tensor:
 
 
 def as_float(images: Tensor) -> Tensor:
-    """Return ``images`` in floating point: 8-bit values 0..255 become float32 0..1, other values stay.
+    """Return ``images`` in floating point: 8-bit values from 0 to 255 become float32 values from 0 to 1.
+
+    Floating-point images are returned unchanged.
 
     Raises:
         TypeError: the dtype is neither uint8 nor floating-point.
@@ -54,29 +56,32 @@ def as_float(images: Tensor) -> Tensor:
 
 
 def scale_images(images: Tensor, scale: int) -> Tensor:
-    """Scale ``images`` (C, H, W) or (B, C, H, W) to squares: floating-point (…, C, scale, scale).
+    """Scale images to squares of ``scale`` by ``scale`` pixels.
 
-    The scaling is bilinear with antialiasing, the whole batch in one call, and equal to scaling each image alone up to
-    rounding. 8-bit values become float32 0..1 first, see ``as_float``. Floating-point images of this size are returned
-    without a copy.
+    The scaling is bilinear with antialiasing. A batch is scaled in one call, which is equal to scaling each image
+    alone, up to rounding. 8-bit values become float32 values from 0 to 1 first, see ``as_float``. Floating-point images
+    that already have this size are returned without a copy.
 
     Args:
-        images: uint8 or floating-point images.
+        images: an image (C, H, W) or a batch (B, C, H, W), uint8 or floating-point.
         scale: width and height in pixels.
 
+    Returns:
+        A floating-point tensor (C, scale, scale) or (B, C, scale, scale).
+
     Raises:
-        ValueError: ``scale`` is below 1, or ``images`` has neither three nor four axes.
-        TypeError: the images are neither 8-bit nor floating-point.
+        ValueError: ``scale`` is below 1, or ``images`` does not have three or four axes.
+        TypeError: the images are neither uint8 nor floating-point.
     """
     if scale < 1:
-        raise ValueError(f"a scale is a size in pixels, at least 1, not {scale}")
+        raise ValueError(f"a scale must be a size in pixels, at least 1, not {scale}")
     if images.ndim not in (3, 4):
         raise ValueError(f"images must be (C, H, W) or (B, C, H, W), not of shape {tuple(images.shape)}")
     images = as_float(images)
     if tuple(images.shape[-2:]) == (scale, scale) or len(images) == 0:
         return images if len(images) else images.new_empty((*images.shape[:-2], scale, scale))
     batch = images if images.ndim == 4 else images.unsqueeze(0)
-    # On a CPU, half precision has no antialiased interpolation in older releases, and rounds every step in newer ones.
+    # On the CPU, older releases cannot scale half precision with antialiasing, and newer releases round every step.
     wide = batch.float() if batch.dtype in _HALF and batch.device.type == "cpu" else batch
     scaled = F.interpolate(wide, size=(scale, scale), mode="bilinear", align_corners=False, antialias=True)
     scaled = scaled.to(images.dtype)
@@ -84,13 +89,17 @@ def scale_images(images: Tensor, scale: int) -> Tensor:
 
 
 class ScaleTo:
-    """Scale images to one size: ``scale_images`` as a transform that can be pickled."""
+    """A transform that calls ``scale_images`` and can be pickled.
+
+    Args:
+        scale: width and height in pixels.
+    """
 
     def __init__(self, scale: int) -> None:
         self.scale = scale
 
     def __call__(self, image: Any) -> Tensor:
-        """Return one image, as for ``image_tensor``, or a batch (B, C, H, W), at this scale."""
+        """Return an image, in any form that ``image_tensor`` accepts, or a batch (B, C, H, W), at this scale."""
         is_batch = isinstance(image, Tensor) and image.ndim == 4
         return scale_images(image if is_batch else image_tensor(image), self.scale)
 

@@ -1,4 +1,4 @@
-"""Forward and backward pass of a batch at every scale, with only one scale or a part of it in memory."""
+"""A training step at several scales, with only one scale of a batch, or a part of it, in memory at a time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ logger = logging.getLogger("chirpid_patch")
 
 @dataclass(frozen=True)
 class ScaleLosses:
-    """The result of a step, on the model's device and without a graph.
+    """The losses and outputs of a step, as tensors without a graph on the device of the model.
 
     Attributes:
-        loss: the weighted sum that was differentiated, 0-dim.
-        losses: the loss of each scale.
-        outputs: the model's outputs (B, …) of each scale, for models that return a tensor.
+        loss: the weighted sum of the losses of all scales, 0-dim.
+        losses: maps each scale to its loss, 0-dim.
+        outputs: maps each scale to the model's outputs (B, …); empty for models that do not return a tensor.
     """
 
     loss: Tensor
@@ -36,7 +36,7 @@ class ScaleLosses:
 
 
 class MultiScaleStep:
-    """Add the gradients of ``sum(weights[s] * criterion(model(images at s), labels) for s in scales)``.
+    """Run forward and backward pass of a batch at every scale, and add the gradients of the weighted sum of the losses.
 
         step = MultiScaleStep(model, nn.CrossEntropyLoss(), (224, 448, 672), memory_budget=2 * 2**30)
         for batch in loader:
@@ -44,29 +44,32 @@ class MultiScaleStep:
             step(batch)
             optimizer.step()
 
-    Call it with a batch of ``MultiScaleDataset``. From ``"base_image"`` it computes each scale, runs forward and
-    backward pass, and frees the scale before the next one. With ``"image_224"`` and so on (legacy mode) it runs the
-    forward pass of all scales and then one backward pass. The gradients are the same up to rounding. The call neither
-    clears gradients nor steps the optimiser.
+    Call the step with a batch of ``MultiScaleDataset``. If the batch contains ``"base_image"``, the step scales the
+    images to the first scale, runs forward and backward pass, and frees the memory before the next scale. If the batch
+    contains ``"image_224"`` and so on (``memory_efficient=False``), the step runs the forward pass of all scales, and
+    then a single backward pass. The gradients are the same up to rounding. The step neither clears gradients nor calls
+    the optimiser.
 
     Args:
         model: the model.
-        criterion: loss of outputs and labels.
+        criterion: loss function of outputs and labels.
         scales: sizes of the images, in pixels.
-        weights: weight of each scale; by default equal, with the sum 1.
-        memory_budget: bytes for the forward and backward pass, without model, gradients and optimiser. A scale that
-            needs more runs in parts of the batch, whose gradients add up to the same sum. A forward pass of one sample
-            determines the size of the parts once. Models that normalise by the batch (batch norm while training), and
-            losses that may be no mean or sum over samples, run the whole batch, with a warning. With dropout, the parts
-            of a batch get other random numbers than the whole batch.
-        reduction: how your own ``criterion`` reduces over samples, see ``LossParts``.
-        backward: called with a loss instead of ``loss.backward()``, such as ``lambda loss:
+        weights: maps each scale to the weight of its loss; None: all weights are equal, with the sum 1.
+        memory_budget: number of bytes for forward and backward pass, in addition to model, gradients and optimiser.
+            None: no limit. If a scale needs more, the step runs parts of the batch one after the other; their gradients
+            add up to the same sum. The first step measures a forward pass of one sample to choose the size of the
+            parts. Two cases run the whole batch at once, with a warning: a model with batch norm in training mode, and
+            a loss that may not be a mean or sum over samples. With dropout, a batch that is run in parts gets other
+            random numbers than the whole batch.
+        reduction: how your own ``criterion`` combines the losses of samples, see ``LossParts``.
+        backward: function that is called with a loss instead of ``loss.backward()``, such as ``lambda loss:
             grad_scaler.scale(loss).backward()``.
-        autocast: returns the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.
-        device: the device to which images and labels are moved; by default that of the model's first parameter.
+        autocast: function that returns the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.
+        device: the device to which images and labels are moved; None: that of the model's first parameter.
 
     Raises:
-        ValueError: ``scales`` cannot be used, ``weights`` has other scales, or ``memory_budget`` is not positive.
+        ValueError: ``scales`` is empty or has a scale twice or below 1, ``weights`` has other scales, or
+            ``memory_budget`` is not positive.
     """
 
     def __init__(
@@ -86,9 +89,9 @@ class MultiScaleStep:
         self.scales = check_scales(scales)
         self.weights = dict.fromkeys(self.scales, 1 / len(self.scales)) if weights is None else dict(weights)
         if self.weights.keys() != set(self.scales):
-            raise ValueError(f"weights must name exactly the scales {self.scales}, not {sorted(self.weights)}")
+            raise ValueError(f"weights must have exactly the scales {self.scales}, not {sorted(self.weights)}")
         if memory_budget is not None and memory_budget <= 0:
-            raise ValueError(f"memory_budget is a number of bytes above 0, not {memory_budget}")
+            raise ValueError(f"memory_budget must be a number of bytes above 0, not {memory_budget}")
         self.memory_budget = memory_budget
         self._loss = LossParts(criterion, reduction)
         self._backward = backward
@@ -98,10 +101,10 @@ class MultiScaleStep:
         self._warned: set[str] = set()
 
     def __call__(self, batch: Mapping[str, Any]) -> ScaleLosses:
-        """Add the gradients of one batch to those of the parameters, and return the losses.
+        """Add the gradients of ``batch`` to the gradients of the parameters, and return the losses.
 
         Raises:
-            KeyError: the batch has neither base images nor an image of every scale, or no label.
+            KeyError: the batch lacks the label, or both the base image and the image at a scale.
         """
         device = self._device or next(self.model.parameters()).device
         labels = batch["label"].to(device, non_blocking=True)
@@ -124,7 +127,7 @@ class MultiScaleStep:
         )
 
     def _run_part(self, scale: int, images: Tensor, labels: Tensor, part: slice) -> tuple[Tensor, Any]:
-        """Run forward and backward pass of a part of the batch, and free its memory."""
+        """Run forward and backward pass of a part of the batch at ``scale``, and return loss and outputs."""
         is_whole = part.stop - part.start == len(images)
         with self._autocast():
             output = self.model(scale_images(images[part], scale))
@@ -153,40 +156,40 @@ class MultiScaleStep:
         return torch.stack([self.weights[scale] * loss for scale, loss in losses.items()]).sum()
 
     def _gradient_exchange(self, now: bool) -> AbstractContextManager[Any]:
-        """Return a context in which ``DistributedDataParallel`` exchanges gradients with the last part only."""
+        """Return a context in which ``DistributedDataParallel`` exchanges gradients only if ``now`` is True."""
         no_sync = getattr(self.model, "no_sync", None)
         return nullcontext() if now or no_sync is None else no_sync()
 
     def _divide_batch(self, scale: int, images: Tensor) -> list[slice]:
-        """Return the parts in which a batch of this scale runs."""
+        """Return the parts of the batch that are run one after the other at ``scale``."""
         count = len(images)
         whole = [slice(0, count)]
         if self.memory_budget is None:
             return whole
         if uses_batch_statistics(self.model):
-            self._warn("the model normalises by the batch (batch norm): use group norm, or freeze it with eval()")
+            self._warn("the model uses batch norm, which needs whole batches: use group norm, or freeze it with eval()")
             return whole
         if not self._loss.divisible:
-            self._warn("the criterion may not be a mean or sum over samples: set reduction=")
+            self._warn("the criterion may not be a mean or sum over samples: pass the argument reduction")
             return whole
         need = self._bytes_per_sample(scale, images)
         if need > self.memory_budget:
             self._warn(
-                f"one sample at scale {scale} needs about {need / 2**20:.1f} MiB alone: raise memory_budget, "
+                f"a single sample at scale {scale} needs about {need / 2**20:.1f} MiB: raise memory_budget, "
                 f"or lower the scale",
-                but="samples are run one by one",
+                but="so samples are run one by one",
             )
         return even_parts(count, self.memory_budget // need)
 
     def _bytes_per_sample(self, scale: int, images: Tensor) -> int:
-        """Estimate the bytes that one sample takes at ``scale``."""
+        """Estimate how many bytes a sample needs at ``scale`` in forward and backward pass."""
         if scale not in self._needs:
             with self._gradient_exchange(False), self._autocast():
                 self._needs[scale] = max(1, step_bytes(self.model, scale_images(images[:1], scale)))
-            logger.info("scale %d: forward and backward need %.1f MiB a sample", scale, self._needs[scale] / 2**20)
+            logger.info("scale %d: a sample needs %.1f MiB in a training step", scale, self._needs[scale] / 2**20)
         return self._needs[scale]
 
-    def _warn(self, why: str, but: str = "each scale is run for the whole batch at once") -> None:
+    def _warn(self, why: str, but: str = "so each scale is run for the whole batch at once") -> None:
         if why not in self._warned:
             self._warned.add(why)
             warnings.warn(f"memory_budget cannot be respected, {but}: {why}.", UserWarning, stacklevel=6)

@@ -1,4 +1,6 @@
-"""Random transforms of a sample, or of a whole batch in place. A new transform subclasses ``BatchTransform``.
+"""Random transforms of a single sample, or of a whole batch in place.
+
+A new transform is a subclass of ``BatchTransform``.
 
 The package may import ``randomness``. It uses no dataset and no loader.
 """

@@ -1,4 +1,4 @@
-"""Compositions of transforms, which are split into their parts so that these apply to whole batches."""
+"""Composed transforms, and a function that splits them into single transforms, which can support whole batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 from chirpid_patch.declaration import batched_object_for
 from chirpid_patch.transforms.spectrograms import Transform
 
-#: Place of a part: its position in each composition around it, outermost first.
+#: Position of a single transform in nested composed transforms, from the outermost to the innermost.
 Position = tuple[int, ...]
 
 
@@ -19,7 +19,7 @@ class Compose:
     """Apply transforms one after the other, like ``torchvision.transforms.Compose``.
 
     Attributes:
-        transforms: callables of one argument; changes to the list take effect at the next call.
+        transforms: list of functions of one argument. Changes to the list take effect at the next call.
     """
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
@@ -35,7 +35,7 @@ class Lambda:
     """Apply a function as a transform, like ``torchvision.transforms.Lambda``.
 
     Attributes:
-        lambd: the function, of one argument.
+        lambd: the function of one argument.
     """
 
     def __init__(self, lambd: Callable[[Any], Any]) -> None:
@@ -46,11 +46,16 @@ class Lambda:
 
 
 def transform_parts(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
-    """Return the transforms that the composition ``transform``, at ``position``, applies in turn; else itself.
+    """Yield position and transform of each single transform that ``transform`` applies, in order.
 
-    Compositions are the two classes above, torchvision's classes of the same names, and ``nn.Sequential``: exactly
-    these classes, or subclasses that do not override the call. A declared transform is replaced by the transform of
-    this package that does the same.
+    If ``transform`` is not a composed transform, the only result is ``transform`` itself. Composed transforms are
+    ``Compose`` and ``Lambda`` of this module and of torchvision, and ``nn.Sequential``. Subclasses of the classes of
+    this module count if they do not override ``__call__``. A declared transform is replaced by the transform of this
+    package that does the same.
+
+    Args:
+        transform: any transform.
+        position: position of ``transform``.
     """
     transform = batched_object_for(transform)
     inner = _inner(transform)
@@ -78,5 +83,5 @@ def _inner(transform: Transform) -> Sequence[Transform] | None:
 
 
 def _as_list(transforms: Any) -> Sequence[Transform] | None:
-    """Return the transforms as a list; None unless repeated iteration yields them in the same order."""
+    """Return ``transforms`` if it is a list or tuple, which can be iterated over repeatedly; else None."""
     return transforms if type(transforms) in (list, tuple) else None

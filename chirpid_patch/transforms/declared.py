@@ -1,9 +1,9 @@
-"""Decorators with which a class declares that it masks, adds noise or chains transforms like those of this package.
+"""Decorators that declare that a class masks, adds noise or composes transforms in the same way as this package.
 
-The class does not change, and calling it runs its own code. When a loader augments a whole batch and the declared
-attributes are plain numbers, a transform of this package with these parameters augments the batch: the same
-distribution, keyed by sample. The class's own code augments sample by sample if the object has hooks or other values,
-or if a subclass overrides a method.
+A decorator does not change the class, and a call of an object runs the class's own code. When a loader augments a whole
+batch, and the declared attributes are plain numbers, a transform of this package with these parameters augments the
+batch. The result has the same distribution, and depends only on the sample's random key. The class's own code augments
+single samples if an attribute has another value, if the object has hooks, or if a subclass overrides a method.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 def masks_spectrograms(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
-    """Declare that ``forward(x)`` masks as ``SpecAugment`` does, with its parameters in attributes of the same names.
+    """Declare that ``forward(x)`` masks x in the same way as ``SpecAugment``.
+
+    The attributes of the object must have the names of the parameters of ``SpecAugment``.
 
     Args:
         mask_short_axes: as for ``SpecAugment``.
@@ -37,10 +39,10 @@ def masks_spectrograms(*, mask_short_axes: bool = True, calls: tuple[str, ...] =
 
 
 def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
-    """Declare that a call with an 8-bit grey image masks it as ``SpecAugment`` masks a tensor (F, T).
+    """Declare that a call with an 8-bit grey image masks the image as ``SpecAugment`` masks a tensor (F, T).
 
-    The parameters are in attributes of the same names, ``mask_value`` from 0 to 255. With ``augments_images`` a dataset
-    declares that it applies this to images of its samples.
+    The attributes of the object must have the names of the parameters of ``SpecAugment``, and ``mask_value`` must be
+    from 0 to 255. A dataset that calls such an object has the decorator ``augments_images``.
 
     Args:
         mask_short_axes: as for ``SpecAugment``.
@@ -63,7 +65,9 @@ def _masks_with(state: Mapping[str, Any], mask_short_axes: bool) -> SpecAugment 
 
 
 def adds_noise(*, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
-    """Declare that ``forward(x)`` adds noise as ``GaussianNoise`` does, with its parameters in ``std`` and ``p``.
+    """Declare that ``forward(x)`` adds noise to x in the same way as ``GaussianNoise``.
+
+    The attributes ``std`` and ``p`` of the object are the parameters of ``GaussianNoise``.
 
     Args:
         calls: names of the methods that ``forward`` calls.
@@ -76,16 +80,16 @@ def adds_noise(*, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
 
 
 def composes_transforms(transforms: str) -> Callable[[Class], Class]:
-    """Declare that a call of the object applies each of several transforms in turn, as ``Compose`` does.
+    """Declare that a call of the object applies several transforms one after the other, as ``Compose`` does.
 
     Args:
-        transforms: name of the attribute with the transforms.
+        transforms: name of the attribute with the list of transforms.
     """
     return declares((transforms,), (), lambda state: Compose(state[transforms]), method="__call__")
 
 
 def applies_transform(function: str) -> Callable[[Class], Class]:
-    """Declare that a call of the object calls one function with the same argument, as ``Lambda`` does.
+    """Declare that a call of the object returns what a function returns for the same argument, as ``Lambda`` does.
 
     Args:
         function: name of the attribute with the function.

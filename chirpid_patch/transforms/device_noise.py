@@ -1,9 +1,11 @@
-"""Normal noise that is computed on a device; the 64-bit key of a sample determines its noise completely.
+"""Normal noise that is computed on a device. The 64-bit key of a sample determines its noise completely.
 
-``table`` and ``pooled`` noise equals that of ``transforms.noise`` to the last bit: SplitMix64 is arithmetic of 64-bit
-integers, which wrap around in PyTorch's int64 as they do in uint64. ``exact`` noise of ``transforms.noise`` comes from
-PyTorch's CPU generator, whose values no device repeats. This module computes Box and Muller's transform of SplitMix64's
-bits instead: also independent values of N(0, std²), within ±6.7 std, but different values.
+Noise of the modes ``table`` and ``pooled`` is equal, to the last bit, to that of ``transforms.noise``. SplitMix64 uses
+only arithmetic of 64-bit integers, and PyTorch's int64 wraps around in the same way as NumPy's uint64.
+
+Noise of the mode ``exact`` has other values than that of ``transforms.noise``, because no device can repeat the values
+of PyTorch's CPU generator. On a device, this mode applies the Box-Muller transform to the bits of SplitMix64. The
+values are also independent and have the distribution N(0, std²), cut off at ±6.7 std.
 """
 
 from __future__ import annotations
@@ -20,16 +22,19 @@ from torch import Tensor
 from chirpid_patch.transforms.noise import noise_pool, scaled_quantiles
 from chirpid_patch.transforms.off_cpu import send
 
-# SplitMix64's constants as signed numbers, and the bits that a logical shift to the right leaves.
+# The constants of SplitMix64 as signed numbers, and the numbers of bits to shift.
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9 - (1 << 64)), (27, 0x94D049BB133111EB - (1 << 64)))
 _LAST_SHIFT = 31
-#: Number of values that get noise at once: temporary values take about 20 bytes for each.
+#: Number of values that get noise at once. For each value, temporary tensors take about 20 bytes.
 _NOISE_AT_A_TIME = 1 << 23
 
 
 def _words(keys: Tensor, count: int) -> Tensor:
-    """Return the first ``count`` words of SplitMix64 for each key: int64 (R,) to int64 (R, count)."""
+    """Return the first ``count`` words that SplitMix64 generates for each key, as an int64 tensor (R, count).
+
+    ``keys`` is an int64 tensor (R,).
+    """
     words = keys[:, None] + torch.arange(1, count + 1, device=keys.device) * _GOLDEN
     for shift, multiplier in _ROUNDS:
         words.bitwise_xor_(_shift_right(words, shift)).mul_(multiplier)
@@ -41,8 +46,9 @@ def _shift_right(words: Tensor, places: int) -> Tensor:
 
 
 def _table_noise(keys: Tensor, count: int, std: float) -> Tensor:
-    # Four positions a word, its lowest bits first: CUDA devices are little-endian. As signed numbers the upper half of
-    # the positions are negative, and count from the table's end.
+    # Each word contains four positions in the table, with the lowest bits first, because CUDA devices are
+    # little-endian. As signed numbers, positions in the upper half are negative, so they count from the end of the
+    # table.
     positions = _words(keys, (count + 3) // 4).view(torch.int16)[:, :count]
     return _table(std, keys.device)[positions.long()]
 
@@ -54,7 +60,7 @@ def _table(std: float, device: torch.device) -> Tensor:
 
 def _exact_noise(keys: Tensor, count: int, std: float) -> Tensor:
     words = _words(keys, (count + 1) // 2)
-    # Two numbers of 32 bits a word: one in (0, 1], one in [0, 1).
+    # Each word contains two numbers of 32 bits: one in (0, 1], and one in [0, 1).
     radius = ((_shift_right(words, 32) + 1).float() * 2.0**-32).log_().mul_(-2).sqrt_().mul_(std)
     angle = (words & 0xFFFFFFFF).float() * (2 * math.pi * 2.0**-32)
     return torch.cat([radius * angle.cos(), radius * angle.sin()], 1)[:, :count]
@@ -62,7 +68,7 @@ def _exact_noise(keys: Tensor, count: int, std: float) -> Tensor:
 
 def _pooled_noise(keys: Tensor, count: int, std: float) -> Tensor:
     pool = _device_pool(count, std, keys.device)
-    # The key as an unsigned number, modulo the number of places to start from.
+    # The key as an unsigned number, modulo the number of possible starts.
     places = len(pool) - count + 1
     starts = (keys.remainder(places) + (keys < 0) * ((1 << 64) % places)).remainder_(places)
     return pool[starts[:, None] + torch.arange(count, device=keys.device)]
@@ -86,15 +92,22 @@ _DRAW: dict[str, Callable[[Tensor, int, float], Tensor]] = {
 
 
 def device_noise(keys: Tensor, count: int, std: float, mode: str) -> Tensor:
-    """Return ``count`` values of N(0, std²) for each key, on the device of the keys: int64 (R,) to float32 (R, count).
+    """Return ``count`` values with the distribution N(0, std²) for each key, on the device of ``keys``.
 
-    The keys are 64-bit numbers in the int64 of the same bits; ``mode`` is one of ``NOISE_MODES``.
+    Args:
+        keys: int64 tensor (R,) with the bits of the 64-bit keys.
+        count: number of values for each key.
+        std: standard deviation.
+        mode: one of ``NOISE_MODES``.
+
+    Returns:
+        A float32 tensor (R, count).
     """
     return _DRAW[mode](keys, count, float(std))
 
 
 def add_device_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64], std: float, mode: str) -> None:
-    """Add noise as ``noise.add_noise_`` does, on the device of ``batch``."""
+    """Do the same as ``noise.add_noise_``, on the device of ``batch``."""
     count = batch[0].numel() if len(rows) else 0
     if not count:
         return

@@ -1,4 +1,4 @@
-"""Masks in 8-bit images of spectrograms, for a whole batch, with the same values as code that builds such images."""
+"""A transform that masks spectrograms as 8-bit images, for whole batches."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ Floats = npt.NDArray[np.float32]
 
 
 class ImageMasks(BatchTransform):
-    """Put ``masks`` into images of samples (1, F, T), which become float32 again, divided by ``divisor``.
+    """Convert samples (1, F, T) to 8-bit images, mask the images, and convert them back to float32.
 
-    The image of a sample is ``((x - min) / (max - min + eps) * 255)``, truncated to integers, whether it is masked or
-    not. Samples whose values are all equal, or not all finite, raise an error.
+    The image of a sample is ``((x - min) / (max - min + eps) * 255)``, truncated to integers. A sample that is not
+    masked is converted, too. A sample whose values are all equal, or not all finite, raises an error.
+
+    Args:
+        masks: the transform that masks the images.
+        eps: number that is added to ``max - min``.
+        divisor: number by which the values of the image are divided at the end.
     """
 
     def __init__(self, masks: SpecAugment, eps: float = 0.0, divisor: float = 1.0) -> None:
@@ -31,14 +36,14 @@ class ImageMasks(BatchTransform):
         self.divisor = divisor
 
     def takes(self, dtype: torch.dtype, shape: Sequence[int]) -> bool:
-        """Return whether samples are float32 with one channel, and ``squeeze`` would remove only the first axis."""
+        """Return whether samples of this dtype and shape are supported: float32 (1, F, T), F and T above 1."""
         return dtype is torch.float32 and len(shape) == 3 and shape[0] == 1 and min(shape[1:]) > 1
 
     def check(self, samples: Tensor) -> None:
         self._minimum_and_range(samples)
 
     def _minimum_and_range(self, samples: Tensor) -> tuple[Floats, Floats]:
-        """Return the least value and the divisor of each sample, both of shape (B, 1, 1, 1)."""
+        """Return ``min`` and ``max - min + eps`` of each sample, both of shape (B, 1, 1, 1)."""
         if not self.takes(samples.dtype, samples.shape[1:]):
             raise ValueError(f"images need float32 samples (1, F, T), not {samples.dtype} {samples.shape[1:]}")
         values: Floats = samples.numpy()
@@ -46,8 +51,8 @@ class ImageMasks(BatchTransform):
         with np.errstate(over="ignore", invalid="ignore"):
             spans = high - low
         if not np.isfinite(spans).all() or not spans.all():
-            raise ValueError("images need samples with finite values that differ")
-        if self.eps:  # with numbers instead of an array: NumPy before 2.0 adds arrays in another precision
+            raise ValueError("images need samples with finite values that are not all equal")
+        if self.eps:  # added to single numbers, because NumPy before 2.0 adds arrays in another precision
             spans = np.array([span + self.eps for span in spans.ravel()], dtype=np.float32).reshape(spans.shape)
         return low, spans
 
@@ -56,7 +61,7 @@ class ImageMasks(BatchTransform):
             batch[row] = self.transform_batch(batch[row : row + 1], keys[row : row + 1])[0]
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
-        """Transform one sample with its key (1,); the result is the value after the image even if no mask applies."""
+        """Return the transformed sample; ``keys`` has the shape (1,). A sample that is not masked is converted, too."""
         return self.transform_batch(sample.unsqueeze(0), keys)[0]
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:

@@ -1,13 +1,13 @@
-"""Normal noise for samples in three modes; the 64-bit key of a sample determines its noise completely.
+"""Normal noise for samples, in three modes. The 64-bit key of a sample determines its noise completely.
 
-* ``table``: independent values from 16 random bits each. SplitMix64 (Steele, Lea & Flood 2014), seeded with the key,
-  generates the bits. A table of 65,536 quantiles of the normal distribution, rescaled to exactly unit variance, turns
-  them into values within ±4.4. A compiled module adds them to the samples without the interpreter lock. If the module
-  could not be compiled, NumPy computes the same numbers.
-* ``exact``: independent values from ``torch.Tensor.normal_``. PyTorch's CPU generator takes 32 bits of the key as its
-  seed.
-* ``pooled``: a range, at a random place, of noise that was drawn once. *Not independent*: two samples can share part of
-  their noise, shifted. This mode costs no more than the addition.
+* ``table``: independent values. SplitMix64 (Steele, Lea & Flood 2014), seeded with the key, generates 16 random bits
+  for each value. The bits are a position in a table of 65,536 quantiles of the normal distribution, which is scaled to
+  a variance of exactly 1. All values are within ±4.4. Compiled C code adds the values to the samples without the
+  interpreter lock. If the code could not be compiled, NumPy computes the same numbers.
+* ``exact``: independent values from ``torch.Tensor.normal_``. The seed of PyTorch's CPU generator is 32 bits of the
+  key.
+* ``pooled``: a slice, at a random position, of a pool of noise that is computed once. The values are *not independent*,
+  because two samples can have the same part of the pool. This mode takes no more time than adding the values.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ def _unit_quantiles() -> npt.NDArray[np.float64]:
 
 @lru_cache(maxsize=8)
 def scaled_quantiles(std: float) -> npt.NDArray[np.float32]:
-    """Return the table times ``std``, float32 of shape (65536,), so that single values need no scaling."""
+    """Return the table of quantiles times ``std``, a float32 array of shape (65536,)."""
     return (_unit_quantiles() * std).astype(np.float32)
 
 
 Values = npt.NDArray[np.float32]
 
-#: Largest number of words of random bits to create at once.
+#: Largest number of 64-bit words that are generated at once.
 _BLOCK = 1 << 16
 
 
 class _NoiseBuffers(threading.local):
-    """Buffers in which a thread draws noise. New buffers for each sample would double the time through page faults."""
+    """Arrays in which a thread computes noise. New arrays for each sample would double the time, due to page faults."""
 
     def __init__(self) -> None:
         self.words = np.empty((2, 0), dtype=np.uint64)
@@ -60,7 +60,7 @@ class _NoiseBuffers(threading.local):
         self.values = np.empty(0, dtype=np.float32)
 
     def room(self, values: int) -> None:
-        """Make the buffers large enough for noise of ``values`` values."""
+        """Make the arrays large enough for ``values`` values of noise."""
         words = min((values + 3) // 4, _BLOCK)
         if self.words.shape[1] < words:
             self.words = np.empty((2, words), dtype=np.uint64)
@@ -74,7 +74,7 @@ _scratch = _NoiseBuffers()
 
 @lru_cache(maxsize=8)
 def _generator_steps(words: int) -> npt.NDArray[np.uint64]:
-    """Return the numbers that SplitMix64 adds to its seed for each of the first ``words`` words."""
+    """Return the number that SplitMix64 adds to its seed for each of its first ``words`` words."""
     steps: npt.NDArray[np.uint64] = np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
     return steps
 
@@ -100,7 +100,7 @@ def _independent_noise(key: int, std: float, values: Values) -> Values:
 
 
 def _sixteen_bits(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint16]:
-    """Return each word as four numbers, its lowest bits first."""
+    """Split each 64-bit word into four 16-bit numbers, with the lowest bits first."""
     return words.astype("<u8", copy=False).view("<u2")
 
 
@@ -109,7 +109,7 @@ def _exact_noise(key: int, std: float, values: Values) -> Values:
     return values
 
 
-#: Least number of values of a pool, and its least size as a multiple of a sample.
+#: Smallest number of values in a pool, and smallest size of a pool as a multiple of a sample.
 _SMALLEST_POOL = 1 << 21
 _POOL_PER_SAMPLE = 8
 
@@ -121,7 +121,7 @@ def _unit_pool(size: int) -> Values:
 
 @lru_cache(maxsize=4)
 def _pool(size: int, std: float) -> Values:
-    """Return ``size`` independent values of N(0, std²), the same in every process."""
+    """Return ``size`` independent values with the distribution N(0, std²), which are the same in every process."""
     pool: Values = _unit_pool(size) * np.float32(std)
     return pool
 
@@ -131,7 +131,7 @@ def _pool_size(values: int) -> int:
 
 
 def noise_pool(count: int, std: float) -> Values:
-    """Return the read-only noise pool from which samples of ``count`` values take parts."""
+    """Return the pool of noise for samples of ``count`` values. Callers must not write to the pool."""
     return _pool(_pool_size(count), float(std))
 
 
@@ -145,18 +145,28 @@ _DRAW = {"table": _independent_noise, "exact": _exact_noise, "pooled": _pooled_n
 
 
 def normal_noise(key: int, count: int, std: float, mode: str = "table", out: Values | None = None) -> Values:
-    """Return ``count`` values of N(0, std²), float32, completely determined by the 64-bit ``key``.
+    """Return ``count`` float32 values with the distribution N(0, std²), which ``key`` determines completely.
 
-    ``mode`` is one of ``NOISE_MODES``, described at the top of this module. The values are in ``out`` if it is given,
-    except pooled values, which are a read-only part of the pool.
+    Args:
+        key: the 64-bit key.
+        count: number of values.
+        std: standard deviation.
+        mode: one of ``NOISE_MODES``, which the docstring of this module describes.
+        out: array of ``count`` values for the result; None: a new array. The mode ``pooled`` does not use ``out``, and
+            returns a slice of the pool, to which callers must not write.
     """
     return _DRAW[mode](key, float(std), np.empty(count, dtype=np.float32) if out is None else out)
 
 
 def add_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64], std: float, mode: str) -> None:
-    """Add noise to the given rows of ``batch`` (B, …) in place and clamp them to [0, 1].
+    """Add noise to the given rows of ``batch`` in place, and clamp these rows to [0, 1].
 
-    ``keys`` are the keys of the given rows, uint64 of shape (len(rows),).
+    Args:
+        batch: floating-point tensor (B, …).
+        rows: indices of the rows that get noise.
+        keys: the key of each of these rows, a uint64 array of shape (len(rows),).
+        std: standard deviation of the noise.
+        mode: one of ``NOISE_MODES``.
     """
     if not rows:
         return

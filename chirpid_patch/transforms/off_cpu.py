@@ -1,4 +1,4 @@
-"""Helpers for batches on another device than the CPU, and for values that are moved to that device."""
+"""Functions for arithmetic with batches on a device other than the CPU."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-#: Dtypes to which numbers are rounded once, by NumPy as by PyTorch.
+#: Dtypes for which NumPy and PyTorch round a Python number in the same way.
 EXACT = (torch.float32, torch.float64)
 
 
 def is_away(tensor: Tensor) -> bool:
-    """Return whether ``tensor`` is on another device than the CPU, which needs few large operations."""
+    """Return whether ``tensor`` is on a device other than the CPU, where few large operations are fastest."""
     return tensor.device.type != "cpu"
 
 
 def send(numbers: Tensor, device: torch.device) -> Tensor:
-    """Return a few numbers on ``device``. On CUDA nothing waits for the copy from pinned memory.
+    """Return ``numbers``, a small CPU tensor, on ``device``.
 
-    PyTorch reuses the pinned memory only after the copy.
+    For CUDA, the tensor is copied from pinned memory, so the CPU does not wait for the copy. PyTorch reuses the pinned
+    memory only after the copy.
     """
     if device.type == "cuda":
         return numbers.pin_memory().to(device, non_blocking=True)
@@ -28,10 +29,10 @@ def send(numbers: Tensor, device: torch.device) -> Tensor:
 
 
 def as_operand(value: Any, batch: Tensor) -> Any:
-    """Return ``value`` for arithmetic with ``batch``, on its device.
+    """Return ``value`` in a form for arithmetic with ``batch``, on the device of ``batch``.
 
-    Numbers become tensors if that changes no result on the CPU. CUDA multiplies with the reciprocal of a Python number
-    instead of dividing, so the last bit would differ.
+    A tensor is copied to the device. A Python number becomes a tensor if the result then has the same bits as on the
+    CPU. CUDA does not divide by a Python number, but multiplies with its reciprocal, so the last bit would differ.
     """
     if not is_away(batch):
         return value

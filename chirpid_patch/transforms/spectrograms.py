@@ -1,4 +1,4 @@
-"""Spectrogram augmentation: one sample at a time, or a whole batch in place, with the same distribution."""
+"""Transforms that augment spectrograms: a single sample, or a whole batch in place, with the same distribution."""
 
 from __future__ import annotations
 
@@ -19,44 +19,65 @@ Places = npt.NDArray[np.int64]
 
 
 class BatchTransform(nn.Module):
-    """A random transform that keeps shape and dtype; a 64-bit key fixes the result of each sample.
+    """A random transform that keeps shape and dtype. A 64-bit key determines the result for each sample.
 
-    A call with one sample returns a new tensor, or the sample itself if the transform skips it. Changes of the
+    A call with a sample returns a new tensor, or the sample itself if the transform skips this sample. Changes of the
     parameters take effect at the next call.
+
+    Attributes:
+        p: probability that the transform changes a sample.
     """
 
     p: float
-    #: The declared object that this transform replaces, if any: see ``may_differ``.
+    #: The object of a user class that this transform replaces; None if it replaces none.
     declared: Callable[[Any], Any] | None = None
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Return whether ``declared`` may treat samples of a batch (B, …) differently, so that its own code runs."""
+        """Return whether ``declared`` may have another result than this transform for samples like ``samples`` (B, …).
+
+        In that case, the code of ``declared`` runs for each sample.
+        """
         return self.declared is not None and (samples.dtype not in off_cpu.EXACT or samples.requires_grad)
 
     def applies(self, keys: Keys) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return which samples are transformed, bool of shape (B,): those with a uniform random number up to ``p``."""
+        """Return which samples the transform changes, as a bool array (B,): each with the probability ``p``."""
         gate: np.ndarray[Any, np.dtype[np.bool_]] = uniforms(keys, 1)[:, 0] <= self.p
         return gate
 
     def check(self, samples: Tensor) -> None:
-        """Raise an error if a batch (B, …) of such samples cannot be transformed."""
+        """Raise an error if the transform does not support batches with the shape and dtype of ``samples`` (B, …)."""
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
-        """Transform the given rows of ``batch`` (B, …) in place; each transform implements this."""
+        """Transform the given rows of ``batch`` in place. Each subclass implements this method.
+
+        Args:
+            batch: tensor (B, …).
+            keys: the key of each row of ``batch``, of shape (B,).
+            rows: indices of the rows to transform.
+        """
         raise NotImplementedError
 
     def transform_batch_(self, batch: Tensor, keys: Keys) -> None:
-        """Transform ``batch`` (B, …), which must be the caller's own memory, in place; ``keys`` is (B,)."""
+        """Transform ``batch`` (B, …) in place; ``keys`` has the shape (B,).
+
+        No other code may use the memory of ``batch``.
+        """
         self.check(batch)
         self.transform_rows_(batch, keys, np.flatnonzero(self.applies(keys)).tolist())
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
-        """Transform ``batch`` (B, …), in place if possible, and return it; it must be the caller's own memory."""
+        """Return the transformed ``batch`` (B, …); ``keys`` has the shape (B,).
+
+        The method works in place if possible, so no other code may use the memory of ``batch``.
+        """
         self.transform_batch_(batch, keys)
         return batch
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
-        """Return one sample, transformed with its key (1,): a new tensor, or ``sample`` itself if it is skipped."""
+        """Return the transformed sample as a new tensor, or ``sample`` itself if the transform skips it.
+
+        ``keys`` is the key of the sample, of shape (1,).
+        """
         if self.declared is not None and (type(sample) is not Tensor or self.may_differ(sample.unsqueeze(0))):
             own: Tensor = self.declared(sample)
             return own
@@ -68,24 +89,25 @@ class BatchTransform(nn.Module):
         return batch[0]
 
     def forward(self, sample: Tensor) -> Tensor:
-        """Transform one sample with a key from Python's ``random``."""
+        """Transform a sample, with a new random key from Python's ``random``."""
         return self.transform_sample(sample, fresh_keys(1))
 
 
 class SpecAugment(BatchTransform):
-    """Mask random ranges of time and frequency (Park et al. 2019, without warping).
+    """Mask random ranges of time and frequency in a spectrogram (Park et al. 2019, without time warping).
 
-    Samples are (C, F, T) or (F, T). The widths of masks are uniform in ``0..param``, at most the length of the axis,
-    and their starts are uniform over all places where the mask fits.
+    Samples have the shape (C, F, T) or (F, T). The width of a mask is uniformly distributed from 0 to the parameter of
+    its axis, but at most the length of the axis. The start of a mask is uniformly distributed over all positions where
+    the mask fits.
 
     Args:
         time_mask_param: largest width of a time mask, in frames.
-        freq_mask_param: largest width of a frequency mask, in bins.
+        freq_mask_param: largest width of a frequency mask, in frequency bins.
         num_time_masks: number of time masks.
         num_freq_masks: number of frequency masks.
-        mask_value: value of masked elements.
-        p: probability of masking a sample; otherwise it stays unchanged.
-        mask_short_axes: False skips an axis that is not longer than its parameter.
+        mask_value: value that masked elements get.
+        p: probability that a sample is masked. Otherwise the sample stays unchanged.
+        mask_short_axes: whether to mask an axis that is not longer than its parameter.
     """
 
     def __init__(
@@ -115,7 +137,11 @@ class SpecAugment(BatchTransform):
         )
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Also return True for samples that are not (C, F, T) or (F, T), or whose dtype cannot store ``mask_value``."""
+        """Return whether ``declared`` may have another result than this transform for samples like ``samples``.
+
+        The result is also True for samples that are not (C, F, T) or (F, T), and if their dtype cannot store
+        ``mask_value``.
+        """
         if self.declared is None:
             return False
         plain = samples.ndim in (3, 4) and not super().may_differ(samples)
@@ -132,15 +158,16 @@ class SpecAugment(BatchTransform):
                 raise ValueError(f"SpecAugment needs {name} >= 0, not {getattr(self, name)}")
 
     def mask_places(self, keys: Keys, n_freq: int, n_time: int) -> tuple[Places, Places]:
-        """Return where samples (…, ``n_freq``, ``n_time``) are masked: starts and stops, int64 of shape (B, masks).
+        """Return the masks of samples of shape (…, ``n_freq``, ``n_time``), as two int64 arrays (B, masks).
 
-        ``keys`` is (B,). The ``num_time_masks`` masks of the time axis come first, then those of the frequency axis.
+        The arrays contain the start and the stop of each mask. The masks of the time axis come first, then the masks of
+        the frequency axis. ``keys`` has the shape (B,).
         """
         axes = [(n_time, self.time_mask_param)] * max(self.num_time_masks, 0)
         axes += [(n_freq, self.freq_mask_param)] * max(self.num_freq_masks, 0)
         sizes = np.array([size for size, _ in axes], dtype=np.int64)
         widest = np.array([self._widest(size, param) for size, param in axes], dtype=np.int64)
-        # Draw 0 is the gate; then a width and a start for every mask.
+        # The first random number decides whether to mask. The others are a width and a start for each mask.
         draws = uniforms(keys, 1 + 2 * len(axes))[:, 1:].reshape(len(keys), len(axes), 2)
         widths = (draws[..., 0] * (widest + 1)).astype(np.int64)
         starts = (draws[..., 1] * (sizes - widths + 1)).astype(np.int64)
@@ -156,7 +183,7 @@ class SpecAugment(BatchTransform):
         if off_cpu.is_away(batch):
             self._mask_at_once_(batch, rows, starts, stops)
             return
-        writable = writable_view(batch)  # a NumPy slice costs a fifth of a tensor's
+        writable = writable_view(batch)  # a slice of a NumPy array takes a fifth of the time of a tensor's slice
         for row, row_starts, row_stops in zip(rows, starts.tolist(), stops.tolist(), strict=True):
             sample = writable[row]
             for mask, (start, stop) in enumerate(zip(row_starts, row_stops, strict=True)):
@@ -166,11 +193,11 @@ class SpecAugment(BatchTransform):
                     sample[..., start:stop, :] = self.mask_value
 
     def _mask_at_once_(self, batch: Tensor, rows: Sequence[int], starts: Places, stops: Places) -> None:
-        """Mask the rows in few kernels, which is faster on an accelerator."""
+        """Mask all rows with few kernels, which is faster on an accelerator."""
         n_freq, n_time = batch.shape[-2:]
         if not starts.size:
             return
-        # Both axes as one: the frequencies after the times. An axis without masks has an empty mask.
+        # Both axes are handled as a single axis, with the frequencies after the times.
         places = np.zeros((2, len(batch), starts.shape[1], 1), dtype=np.int64)
         places[0, rows, :, 0], places[1, rows, :, 0] = starts, stops
         places[:, :, max(self.num_time_masks, 0) :] += n_time
@@ -180,14 +207,14 @@ class SpecAugment(BatchTransform):
         mask = times.unsqueeze(1) | frequencies.unsqueeze(2)
         between = [1] * (batch.ndim - 3)
         value = writable_view(torch.empty(1, dtype=batch.dtype))
-        value[...] = self.mask_value  # as assigning it to a sample on the CPU would round it
+        value[...] = self.mask_value  # rounds the value in the same way as an assignment on the CPU
         batch.masked_fill_(mask.view(len(batch), *between, n_freq, n_time), value[0].item())
 
 
 def writable_view(batch: Tensor) -> Any:
-    """Return the memory of ``batch`` as an array.
+    """Return a NumPy array over the memory of ``batch``.
 
-    The result is the tensor itself if NumPy cannot use it, or gradients are recorded.
+    The result is ``batch`` itself if NumPy has no such array, or if ``batch`` requires a gradient.
     """
     try:
         return batch if batch.requires_grad else batch.numpy()
@@ -196,14 +223,14 @@ def writable_view(batch: Tensor) -> Any:
 
 
 class GaussianNoise(BatchTransform):
-    """Add N(0, std²) noise with probability ``p`` and clamp to [0, 1]; samples of any shape.
+    """Add normal noise N(0, std²) to samples of any shape, and clamp them to [0, 1].
 
     Args:
         std: standard deviation of the noise.
-        p: probability of adding noise to a sample.
-        mode: ``"table"`` (independent, fast), ``"exact"`` (independent, from PyTorch's normal generator) or
-            ``"pooled"`` (fastest; parts of one noise pool, so samples are not independent), see
-            ``chirpid_patch.transforms.noise``.
+        p: probability that a sample gets noise. Otherwise the sample stays unchanged.
+        mode: how the noise is computed; ``chirpid_patch.transforms.noise`` describes the modes. ``"table"``: fast
+            independent values. ``"exact"``: independent values from PyTorch's normal generator. ``"pooled"``: fastest,
+            but different samples can get the same values, so their noise is not independent.
     """
 
     def __init__(self, std: float = 0.02, p: float = 0.8, mode: NoiseMode = "table") -> None:
@@ -235,9 +262,9 @@ class GaussianNoise(BatchTransform):
 
 
 class Standardize(BatchTransform):
-    """Compute ``(x - mean) / (std + eps)``, or ``(x - mean) / std`` with ``eps`` None.
+    """Compute ``(x - mean) / (std + eps)``, or ``(x - mean) / std`` if ``eps`` is None.
 
-    A batch is equal to its standardised samples, to the last bit.
+    Standardising a batch is equal, to the last bit, to standardising each sample.
 
     Args:
         mean: number, or tensor that broadcasts with a sample.
@@ -260,7 +287,7 @@ class Standardize(BatchTransform):
         return self.std if self.eps is None else self.std + self.eps
 
     def forward(self, sample: Any) -> Any:
-        """Standardise one sample of any type that the operators accept."""
+        """Standardise a sample, which may be of any type that supports ``-`` and ``/``."""
         return (sample - self.mean) / self._divisor()
 
     def transform_sample(self, sample: Tensor, keys: Keys) -> Tensor:
@@ -299,7 +326,10 @@ _SHIPPED_CALL = nn.Module.__call__
 
 
 def is_batchable(transform: Transform) -> bool:
-    """Return whether ``transform`` applies to whole batches: one of this package, without overridden methods."""
+    """Return whether ``transform`` supports whole batches.
+
+    It does if it is a transform of this package, and neither a subclass nor a hook changes its ``forward``.
+    """
     return (
         isinstance(transform, BatchTransform)
         and type(transform).forward in _SHIPPED_FORWARDS
@@ -311,5 +341,5 @@ def is_batchable(transform: Transform) -> bool:
 
 
 def works_in_place(transform: Transform) -> bool:
-    """Return whether ``transform`` changes a batch in place, with the same dtype and shape."""
+    """Return whether ``transform`` always changes a batch in place, so that dtype and shape stay the same."""
     return isinstance(transform, BatchTransform) and type(transform).transform_batch is BatchTransform.transform_batch

@@ -1,4 +1,4 @@
-"""Random mirroring and turning of images, for pictures without an orientation."""
+"""A transform that mirrors and turns images at random, for images without an orientation."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from chirpid_patch.transforms.spectrograms import BatchTransform
 
 
 class FlipsAndTurns(BatchTransform):
-    """Apply one of the eight symmetries of the square, each equally likely, with probability ``p``.
+    """Apply a random symmetry of the square to an image. The eight symmetries are equally likely.
 
-    Images are (C, H, W) or (H, W), of any dtype. Images that are not square use only the four symmetries of the
-    rectangle. The transform moves pixel values and computes none, so shape and dtype stay.
+    Images have the shape (C, H, W) or (H, W), and any dtype. An image that is not square gets one of the four
+    symmetries of the rectangle. The transform only moves pixels, so shape and dtype stay the same.
 
     Args:
-        p: probability of changing an image.
+        p: probability that the transform is applied to an image.
     """
 
     def __init__(self, p: float = 1.0) -> None:
@@ -33,7 +33,7 @@ class FlipsAndTurns(BatchTransform):
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
         is_square = batch.shape[-1] == batch.shape[-2]
-        # Draw 0 is the gate.
+        # The first random number decides whether to apply the transform, so it is not used here.
         choices = (uniforms(keys[rows], 4)[:, 1:] < 0.5).tolist()
         for row, (left_right, up_down, diagonal) in zip(rows, choices, strict=True):
             image = batch[row]
@@ -42,5 +42,5 @@ class FlipsAndTurns(BatchTransform):
             if diagonal and is_square:
                 turned = turned.transpose(-1, -2)
             if turned is not image:
-                # A transposed view of the image itself must not be copied onto it.
+                # A transposed view of an image must not be copied onto the image itself.
                 image.copy_(turned if axes else turned.clone())

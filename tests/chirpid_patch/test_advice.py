@@ -54,7 +54,7 @@ def test_the_present_settings_are_read_from_the_loader(caplog: pytest.LogCapture
     assert (settings["batch_size"], settings["num_workers"], settings["gradient_accumulation_steps"]) == (2, 0, 2)
     assert [message.split(":")[0] for message in caplog.messages] == ["batch_size", "gradient_accumulation_steps"]
     sampled = DataLoader(tensor_data(8), batch_sampler=[[0, 1], [2]])
-    with pytest.raises(ValueError, match="batch_size="):
+    with pytest.raises(ValueError, match="pass the argument batch_size"):
         handle_oom_errors(sampled)
     assert handle_oom_errors(sampled, batch_size=2)["batch_size"] == 1
 
@@ -77,7 +77,7 @@ def test_workers_are_to_be_kept_where_starting_them_is_a_part_of_the_epoch() -> 
     finding = start_up_finding(times(), workers=2, batches=100)
     assert finding is not None
     assert (finding.setting, finding.current, finding.suggested) == ("persistent_workers", False, True)
-    assert "0.98 s of every epoch, 49 %" in finding.reason
+    assert "0.98 s in every epoch, 49 %" in finding.reason
     assert start_up_finding(times(), workers=2, batches=10_000) is None
     assert start_up_finding(times(first_batch_time=0.02), workers=2, batches=10) is None
 
@@ -184,7 +184,7 @@ def test_loading_too_slow_for_the_time_given_says_what_it_needs(speeds: Any) -> 
     tried = speeds({0: 1.0})
     found = diagnose_dataloader_speed(DataLoader(PairDataset(40), 4), seconds=5, verbose=False)
     assert (found.findings, tried) == ((), [0])
-    assert found.notes == ("5 s are too short to try other settings: pass seconds=240",)
+    assert found.notes == ("5 s are not enough to try other settings: pass seconds=240",)
 
 
 # --- the loader afterwards ----------------------------------------------------------------------------------

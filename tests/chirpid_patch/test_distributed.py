@@ -222,7 +222,7 @@ class TestTraining:
         become(0, 2)
         assert len(numbers(Factory.create_training_loader(numbered(6), 4, distributed=True))) == 3
         become(2, 3)
-        with pytest.warns(UserWarning, match=r"drop_last=True would drop all 2 samples \(3 ranks\)"):
+        with pytest.warns(UserWarning, match=r"drop_last=True would drop all 2 samples, because there are 3 ranks"):
             loader = Factory.create_training_loader(numbered(2), 1, drop_last=True, distributed=True)
         assert len(numbers(loader)) == 1
 
@@ -251,7 +251,7 @@ class TestEvaluation:
         seen = []
         for rank in range(3):
             become(rank, 3)
-            with pytest.warns(UserWarning, match="see every sample"):
+            with pytest.warns(UserWarning, match="validation and test read every sample"):
                 loader = create(numbered(7), 2, drop_last=True, distributed=True)
             assert len(loader) == len(list(loader))
             seen.append(numbers(loader))
@@ -308,13 +308,13 @@ class TestOneRank:
 class TestWhichRank:
     def test_the_launchers_rank_corrects_the_guides_rank_0(self, become: BecomeRank) -> None:
         become(1, 2)
-        with pytest.warns(UserWarning, match="rank=0 was passed to rank 1 of 2"):
+        with pytest.warns(UserWarning, match="rank=0 was passed in rank 1 of 2"):
             loader = create_optimized_dataloader(numbered(8), 2, is_training=False, world_size=2, rank=0)
         assert numbers(loader) == [1, 3, 5, 7]
 
     @pytest.mark.parametrize("rank", [1, -1])
     def test_a_rank_that_one_process_does_not_have_is_pointed_out(self, rank: int) -> None:
-        with pytest.warns(UserWarning, match=f"rank={rank} was passed to rank 0 of 1"):
+        with pytest.warns(UserWarning, match=f"rank={rank} was passed in rank 0 of 1"):
             loader = Factory.create_validation_loader(numbered(4), 2, distributed=True, rank=rank)
         assert numbers(loader) == [0, 1, 2, 3]
 
@@ -326,13 +326,13 @@ class TestWhichRank:
         assert numbers(loader) == [1, 5]
 
     def test_ranks_that_no_launcher_tells_of_are_pointed_out(self) -> None:
-        with pytest.warns(UserWarning, match="samples of rank 2 only"):
+        with pytest.warns(UserWarning, match="reads only the samples of rank 2"):
             loader = Factory.create_validation_loader(numbered(8), 2, distributed=True, world_size=4, rank=2)
         assert numbers(loader) == [2, 6]
 
     @pytest.mark.parametrize(
         ("options", "message"),
-        [({"world_size": 4}, "pass rank as well"), ({"world_size": 4, "rank": 4}, "none of 4 ranks")],
+        [({"world_size": 4}, "pass rank, too"), ({"world_size": 4, "rank": 4}, "out of range for 4 ranks")],
     )
     def test_ranks_that_cannot_be_are_refused(self, options: dict[str, int], message: str) -> None:
         with pytest.raises(ValueError, match=message):

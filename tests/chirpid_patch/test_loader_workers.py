@@ -328,7 +328,7 @@ def test_samples_in_memory_are_loaded_here_where_no_process_can_be_created(monke
     options: dict[str, Any] = {"batch_size": 2, "shuffle": True, "num_workers": 2}
     expected = run(DataLoader(tensor_data(9), **options))
     monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", no_process)
-    with pytest.warns(RuntimeWarning, match="no sample is lost") as caught:
+    with pytest.warns(RuntimeWarning, match="No sample is lost") as caught:
         actual = run(BatchedDataLoader(tensor_data(9), **options))
     assert len(caught) == 1
     assert same(actual[0], expected[0]) and actual[1] == expected[1]

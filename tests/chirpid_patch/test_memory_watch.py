@@ -88,7 +88,7 @@ def test_a_failing_callback_is_told_and_watching_goes_on(readings: Readings, cap
         raise KeyError("no such channel")
 
     assert levels(MemoryWatch(0.8, 0.9, on_alert=fail), readings, 0.9, 0.1) == [[HARD], [NONE]]
-    assert "on_alert failed" in caplog.text and "no such channel" in caplog.text
+    assert "on_alert raised an error" in caplog.text and "no such channel" in caplog.text
 
 
 def test_it_watches_on_a_thread_until_stopped(readings: Readings) -> None:

@@ -189,7 +189,7 @@ def test_workers_that_were_asked_for_only_decide_what_is_drawn() -> None:
     dataset = standardized(9)
     loader = resident(dataset, num_workers=2)
     assert loader.worker_processes == 0
-    assert "worker processes" in loader.decision
+    assert "num_workers has no effect" in loader.decision
     assert same(run(loader), run(ordinary(dataset, num_workers=2)))
 
 
@@ -415,12 +415,12 @@ def doubled(samples: Any) -> Any:
 REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "iterable": (Numbers, {"shuffle": None}, "an iterable dataset has no rows to store"),
     "single samples": (lambda: tensor_data(5), {"batch_size": None}, "automatic batching is off"),
-    "own collation": (lambda: tensor_data(5), {"collate_fn": doubled}, "a collate_fn of your own"),
+    "own collation": (lambda: tensor_data(5), {"collate_fn": doubled}, "your own collate_fn needs"),
     "own dataset": (lambda: PairDataset(5), {}, "PairDataset reads its samples itself"),
     "own reading": (lambda: Logged(tensor_data(5), range(5), 0, 1), {}, "Logged reads its samples itself"),
     "list": (lambda: WorkerSafeSequenceDataset([(torch.ones(1), 1)] * 5), {}, "samples are a list"),
-    "own transform": (lambda: augmented(tensor_data(5), torch.sin), {}, "sin is augmentation that only works on"),
-    "changed transform": (lambda: augmented(tensor_data(5), Louder()), {}, "Louder is augmentation that only works"),
+    "own transform": (lambda: augmented(tensor_data(5), torch.sin), {}, "the augmentation sin only supports single"),
+    "changed transform": (lambda: augmented(tensor_data(5), Louder()), {}, "the augmentation Louder only supports"),
     "gradients": (lambda: TensorDataset(torch.ones(5, 2, requires_grad=True)), {}, "is not a plain tensor in"),
 }
 
@@ -512,7 +512,7 @@ def test_a_batch_is_its_receivers_own() -> None:
 
 def test_it_is_not_pickled_but_can_be_copied() -> None:
     loader = resident(standardized(9))
-    with pytest.raises(TypeError, match=r"pickled.* cpu"):
+    with pytest.raises(TypeError, match=r"are on cpu cannot be pickled"):
         pickle.dumps(loader)
     assert same(run(copy.copy(loader)), run(ordinary(standardized(9))))
 

@@ -47,7 +47,7 @@ def test_trap_01_the_factorys_own_arguments_do_not_reach_the_data_loader(create:
 
 @pytest.mark.parametrize("create", CREATE[1:])
 def test_trap_02_validation_and_test_see_every_sample(create: Any) -> None:
-    with pytest.warns(UserWarning, match="see every sample"):
+    with pytest.warns(UserWarning, match="validation and test read every sample"):
         loader = create(tensor_data(7), 4, drop_last=True)
     assert sum(len(y) for _, y in loader) == 7
     assert Factory.get_optimal_config(100)["drop_last"] is False
@@ -64,7 +64,7 @@ def test_trap_03_no_batch_is_dropped_unless_the_call_says_so_and_an_empty_epoch_
         loader = Factory.create_training_loader(data, 4, drop_last=True, **options)
         assert [list(loader) for _ in range(2)] == [[], []]
         assert [one.message for one in caplog.records if one.levelname == "WARNING"] == [
-            "drop_last=True leaves no batch in an epoch: choose a smaller batch_size"
+            "with drop_last=True, an epoch has no batches: choose a smaller batch_size"
         ]
     enough = Factory.create_training_loader(tensor_data(7), 4, drop_last=True)
     assert [len(y) for _, y in enough] == [4]

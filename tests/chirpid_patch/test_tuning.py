@@ -81,7 +81,7 @@ def ways(choice: LoaderChoice) -> list[tuple[int, int]]:
 
 def no_time(choice: LoaderChoice) -> bool:
     """Whether a slow machine had no time left to start processes."""
-    return any("too short" in note for note in choice.notes)
+    return any("not enough to try" in note for note in choice.notes)
 
 
 # --- what is chosen ---------------------------------------------------------------------------------------------
@@ -549,7 +549,7 @@ def test_starting_processes_must_fit_into_the_time(method: str) -> None:
         PairDataset(8), {"batch_size": 2, "multiprocessing_context": method}, threads_allowed=False, most_workers=None,
         seconds=0.2,
     )  # fmt: skip
-    assert ways(choice) == [(0, 0)] and "too short" in choice.notes[0]
+    assert ways(choice) == [(0, 0)] and "are not enough to try worker processes" in choice.notes[0]
 
 
 TELL = "from chirpid_patch.loading.worker_start import main_is_guarded\ntold = main_is_guarded()\n"
@@ -679,7 +679,7 @@ def test_scripts_run_once_however_processes_are_started_and_whatever_is_remember
     known = Script(tmp_path, "known", "spawn", 0, profile)
     workers, samples, _, times, log = known.result()
     assert (workers, samples, times) == (0, 24, 1)
-    assert "remembered" in log
+    assert "the saved choice of loader settings is not used" in log
 
 
 @pytest.mark.parametrize("method", sorted({"spawn", "forkserver"} & set(METHODS)))
@@ -862,7 +862,7 @@ def test_a_profile_that_cannot_be_written_is_told_of(
     path = tmp_path / "file" / "profile.json" if obstacle == "a file for a folder" else tmp_path / "folder"
     for times in (1, 2):
         assert len(list(measured(tensor_data(12), tune=path))) == 3
-        assert len(measurings) == times and "is not saved" in warned(caplog)
+        assert len(measurings) == times and "cannot be saved" in warned(caplog)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "folder"]  # nothing half-written
 
 

@@ -275,11 +275,11 @@ def test_weights_come_from_the_dataset() -> None:
         ({"sampler": [1], "indices": [1]}, "sampler and indices exclude each other"),
         ({"sampler": [1], "iterations_per_epoch": 2}, "iterations_per_epoch and sampler exclude each other"),
         ({"iterations_per_epoch": 0}, "iterations_per_epoch must be a number of batches"),
-        ({"weighted_sampler": WEIGHTS[1:]}, r"weights of shape \(19,\) for 20 samples"),
-        ({"indices": [0, N]}, "name a sample that the dataset of 20 does not have"),
-        ({"indices": torch.ones(N, dtype=torch.bool)}, "of a mask, take its nonzero"),
-        ({"indices": [0.5]}, "must be a sequence of positions"),
-        ({"indices": [[1]]}, "must be a sequence of positions"),
+        ({"weighted_sampler": WEIGHTS[1:]}, r"the shape \(19,\): pass a weight for each of 20"),
+        ({"indices": [0, N]}, "out of range for 20 samples"),
+        ({"indices": torch.ones(N, dtype=torch.bool)}, "convert a mask with its nonzero"),
+        ({"indices": [0.5]}, "must be a sequence of integers"),
+        ({"indices": [[1]]}, "must be a sequence of integers"),
     ],
     ids=lambda one: one if isinstance(one, str) else "+".join(one),
 )
@@ -382,7 +382,7 @@ def test_the_migration_notes_name_only_what_there_is() -> None:
 
 def test_helpers_in_the_migration_notes_take_the_calls_they_took() -> None:
     checked = 0
-    for was, now, _ in rows_of_notes("Helpers from guides"):
+    for was, now, _ in rows_of_notes("Functions from guides"):
         modules = [importlib.import_module(name) for name in re.findall(r"`(chirpid_patch\.[\w.]+)`", now)]
         for name, arguments in re.findall(r"`(\w+)(?:\(([\w, ]*)\))?`", was):
             (helper,) = {vars(module)[name] for module in modules if name in vars(module)} or {None}
