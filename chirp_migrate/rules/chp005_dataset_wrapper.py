@@ -63,9 +63,9 @@ class DatasetWrapper(Rule):
     - `not-probed`: no file of the project reads an attribute of the new object with `hasattr` or `getattr`, as code
       does that looks for a wrapped dataset.
     - `not-copied`: no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`, `AveragedModel`,
-      `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the dataset, and the loader that
-      contains it, are only passed to a loader call, iterated over, measured with `len`, or passed to a function of the
-      project that does only these, and they are not returned.
+      `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines estimators of scikit-learn, which are
+      cloned. If a file does, the dataset, and the loader that contains it, are only passed to a loader call, iterated
+      over, measured with `len`, or passed to a function of the project that does only these, and they are not returned.
 
     The new object has another class, with another name, and has the attributes `dataset`, `training` and `transforms`.
     Its samples are tuples. If a sample is not a pair, reading it raises a ValueError, because it cannot be unpacked.

@@ -89,10 +89,12 @@ class LocalDatasetClass(Rule):
       of its own, and assigns none of these names. If it has no ``__init__``, its bases provably have no constructor
       either. No method creates, copies or inspects objects and their attributes.
     - `not-copied`: if its objects store captured values, no file of the project copies objects deeply (`deepcopy`,
-      `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file
-      does, the class and its objects have only the uses that `used-before-rebound` permits, and are not returned.
+      `asdict`, `astuple`, `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines
+      estimators of scikit-learn, which are cloned. If a file does, the class and its objects have only the uses that
+      `used-before-rebound` permits, and are not returned.
     - `attributes-not-listed`: if the class captures names, the module contains no ``vars``, ``dir``, ``globals``,
-      ``getmembers`` or ``__dict__``. These would show the attributes that its objects get for the captured values.
+      ``getmembers`` or ``__dict__``, and no file lists the attributes of an object other than `self`, a class or parsed
+      arguments. These would show the attributes that its objects get for the captured values.
     - `class-name-unused`: no file contains `__qualname__`. If the name of the class is taken in the module, no file
       reads an attribute `__name__`.
 

@@ -64,13 +64,14 @@ class LocalFunction(Rule):
       function through all variables, attributes, containers and parameters that may hold it: no file of the project
       sets an attribute on it, or passes it on in a way that cannot be traced. If no values are bound, no file uses it
       as a key or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
-      `__defaults__`, `__closure__`, `isfunction`, `isroutine`, `FunctionType` or `LambdaType`. If values are bound, no
-      file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a
-      class), checks whether an object is a `partial`, reads the class of the function (except for an error), or makes a
-      method of it.
+      `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`, or checks
+      for `MethodType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
+      `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`, reads the class of
+      the function (except for an error), or makes a method of it.
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
-      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`). If a file does, the function has
-      only the uses that `used-before-rebound` permits, and is not returned.
+      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines estimators of
+      scikit-learn, which are cloned. If a file does, the function has only the uses that `used-before-rebound` permits,
+      and is not returned.
     - `partial-available`: if values are bound, `partial` is `functools.partial` there, and the function does not call
       itself.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
