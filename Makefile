@@ -120,7 +120,7 @@ bench-versions: $(STAMP)  ## the wheel and the fast tests with other versions of
 bench-verify: $(STAMP)  ## how often verify decides rightly
 	$(BIN)/python benchmarks/verify_decisions.py --docs
 
-bench-scripts: $(STAMP)  ## training scripts of other people, migrated and verified
+bench-scripts: $(STAMP)  ## training scripts of other people, examined, migrated and verified
 	$(BIN)/python benchmarks/verify_scripts.py
 
 bench-validity: $(STAMP)  ## the saving that verify predicts, beside that of long trainings
