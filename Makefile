@@ -123,7 +123,7 @@ bench-verify: $(STAMP)  ## how often verify decides rightly
 bench-runs: $(STAMP)  ## ten runs of verify at its defaults on three backends, quiet and busy (three hours)
 	$(BIN)/python benchmarks/verify_runs.py
 
-bench-scripts: $(STAMP)  ## training scripts of other people, migrated and verified
+bench-scripts: $(STAMP)  ## training scripts of other people, examined, migrated and verified
 	$(BIN)/python benchmarks/verify_scripts.py
 
 bench-validity: $(STAMP)  ## the saving that verify predicts, beside that of long trainings

@@ -104,7 +104,7 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
         whom = f"{' and '.join(others)}, which {'names' if len(others) == 1 else 'name'} torch"
         return None, f"The changed files import chirpid_patch: add {wanted} to {whom}, or use --vendor."
     path, edit = edits[0]
-    others = [*(name for name, _ in edits[1:] if name != path), *others]
+    others = [*dict.fromkeys(name for name, _ in edits[1:] if name != path), *others]
     where = " and ".join(others or [path])
     by_hand = f"The changed files import chirpid_patch: add {wanted} to {where}, or use --vendor."
     if not (root / path).resolve().is_relative_to(root.resolve()):

@@ -28,6 +28,7 @@ from chirp_migrate.training.errors import NotFound, NotUsable, UserCodeError
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.process.protocol import PartialResult
+from chirp_migrate.training.process.snapshot import remove_written_files
 from chirp_migrate.training.watch.interception import Interception
 from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.data import TrainingData
@@ -271,6 +272,8 @@ def _spending(spent: dict[str, float], what: str) -> Iterator[None]:
 
 
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
+    if entry.source is Source.SCRIPT:  # with a checkpoint of its last run, it would train less
+        remove_written_files(Path(spec.tree))
     seed_everything(sizes.seed)  # the user's workload function may create its model here
     with _errors_as_raised(entry, "import"):
         model = StandInModel if spec.options.simulates else load_model(spec.discovery.model)

@@ -216,6 +216,14 @@ def test_what_cannot_be_extended_is_said_with_the_way_out(tmp_path: Path, conten
     assert note is not None and WANTED in note and "--vendor" in note
 
 
+def test_a_file_with_two_lists_that_name_torch_is_named_once(tmp_path: Path) -> None:
+    lists = '[project]\ndependencies = ["torch"]\n[project.optional-dependencies]\nexamples = ["torchvision"]\n'
+    write_files(tmp_path, {"requirements.txt": "torch\n", "pyproject.toml": lists})
+    plan, note = dependency_plan(tmp_path, __version__)
+    assert plan is not None and plan.path == "requirements.txt"
+    assert note is not None and note.startswith("pyproject.toml names torch besides requirements.txt: add ")
+
+
 def test_a_file_that_other_folders_share_is_left_with_a_note(tmp_path: Path) -> None:
     root = tmp_path / "backend"
     root.mkdir()

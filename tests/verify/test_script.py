@@ -14,6 +14,7 @@ from chirp_migrate.training.workload.script import Script, prepare_script, scrip
 
 TRAIN = """
 import argparse
+from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -21,6 +22,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int)
     epochs = parser.parse_args().epochs
+    if list(Path("out").glob("*")):
+        raise FileExistsError("out has files of another run")
+    Path("out").mkdir(exist_ok=True)
     torch.manual_seed(0)
     model, loss = torch.nn.Linear(4, 2), torch.nn.CrossEntropyLoss()
     dataset = TensorDataset(torch.rand(20, 4), torch.arange(20) % 2)
@@ -28,7 +32,7 @@ def main():
     for epoch in range(epochs):
         for x, y in loader:
             loss(model(x), y).backward()
-        open("epochs.txt", "a").write("x")
+        open("out/epochs.txt", "a").write("x")
     raise RuntimeError("a training of so many epochs would not end in time")
 
 if __name__ == "__main__":
@@ -105,7 +109,7 @@ def test_a_script_of_any_length_is_verified_without_a_file_for_it(tmp_path: Path
     own = values["own_runs"]["train.py"]
     assert (own["epochs"], own["assumed"]) == (100, True) and own["timed_epochs"] >= 3
     assert "the script runs in a copy of each version" in result.stderr
-    assert not (after / "epochs.txt").exists()
+    assert not (after / "out").exists()
 
 
 @pytest.mark.slow

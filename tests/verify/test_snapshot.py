@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.training.process.snapshot import copy_tree, freshen, keep_pristine, restore
+from chirp_migrate.training.process.snapshot import copy_tree, freshen, keep_pristine, remove_written_files, restore
 
 
 def test_copies_what_code_needs_and_names_what_is_too_large(tmp_path: Path) -> None:
@@ -67,6 +67,23 @@ def test_what_a_run_left_is_gone_before_the_next_one(tmp_path: Path) -> None:
     assert found == {name: name for name in ("kept/a.py", "kept/b.py", "removed/c.py", "replaced.py")}
     assert sorted(path.name for path in tree.iterdir()) == ["kept", "removed", "replaced.py"]
     assert (tree / "kept" / "a.py").stat().st_mtime_ns == times, "what did not change is left alone"
+
+
+def test_files_of_a_run_are_gone_before_the_next_one_of_its_process_but_folders_stay(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "config.yaml").write_text("kept")
+    keep_pristine(tree)
+    (tree / "runs" / "1").mkdir(parents=True)
+    (tree / "runs" / "1" / "last.pt").write_bytes(b"weights")
+    (tree / "config.yaml").write_text("changed")
+
+    remove_written_files(tree)
+
+    assert (tree / "config.yaml").read_text() == "kept"
+    assert sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*")) == ["config.yaml", "runs", "runs/1"]
+    remove_written_files(tmp_path)  # without stored files, it changes nothing
+    assert (tree / "runs").is_dir()
 
 
 def test_a_folder_whose_mode_a_run_changed_keeps_its_files(tmp_path: Path) -> None:

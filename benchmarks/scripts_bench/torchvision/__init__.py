@@ -1,5 +1,12 @@
-"""Stub of torchvision for scripts that train on MNIST: random digits of the same form."""
+"""torchvision whose downloaded datasets have made-up samples.
 
-from torchvision import datasets, transforms
+Everything but ``datasets`` is the installed torchvision. Its own ``__init__`` does not run: it needs operators of CUDA.
+"""
 
-__all__ = ["datasets", "transforms"]
+from pkgutil import extend_path
+
+__path__ = extend_path(__path__, __name__)
+
+from torchvision import datasets, transforms, utils
+
+__all__ = ["datasets", "transforms", "utils"]

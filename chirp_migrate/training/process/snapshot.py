@@ -13,9 +13,10 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-__all__ = ["LARGEST_FILE", "copy_tree", "freshen", "keep_pristine", "restore"]
+__all__ = ["LARGEST_FILE", "copy_tree", "freshen", "keep_pristine", "remove_written_files", "restore"]
 
 _PRISTINE = ".pristine"
 """Suffix of a second folder next to a copy. It has the files of the copy before any training ran."""
@@ -89,10 +90,20 @@ def freshen(tree: Path) -> None:
         shutil.copytree(pristine, tree, symlinks=True)
 
 
-def _put_back(pristine: Path, tree: Path) -> None:
+def remove_written_files(tree: Path) -> None:
+    """Restore the stored files of a copy between two runs in one process, and keep new folders.
+
+    A module that the first run imported made its folders then, and is not imported again.
+    """
+    if _pristine(tree).is_dir():
+        with suppress(PermissionError):  # Windows does not remove a file that the first run has open
+            _put_back(_pristine(tree), tree, keep_folders=True)
+
+
+def _put_back(pristine: Path, tree: Path, keep_folders: bool = False) -> None:
     kept, now = _list_entries(pristine), _list_entries(tree)
     for name, version in sorted(now.items(), reverse=True):  # reverse order removes files before their folder
-        if version != kept.get(name):
+        if version != kept.get(name) and not (keep_folders and version == _FOLDER and name not in kept):
             path = tree / name
             path.rmdir() if version == _FOLDER else path.unlink()
     for name, version in sorted(kept.items()):
