@@ -1,6 +1,5 @@
 """`make bench-scripts`: training scripts of other people, examined by `doctor`, migrated, and verified.
 
-
 Each script is an example in a source distribution from PyPI (pinned by version and content). `doctor DIR -- python
 SCRIPT` examines a copy of its folder, `apply` migrates the copy, and `verify DIR -- python SCRIPT` verifies it. The
 benchmark writes no file for `verify`. It generates the data that a script would download: names in files, and images by

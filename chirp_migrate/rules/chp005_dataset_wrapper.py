@@ -13,7 +13,7 @@ from chirp_migrate.analysis.dataflow.closures import Capture
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
 from chirp_migrate.analysis.dataflow.symbolic import Name
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_read_by_getattr
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_read_by_getattr, set_from_outside, tries_attribute
 from chirp_migrate.analysis.datasets.dataset_meaning import AugmentedSamples
 from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
 from chirp_migrate.analysis.datasets.type_members import meaning_of_members
@@ -60,8 +60,9 @@ class DatasetWrapper(Rule):
     - `own-names-only`: dataset, transforms and flag are variables of the enclosing functions.
     - `bound-once`: these variables provably have their values before the call, and the same values whenever a sample is
       read.
-    - `not-probed`: no file of the project reads an attribute of the new object with `hasattr` or `getattr`, as code
-      does that looks for a wrapped dataset.
+    - `not-probed`: no file of the project reads an attribute of the new object with `hasattr` or `getattr`, or in a
+      `try` statement that handles AttributeError, as code does that looks for a wrapped dataset. No file sets such an
+      attribute on an object other than `self`.
     - `not-copied`: no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`, `AveragedModel`,
       `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines estimators of scikit-learn, which are
       cloned. If a file does, the dataset, and the loader that contains it, are only passed to a loader call, iterated
@@ -133,6 +134,10 @@ def _made_by_type(
     )
     if problem is None and is_read_by_getattr(project, *_ATTRIBUTES):
         problem = "the project reads `dataset` or `transforms` of objects with `hasattr` or `getattr`"
+    if problem is None and tries_attribute(project, *_ATTRIBUTES):
+        problem = "the project reads `dataset` or `transforms` of objects that may lack these attributes"
+    if problem is None and any(project.holds(set_from_outside(one), one) for one in (*_ATTRIBUTES, "training")):
+        problem = "the project sets an attribute `dataset`, `training` or `transforms` of objects"
     if problem is None and any(may_be_copied(module, project, place) for place in constructions):
         problem = "a deep copy of an object that holds it would also copy the dataset and the transforms"
     if problem is not None:

@@ -273,6 +273,36 @@ def is_read_by_getattr(project: Project, *attributes: str) -> bool:
     return project.holds(rf"""{asked}(?:(?!{asked})[^\r\n])*["'](?:{names})["']""", "hasattr", "getattr")
 
 
+_HANDLERS = re.compile(r"\bexcept\b")
+
+
+def tries_attribute(project: Project, *attributes: str) -> bool:
+    """Return whether any file reads one of ``attributes`` in a ``try`` statement that handles AttributeError."""
+    return any(
+        any(isinstance(one, ast.Attribute) and one.attr in attributes for part in node.body for one in ast.walk(part))
+        for _, text in project.matching(_HANDLERS, "except")
+        for node in _tries_for_missing(text)
+    )
+
+
+@lru_cache(maxsize=256)
+def _tries_for_missing(text: str) -> tuple[ast.Try, ...]:
+    try:
+        tree = syntax_tree(text)
+    except UnparsableModule:
+        return ()
+    return tuple(
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Try) and any(_handles_missing(one.type) for one in node.handlers)
+    )
+
+
+def _handles_missing(caught: ast.expr | None) -> bool:
+    names = {one.id for one in ast.walk(caught) if isinstance(one, ast.Name)} if caught is not None else {"Exception"}
+    return not names.isdisjoint({"AttributeError", "Exception", "BaseException"})
+
+
 def set_from_outside(attribute: str) -> str:
     """Return a regular expression for assignments to ``attribute`` of any object but ``self``; ``setattr`` counts."""
     name = re.escape(attribute)
