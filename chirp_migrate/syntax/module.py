@@ -44,6 +44,18 @@ _TEXTS = (str, str | None, bool)
 _PLACEHOLDERS = frozenset({"None", "object", "Any"})
 
 
+class _CodeFields(dict[type, tuple[str, ...]]):
+    """For each type of node, the fields that may contain code: no texts, numbers or nodes that all trees share."""
+
+    def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
+        self[kind] = tuple(field for field in kind._fields if field not in _NO_CODE)
+        return self[kind]
+
+
+_NO_CODE = frozenset(
+    {"id", "attr", "ctx", "op", "ops", "kind", "level", "module", "conversion", "simple", "type_comment"}
+)
+CODE_FIELDS = _CodeFields()
 #: Levels of syntax below a module, as Python's ``ast`` has them, down to which every analysis can recurse.
 _DEEPEST = 600
 #: In a tree with more levels than this, a recursion error is not a defect.
@@ -66,7 +78,9 @@ def _is_deeper(tree: ast.AST, limit: int) -> bool:
     """Return whether a tree has more than ``limit`` levels below its root."""
     level: list[ast.AST] = [tree]
     while level and limit:
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        values = [getattr(node, field) for node in level for field in CODE_FIELDS[type(node)]]
+        level = [one for value in values if type(value) is list for one in value if isinstance(one, ast.AST)]
+        level += [one for one in values if isinstance(one, ast.AST)]
         limit -= 1
     return bool(level)
 

@@ -107,6 +107,7 @@ class Project:
         self._captured: dict[str, frozenset[str]] = {}
         self._origins: dict[str, str] = {}  # of qualified names, until a text changes
         self._meant: dict[tuple[str, str], set[str]] = {}  # modules, by their names in a file
+        self._located: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self._on_path: dict[str, list[list[str]]] = {}  # words of each change of `sys.path` in a file, the last first
         self._named: dict[str, set[str]] = {}  # aliases
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
@@ -385,6 +386,10 @@ class Project:
             Paths of modules, each with the rest of the name, which is looked up in the module ("" for the module
             itself).
         """
+        known = self._located.get((path, name))
+        return _cache_answer(self._located, (path, name), self._locate(path, name)) if known is None else known
+
+    def _locate(self, path: str, name: str) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
         for full in sorted(self._from_root(path, f"{name}.*")):
             module, rest = full.removesuffix(".*"), ""
