@@ -17,7 +17,6 @@ from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
 from chirp_migrate.analysis.datasets.declared_class import DECORATORS, Declared, may_declare, read_declared
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET, ITERABLE_DATASET
 from chirp_migrate.analysis.objects.things import ClassThing, Container, External, FunctionThing, Instance, Place, Thing
-from chirp_migrate.analysis.objects.values import bases_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
@@ -114,7 +113,7 @@ def _combine_readings(parts: list[Reading], made: Instance) -> Reading:
 
 def _reading_of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> Reading:
     """Return how objects of a class of the project are read: by its first class with a method of reading."""
-    order = bases_of(cls)
+    order = cls.order
     libraries = [one.name for one in order if isinstance(one, External)]
     if any(map(ITERABLE_DATASET.fullmatch, libraries)):
         return Reading(ReadingMode.ONE_BY_ONE, "the dataset is a stream", cls.place, (made.place,))
