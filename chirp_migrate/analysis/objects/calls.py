@@ -72,6 +72,7 @@ class Calls(ObjectAccess):
         self.iterated: list[tuple[LoaderThing, tuple[Place, ...]]] = []
         self.is_counting = True
         self._fruitless: Counter[ast.AST] = Counter()
+        self._steps_of: Counter[ast.AST] = Counter()  # in the last run that counted as fruitless
         self._stack: list[tuple[ast.AST, Place]] = []
         self._is_import = False
 
@@ -178,6 +179,7 @@ class Calls(ObjectAccess):
             return UNKNOWN
         self.called.add(node)
         if self._fruitless[node] >= _FRUITLESS:
+            self._left -= self._steps_of[node]  # so that the entry point reaches no further than with this run
             self._hand_over(arguments, place)
             return UNKNOWN
         self.callers.setdefault(function.place, set()).add(place)
@@ -195,6 +197,7 @@ class Calls(ObjectAccess):
             self._stack.pop()
             is_of_dataset = function.owner is not None and function.owner.is_dataset
             if self.is_counting and created == self._created and not is_of_dataset:
+                self._steps_of[node] = left - self._left
                 self._fruitless[node] += min(left - self._left, _FRUITLESS_RUN)
         if is_generator(node):
             part = "context" if function.wraps == "contextmanager" else ""
