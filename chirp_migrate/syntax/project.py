@@ -108,6 +108,7 @@ class Project:
         self._origins: dict[str, str] = {}  # of qualified names, until a text changes
         self._meant: dict[tuple[str, str], set[str]] = {}  # modules, by their names in a file
         self._located: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        self._read: dict[str, bool] = {}  # whether code reads variables of a name, until a text changes
         self._on_path: dict[str, list[list[str]]] = {}  # words of each change of `sys.path` in a file, the last first
         self._named: dict[str, set[str]] = {}  # aliases
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
@@ -196,6 +197,7 @@ class Project:
         self._forget(path)
         self._tables.pop(path, None)
         self._origins.clear()
+        self._read.clear()
         # The names that other files import from a module do not depend on its text.
         self._taken = {path: self._taken[path]} if path in self._taken else {}
 
@@ -650,9 +652,10 @@ class Project:
 
     def reads_variable(self, name: str) -> bool:
         """Return whether code may read a variable of this name: in its module, or in one that imports it."""
-        return any(
-            name in text and reads_variable(text, name) for text in (*self._texts.values(), *self._notebooks.values())
-        )
+        if name not in self._read:
+            texts = chain(self._texts.values(), self._notebooks.values())
+            self._read[name] = any(name in text and reads_variable(text, name) for text in texts)
+        return self._read[name]
 
     def mentions(self, attribute: str, besides: str) -> bool:
         """Return whether ``.attribute`` occurs in any file other than the one at path ``besides``."""
