@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
+from shlex import quote
 
 from msgspec import structs
 
@@ -34,6 +35,8 @@ from chirp_migrate.syntax.project import Project
 __all__ = ["Source", "plan_tree", "source_of"]
 
 Source = SourceFile | NotebookSource
+#: Seconds for one file after which a line names the file.
+_LONG_S = 5.0
 _STORED = "a notebook with stored outputs, which would no longer match its code; --notebooks includes it"
 
 
@@ -110,6 +113,8 @@ def plan_tree(
     for result in migrate_files(concerned, project, settings, jobs):
         results[result.path] = result
         read_size += len(texts[result.path])
+        if overlay is None and result.seconds > _LONG_S:
+            progress(f"{result.path} takes {result.seconds:.0f} s. To skip the file: --exclude {quote(result.path)}")
         left_s = (time.monotonic() - began) * (size / read_size - 1)
         progress(ProgressStep(f"{doing} {result.path}", len(results), len(concerned), left_s))
     for result in (results[path] for path in concerned):

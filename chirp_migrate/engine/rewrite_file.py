@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_named_in_strings
@@ -52,6 +52,7 @@ class FileResult:
         public: names that other files import from it.
         notes: sentences about the file that belong to no finding.
         problem: why the file could not be handled. The result then has the old text and no findings.
+        seconds: time of the rules for the file.
     """
 
     path: str
@@ -61,6 +62,7 @@ class FileResult:
     public: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     problem: str | None = None
+    seconds: float = field(default=0.0, compare=False)
 
 
 def migrate_file(path: str, text: str, project: Project, settings: Settings) -> FileResult:

@@ -12,10 +12,12 @@ import multiprocessing.connection
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import replace
 
 from chirp_migrate.engine.rewrite_file import FileResult, migrate_file
 from chirp_migrate.engine.settings import Settings
@@ -123,8 +125,9 @@ def _migrate_here(path: str) -> FileResult:
 
 
 def _migrate(path: str, project: Project, settings: Settings) -> FileResult:
-    text = project.text(path)
+    text, began = project.text(path), time.monotonic()
     try:
-        return migrate_file(path, text, project, settings)
+        result = migrate_file(path, text, project, settings)
     finally:
         project.update(path, text)
+    return replace(result, seconds=time.monotonic() - began)

@@ -44,6 +44,19 @@ _TEXTS = (str, str | None, bool)
 _PLACEHOLDERS = frozenset({"None", "object", "Any"})
 
 
+class _CodeFields(dict[type, tuple[str, ...]]):
+    """Cache, for each type of ``ast`` node, the names of its fields that may contain code."""
+
+    def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
+        self[kind] = tuple(field for field in kind._fields if field not in _NO_CODE)
+        return self[kind]
+
+
+#: Fields of ``ast`` nodes that contain text, numbers, or nodes that Python shares between all trees.
+_NO_CODE = frozenset(
+    {"id", "attr", "ctx", "op", "ops", "kind", "level", "module", "conversion", "simple", "type_comment"}
+)
+CODE_FIELDS = _CodeFields()
 #: Largest depth of a tree, in levels of ``ast`` nodes, at which every analysis can recurse over it.
 _DEEPEST = 600
 #: Only in a tree with at most this many levels is a recursion error a defect of this program.
@@ -66,7 +79,9 @@ def _is_deeper(tree: ast.AST, limit: int) -> bool:
     """Return whether a tree has more than ``limit`` levels below its root."""
     level: list[ast.AST] = [tree]
     while level and limit:
-        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        values = [getattr(node, field) for node in level for field in CODE_FIELDS[type(node)]]
+        level = [one for value in values if type(value) is list for one in value if isinstance(one, ast.AST)]
+        level += [one for one in values if isinstance(one, ast.AST)]
         limit -= 1
     return bool(level)
 

@@ -13,18 +13,13 @@ from functools import cached_property, lru_cache
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from chirp_migrate.syntax.import_table import absolute_name
-from chirp_migrate.syntax.module import UnparsableModule, module_name, package_name, syntax_tree
+from chirp_migrate.syntax.module import CODE_FIELDS, UnparsableModule, module_name, package_name, syntax_tree
 
 __all__ = ["Outline", "dotted_name", "functions_of", "last_name"]
 
 Node = TypeVar("Node", bound=ast.AST)
 _Asked = ParamSpec("_Asked")
 _T = TypeVar("_T")
-
-#: Fields of ``ast`` nodes that contain text, numbers, or nodes that Python shares between all trees.
-_NO_CODE = frozenset(
-    {"id", "attr", "ctx", "op", "ops", "kind", "level", "module", "conversion", "simple", "type_comment"}
-)
 
 
 class _NodeIndex:
@@ -49,7 +44,7 @@ class _NodeIndex:
     def _enter(self, node: ast.AST) -> None:
         start = len(self.all)
         self.all.append(node)
-        for field in _FIELDS[type(node)]:
+        for field in CODE_FIELDS[type(node)]:
             value = getattr(node, field)
             for child in value if type(value) is list else (value,):
                 if isinstance(child, ast.AST):
@@ -189,14 +184,3 @@ def last_name(node: ast.AST) -> str:
 def functions_of(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return the methods of a class by name."""
     return {one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
-
-
-class _CodeFields(dict[type, tuple[str, ...]]):
-    """Cache, for each type of ``ast`` node, the names of its fields that may contain code."""
-
-    def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
-        self[kind] = tuple(field for field in kind._fields if field not in _NO_CODE)
-        return self[kind]
-
-
-_FIELDS = _CodeFields()

@@ -108,6 +108,8 @@ class Project:
         self._captured: dict[str, frozenset[str]] = {}
         self._origins: dict[str, str] = {}  # results of `resolve`, until a text changes
         self._meant: dict[tuple[str, str], set[str]] = {}  # results of `_possible_modules`
+        self._located: dict[tuple[str, str], list[tuple[str, str]]] = {}  # results of `located`
+        self._read: dict[str, bool] = {}  # results of `reads_variable`, until a text changes
         self._on_path: dict[str, list[list[str]]] = {}  # words after each `sys.path` in a file, the last first
         self._named: dict[str, set[str]] = {}  # results of `aliases`
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
@@ -199,6 +201,7 @@ class Project:
         self._forget(path)
         self._tables.pop(path, None)
         self._origins.clear()
+        self._read.clear()
         # The names that other files import from a module do not depend on its text.
         self._taken = {path: self._taken[path]} if path in self._taken else {}
 
@@ -392,6 +395,10 @@ class Project:
             The path of each module, with the rest of ``name`` that names a member of the module ("" for the module
             itself).
         """
+        known = self._located.get((path, name))
+        return _cache_answer(self._located, (path, name), self._locate(path, name)) if known is None else known
+
+    def _locate(self, path: str, name: str) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
         for full in sorted(self._from_root(path, f"{name}.*")):
             module, rest = full.removesuffix(".*"), ""
@@ -653,9 +660,10 @@ class Project:
 
     def reads_variable(self, name: str) -> bool:
         """Return whether any code may read a variable of this name: in its module, or in a module that imports it."""
-        return any(
-            name in text and reads_variable(text, name) for text in (*self._texts.values(), *self._notebooks.values())
-        )
+        if name not in self._read:
+            texts = chain(self._texts.values(), self._notebooks.values())
+            self._read[name] = any(name in text and reads_variable(text, name) for text in texts)
+        return self._read[name]
 
     def mentions(self, attribute: str, besides: str) -> bool:
         """Return whether ``.attribute`` occurs in any file other than the one at path ``besides``."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 from pathlib import Path
+from types import FrameType, SimpleNamespace
 
 import pytest
 from support import LOADER
 
+from chirp_migrate.analysis.objects.cells import State
+from chirp_migrate.analysis.objects.pickled import Unpicklable
+from chirp_migrate.engine import worker_pool
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.syntax.project import Project
@@ -117,3 +124,107 @@ def test_time_grows_with_the_file(name: str) -> None:
     seconds(10)  # imports
     # Sixteen times as much would take 256 times as long if it were quadratic.
     assert seconds(4800) < 60 * max(seconds(300), 0.05)
+
+
+def chain_of_helpers(size: int) -> dict[str, str]:
+    """Each helper calls the previous one twice; the first one builds a loader."""
+    first = "def h0(data):\n    return DataLoader(data, num_workers=2, collate_fn=lambda b: b)\n"
+    more = (f"def h{n}(data):\n    return h{n - 1}(data) or h{n - 1}(data)\n" for n in range(1, size))
+    return {"a.py": HEADER + first + "".join(more) + f"h{size - 1}([1])\n"}
+
+
+def chain_of_classes(size: int) -> dict[str, str]:
+    """Each class inherits from the previous one, and from a mixin of all."""
+    more = (f"class C{n}(C{n - 1}, Mixin):\n    pass\n" for n in range(1, size))
+    built = f"DataLoader(C{size - 1}(lambda x: x), num_workers=2)\n"
+    base = "class Mixin:\n    pass\nclass C0(Dataset):\n    def __init__(self, f):\n        self.f = f\n"
+    return {"a.py": HEADER + base + "".join(more) + built}
+
+
+def chain_of_modules(size: int) -> dict[str, str]:
+    """Each module exports the loader of the previous one."""
+    first = f"{HEADER}def build(data):\n    return DataLoader(data, num_workers=2, collate_fn=lambda b: b)\n"
+    more = {
+        f"m{n}.py": f"from m{n - 1} import *\nfrom m{n - 1} import build\nloader = build([{n}])\n"
+        for n in range(1, size)
+    }
+    return {"m0.py": first, **more}
+
+
+def library_with_tests(size: int) -> dict[str, str]:
+    """Each test runs all methods of a class, with a loader."""
+    methods = (f"    def m{n}(self):\n        self.x{n} = self.of(self.loader)\n" for n in range(size))
+    run = "    def run(self):\n" + "".join(f"        self.m{n}()\n" for n in range(size))
+    made = "class Engine:\n    def __init__(self, loader, of):\n        self.loader, self.of = loader, of\n"
+    tests = (
+        f"def test_{n}():\n    engine = Engine(DataLoader([{n}], num_workers=2), lambda x: x)\n    engine.run()\n"
+        for n in range(size)
+    )
+    return {"engine.py": made + "".join(methods) + run, "a.py": f"{HEADER}from engine import Engine\n" + "".join(tests)}
+
+
+def callers_of_a_function(size: int) -> dict[str, str]:
+    """Each script passes a lambda to the function that builds the loaders."""
+    built = "def build(data, f):\n    return DataLoader(data, num_workers=2, collate_fn=f)\n"
+    scripts = {
+        f"s{n}.py": f"from a import build\ndef main():\n    return build([{n}], lambda b: b)\nmain()\n"
+        for n in range(size)
+    }
+    return {"a.py": HEADER + built, **scripts}
+
+
+@pytest.mark.parametrize(
+    "project", [chain_of_helpers, chain_of_classes, chain_of_modules, library_with_tests, callers_of_a_function]
+)
+def test_steps_grow_with_the_project(project: Callable[[int], dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, take = 0, State._step
+
+    def take_counted(state: State) -> None:
+        nonlocal steps
+        steps += 1
+        take(state)
+
+    def steps_for(size: int) -> int:
+        nonlocal steps
+        steps = 0
+        Unpicklable(Project(project(size)))
+        return steps
+
+    monkeypatch.setattr(State, "_step", take_counted)
+    assert steps_for(200) < 6 * steps_for(50), "linear is 4, quadratic is 16"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "project", [chain_of_helpers, chain_of_classes, chain_of_modules, library_with_tests, callers_of_a_function]
+)
+def test_calls_grow_with_the_project(project: Callable[[int], dict[str, str]]) -> None:
+    def calls_for(size: int) -> int:
+        texts, calls = project(size), 0
+
+        def note(_frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        held = Project(texts)
+        sys.setprofile(note)
+        try:
+            for path, text in texts.items():
+                rewrite(path, text, held, by_gain=True)
+                held.update(path, text)
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    calls_for(10)  # imports, and caches that all projects share
+    assert calls_for(160) < 6 * calls_for(40), "linear is 4, quadratic is 16"
+
+
+def test_a_file_that_takes_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_pool, "time", SimpleNamespace(monotonic=partial(next, count(step=7.0))))
+    (tmp_path / "a file.py").write_text(LOADER)
+    said: list[object] = []
+    plan_tree(tmp_path, jobs=1, progress=said.append)
+    assert [one for one in said if isinstance(one, str)] == [
+        "a file.py takes 7 s. To skip the file: --exclude 'a file.py'"
+    ]

@@ -18,7 +18,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.gain.reading import Reading, ReadingMode, own_reading, readings_of
 from chirp_migrate.analysis.objects.importers import files_with_importers
-from chirp_migrate.analysis.objects.pickled import ObjectSort, Unpicklable, is_dataset, unpicklable
+from chirp_migrate.analysis.objects.pickled import ObjectSort, Unpicklable, unpicklable
 from chirp_migrate.analysis.objects.things import (
     BoundMethod,
     ClassThing,
@@ -33,7 +33,7 @@ from chirp_migrate.analysis.objects.things import (
     Thing,
     Value,
 )
-from chirp_migrate.analysis.objects.values import NONE, bases_of
+from chirp_migrate.analysis.objects.values import NONE
 from chirp_migrate.plans.plan import Gain, GainKind
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project, is_test_file
@@ -50,6 +50,7 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WORKERS = re.compile(r"\b(?:num|max)_workers\b(?![\"']?\s*[=:]\s*(?:0|None)\b)")
 _GUARD = re.compile(r"(?m)^if\b.*\b__name__\b")
+_IMPORT = re.compile(r"[ \t]*(?:from|import)\b")
 #: Code that may call a function of the module by a computed name.
 _CALLS_BY_NAME = re.compile(
     r"\b(globals|locals|vars|eval|exec|getattr|Fire|__import__|modules|argh|typer|defopt|plac)\b"
@@ -93,6 +94,9 @@ class LoaderGains:
         self._loaders: dict[str, dict[ast.AST, list[LoaderThing]]] = {}
         self._holders: dict[str, dict[ast.AST, list[LoaderThing]]] = {}
         self._known: dict[tuple[Place, bool], Gain] = {}
+        self._definitions: dict[str, list[_Definition]] = {}
+        self._mentions: dict[str, int] = {}
+        self._known_alone: dict[Place, bool] = {}
         for loader in self._run.loaders:
             self._loaders.setdefault(loader.place.path, {}).setdefault(loader.place.node, []).append(loader)
         for loader, held in objects.held.items():
@@ -133,7 +137,7 @@ class LoaderGains:
         readings = [
             own_reading(self._project, Instance(cls.place, cls), cls)
             for cls in self._run.classes
-            if is_dataset(cls) and not _only_inherits(cls) and not is_test_file(cls.place.path)
+            if cls.is_dataset and not _only_inherits(cls) and not is_test_file(cls.place.path)
         ]
         own = [loader for loader in self._run.loaders if not is_test_file(loader.place.path)]
         loaded = [one for loader in own for one in loader.arguments.get("dataset", ())]
@@ -142,7 +146,7 @@ class LoaderGains:
             for one in loaded
             if isinstance(one, Instance)
             and isinstance(one.cls, ClassThing)
-            and not is_dataset(one.cls)
+            and not one.cls.is_dataset
             and not is_test_file(one.cls.place.path)
         ]
         readings += readings_of(self._project, others) if others else []
@@ -339,7 +343,7 @@ class LoaderGains:
         values = [one for loader in loaders for one in loader.arguments.get("collate_fn", ())]
         if not given or not isinstance(given[0], ast.Name) or any(map(_stacks_samples, values)):
             return False
-        function = next((one for one in self._nodes_around(place) if isinstance(one, _FUNCTIONS)), None)
+        function = next((one for one in self._definitions_around(place) if isinstance(one, _FUNCTIONS)), None)
         if function is None:
             return False
         names = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
@@ -368,7 +372,7 @@ class LoaderGains:
 
     def _declared_class(self, cls: ClassThing, name: str) -> ClassThing | None:
         """Return the class of the project in the annotation of an attribute that has no value there; else None."""
-        for base in bases_of(cls):
+        for base in cls.order:
             for node in ast.walk(base.place.node) if isinstance(base, ClassThing) else ():
                 match node:
                     case ast.AnnAssign(
@@ -380,17 +384,17 @@ class LoaderGains:
                         return found[0] if len(found) == 1 and isinstance(found[0], ClassThing) else None
         return None
 
-    def _nodes_around(self, place: Place) -> Iterator[ast.AST]:
-        """Yield the nodes that contain the node of a place, innermost first."""
+    def _definitions_around(self, place: Place) -> list[_Definition]:
+        """Return the definitions that contain the node of a place, innermost first."""
+        if place.path not in self._definitions:
+            nodes = ast.walk(self._run.trees[place.path])
+            self._definitions[place.path] = [one for one in nodes if isinstance(one, _Definition)][::-1]
         line, end = getattr(place.node, "lineno", 0), getattr(place.node, "end_lineno", 0)
-        holding = [
+        return [
             one
-            for one in ast.walk(self._run.trees[place.path])
-            if getattr(one, "lineno", end + 1) <= line
-            and end <= (getattr(one, "end_lineno", 0) or 0)
-            and one is not place.node
+            for one in self._definitions[place.path]
+            if one.lineno <= line and end <= (one.end_lineno or 0) and one is not place.node
         ]
-        yield from reversed(holding)
 
     def _readings(self, loader: LoaderThing) -> list[Reading]:
         """Return how the datasets of a loader are read.
@@ -408,20 +412,26 @@ class LoaderGains:
 
         The loader may get other datasets if the function or class around it may have calls that the analysis missed.
         """
-        around = [node for node in self._nodes_around(place) if isinstance(node, _Definition)]
+        around = self._definitions_around(place)
         if not around or _is_inside(place.path, around[0], readings):
             return True
         for node in around:
-            here = Place(place.path, node)
-            if isinstance(node, ast.ClassDef):
-                calls = {one.place for one in self._run.instances if getattr(one.cls, "place", None) == here}
-            elif isinstance(node, _FUNCTIONS) and _takes_arguments(node):
-                calls = self._run.callers.get(here, set())
-            else:
+            if isinstance(node, _FUNCTIONS) and not _takes_arguments(node):
                 continue
-            if _count_mentions(self._project, node.name) > len(calls):
-                return self._is_known_for_any_caller(place, around)
+            if self._count_mentions(node.name) > len(self._run.callers.get(Place(place.path, node), ())):
+                if place not in self._known_alone:
+                    self._known_alone[place] = self._is_known_for_any_caller(place, around)
+                return self._known_alone[place]
         return True
+
+    def _count_mentions(self, name: str) -> int:
+        """Return how many lines of the project mention a definition, besides its definition and imports."""
+        if name not in self._mentions:
+            word = re.compile(rf"\b(?<!def )(?<!class ){re.escape(name)}\b")
+            texts = map(self._project.text, self._project.paths_containing(name))
+            lines = ((text, {text.rfind("\n", 0, one.start()) + 1 for one in word.finditer(text)}) for text in texts)
+            self._mentions[name] = sum(not _IMPORT.match(text, start) for text, starts in lines for start in starts)
+        return self._mentions[name]
 
     def _is_known_for_any_caller(self, place: Place, around: list[_Definition]) -> bool:
         """Return whether the datasets of a loader are known for all arguments of the function that builds it.
@@ -508,9 +518,9 @@ def _checks_for_cuda(call: ast.AST) -> bool:
 
 def _only_inherits(cls: ClassThing) -> bool:
     """Return whether a class inherits its methods that read samples from another dataset class of the project."""
-    others = [one for one in bases_of(cls)[1:] if isinstance(one, ClassThing)]
+    others = [one for one in cls.order[1:] if isinstance(one, ClassThing)]
     return cls.body.cells.keys().isdisjoint(("__getitem__", "__getitems__", "__iter__")) and any(
-        map(is_dataset, others)
+        one.is_dataset for one in others
     )
 
 
@@ -574,12 +584,6 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     given = node.args
     more = [one for one in (given.vararg, given.kwarg) if one is not None]
     return {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, *more)}
-
-
-def _count_mentions(project: Project, name: str) -> int:
-    """Return how often files of a project mention a name; its definitions and imports do not count."""
-    word = re.compile(rf"^(?![ \t]*(?:from|import)\b).*?\b(?<!def )(?<!class ){re.escape(name)}\b", re.MULTILINE)
-    return sum(len(word.findall(project.text(path))) for path in project.paths_containing(name))
 
 
 def _function_without_calls(module: Module, project: Project, call: cst.Call) -> cst.FunctionDef | None:

@@ -22,7 +22,6 @@ from chirp_migrate.analysis.datasets.declared_class import (
 )
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET, ITERABLE_DATASET
 from chirp_migrate.analysis.objects.things import ClassThing, Container, External, FunctionThing, Instance, Place, Thing
-from chirp_migrate.analysis.objects.values import bases_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
@@ -123,7 +122,7 @@ def _reading_of_class(project: Project, made: Instance, cls: ClassThing, depth: 
 
     The result depends on the first class, in the method resolution order, that defines a method for reading samples.
     """
-    order = bases_of(cls)
+    order = cls.order
     libraries = [one.name for one in order if isinstance(one, External)]
     if any(map(ITERABLE_DATASET.fullmatch, libraries)):
         return Reading(ReadingMode.ONE_BY_ONE, "the dataset is a stream", cls.place, (made.place,))

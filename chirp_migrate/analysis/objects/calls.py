@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 
@@ -31,7 +32,6 @@ from chirp_migrate.analysis.objects.values import (
     NONE,
     Arguments,
     Super,
-    bases_of,
     is_generator,
     loaders_in,
     method_around,
@@ -43,6 +43,11 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 #: Depth of calls to follow, and how often the same function may occur among them.
 _DEPTH = 9
 _SAME = 2
+#: Steps of one function, with the functions that it calls, in runs that create no loader and no dataset; and how many
+#: of them one run counts at most. After them, the results of further calls are unknown: without this limit, each test
+#: would run the library that it tests again.
+_FRUITLESS = 2_000
+_FRUITLESS_RUN = 100
 
 
 class Calls(ObjectAccess):
@@ -51,10 +56,11 @@ class Calls(ObjectAccess):
     Attributes:
         instances: the created objects of the project's classes.
         called: the functions of the project that ran.
-        callers: the calls of each function, by its definition.
+        callers: the calls of each function and class that ran, by its definition.
         loops: the values that each loop iterates over, by its statement.
         iterated: the loaders that the import of a module iterates over, or passes to unknown code, each with the calls
             that lead there, outermost first.
+        is_counting: whether runs still count as fruitless. Without it, results do not depend on earlier calls.
     """
 
     def __init__(self) -> None:
@@ -64,6 +70,9 @@ class Calls(ObjectAccess):
         self.callers: dict[Place, set[Place]] = {}
         self.loops: dict[Place, Value] = {}
         self.iterated: list[tuple[LoaderThing, tuple[Place, ...]]] = []
+        self.is_counting = True
+        self._fruitless: Counter[ast.AST] = Counter()
+        self._steps_of: Counter[ast.AST] = Counter()  # in the last run that counted as fruitless
         self._stack: list[tuple[ast.AST, Place]] = []
         self._is_import = False
 
@@ -169,7 +178,12 @@ class Calls(ObjectAccess):
         if len(self._stack) >= _DEPTH or same >= _SAME:
             return UNKNOWN
         self.called.add(node)
+        if self._fruitless[node] >= _FRUITLESS:
+            self._left -= self._steps_of[node]  # so that the entry point reaches no further than with this run
+            self._hand_over(arguments, place)
+            return UNKNOWN
         self.callers.setdefault(function.place, set()).add(place)
+        left, created = self._left, self._created
         scope = AbstractScope(function.place.path, function.scope, "function")
         self._assign_arguments(function, node, arguments, scope)
         if function.owner is not None and arguments.positional:
@@ -181,6 +195,10 @@ class Calls(ObjectAccess):
             self._block(node.body, scope)
         finally:
             self._stack.pop()
+            is_of_dataset = function.owner is not None and function.owner.is_dataset
+            if self.is_counting and created == self._created and not is_of_dataset:
+                self._steps_of[node] = left - self._left
+                self._fruitless[node] += min(left - self._left, _FRUITLESS_RUN)
         if is_generator(node):
             part = "context" if function.wraps == "contextmanager" else ""
             return (Hazard(place, HazardKind.GENERATOR, tuple(dict.fromkeys(scope.yielded)), part),)
@@ -234,7 +252,9 @@ class Calls(ObjectAccess):
         """Return the object that a call of a class of the project creates."""
         made = Instance(place, cls)
         self.instances.append(made)
-        for base in bases_of(cls):
+        self._created += cls.is_dataset
+        self.callers.setdefault(cls.place, set()).add(place)
+        for base in cls.order:
             if isinstance(base, ClassThing):
                 init = [one for one in base.body.cells.get("__init__", ()) if isinstance(one, FunctionThing)]
                 if init:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from chirp_migrate.analysis.objects.things import HazardKind
 
@@ -125,6 +126,7 @@ _PARTS: dict[tuple[HazardKind, str], dict[str, str]] = {
 }
 
 
+@lru_cache(maxsize=4096)
 def made_by(name: str) -> LibraryResult | None:
     """Return the unpicklable result of calling a qualified name of a library, if it has one."""
     return next((made for names, made in _MAKERS if names.fullmatch(name)), None)

@@ -6,7 +6,7 @@ import ast
 import re
 from abc import ABC, abstractmethod
 
-from chirp_migrate.analysis.known_names import ACCELERATOR, FACTORY_METHOD, HUGGING_FACE_DATASET, LOADER
+from chirp_migrate.analysis.known_names import ACCELERATOR, DATASET, FACTORY_METHOD, HUGGING_FACE_DATASET, LOADER
 from chirp_migrate.analysis.objects.cells import State
 from chirp_migrate.analysis.objects.libraries import KEEPS, PASSES_ON, PLAIN_CALLABLE, made_by, part_of
 from chirp_migrate.analysis.objects.things import (
@@ -34,7 +34,6 @@ from chirp_migrate.analysis.objects.values import (
     Arguments,
     Super,
     as_text_end,
-    bases_of,
     copy_thing,
     loaders_in,
     only_container_key,
@@ -69,6 +68,7 @@ class LibraryCalls(State, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.loaders: list[LoaderThing] = []
+        self._created = 0  # loaders and datasets
 
     @abstractmethod
     def _elements(self, value: Value, node: ast.expr, scope: AbstractScope) -> Value: ...
@@ -124,6 +124,7 @@ class LibraryCalls(State, ABC):
             given = {"num_workers": UNKNOWN, **given}
         loader = LoaderThing(place, given)
         self.loaders.append(loader)
+        self._created += 1
         return loader
 
     def _call_library(self, name: str, arguments: Arguments, place: Place, scope: AbstractScope | None) -> Value:
@@ -146,12 +147,14 @@ class LibraryCalls(State, ABC):
         if KEEPS.fullmatch(name):
             keeper = Instance(place, name)
             self._keep(keeper, arguments)
+            self._created += DATASET.fullmatch(name) is not None
             if name.startswith(("builtins.", "itertools.")):
                 self._hand_over(arguments, place)
             if name.rpartition(".")[2] == "random_split":
                 return (Container("list", {None: (keeper,)}),)
             return (keeper,)
         if HUGGING_FACE_DATASET.fullmatch(name) or ACCELERATOR.fullmatch(name) or self._project.reads_compiled(name):
+            self._created += 1
             return (Instance(place, name),)
         found = self._call_builtin(name, arguments, place, scope)
         if not PLAIN_CALLABLE.fullmatch(name):
@@ -344,7 +347,7 @@ class LibraryCalls(State, ABC):
         self, owner: Instance, cls: ClassThing, name: str, arguments: Arguments, place: Place, below: ClassThing | None
     ) -> Value:
         """Return the result of a method that only a base class from a library defines."""
-        order = bases_of(cls)
+        order = cls.order
         above = order[order.index(below) + 1 :] if below in order else order
         libraries = [one.name for one in above if isinstance(one, External)]
         if name == "__init__":

@@ -27,7 +27,7 @@ from chirp_migrate.analysis.objects.things import (
     Value,
     unite_values,
 )
-from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, Super, bases_of, only_container_key
+from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, Super, only_container_key
 from chirp_migrate.syntax.module import package_name
 
 __all__ = ["ObjectAccess"]
@@ -51,7 +51,7 @@ class ObjectAccess(LibraryCalls):
 
     def _in_class(self, cls: ClassThing, name: str, below: ClassThing | None = None) -> Value:
         """Return the attribute of a class, in method resolution order; with ``below``, only after that class."""
-        order = bases_of(cls)
+        order = cls.order
         if below is not None:
             order = order[order.index(below) + 1 :] if below in order else order[1:]
         for one in order:

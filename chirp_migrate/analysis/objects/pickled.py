@@ -14,11 +14,9 @@ from enum import Enum
 from functools import cached_property, lru_cache
 
 from chirp_migrate.analysis.known_names import (
-    DATASET,
     DATASET_WORDS,
     FACTORY,
     FACTORY_FUNCTIONS,
-    ITERABLE_DATASET,
     dataset_names,
 )
 from chirp_migrate.analysis.objects.importers import files_with_importers
@@ -40,11 +38,11 @@ from chirp_migrate.analysis.objects.things import (
     Thing,
     Value,
 )
-from chirp_migrate.analysis.objects.values import Arguments, bases_of
+from chirp_migrate.analysis.objects.values import Arguments
 from chirp_migrate.syntax.module import Module, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["ObjectSort", "Unpicklable", "UnpicklableObject", "is_dataset", "unpicklable"]
+__all__ = ["ObjectSort", "Unpicklable", "UnpicklableObject", "unpicklable"]
 
 #: Depth of nested objects to visit.
 _DEPTH = 24
@@ -127,10 +125,11 @@ class Unpicklable:
         for path in paths:
             for _ in self._run_uncalled_code(path, about):
                 self._visit_new_objects()
-        for cls in [one for one in self.run.classes if one.scope.is_local and is_dataset(one)]:
+        for cls in [one for one in self.run.classes if one.scope.is_local and one.is_dataset]:
             if cls.place.node not in self._made:
                 self.run.call_alone(cls)
                 self._visit_new_objects()
+        self.run.is_counting = False
         # Users of the installed project may build further loaders.
         may_have_workers = any(one.may_have_workers for one in self.run.loaders)
         self._others_are_sent = may_have_workers or project.is_distributed or not self.run.loaders
@@ -204,7 +203,7 @@ class Unpicklable:
 
     def _may_load(self, cls: ClassThing) -> bool:
         """Return whether a class is a dataset, or its text builds loaders."""
-        return is_dataset(cls) or self._words_of_loaders.search(self._text_of(cls.place)) is not None
+        return cls.is_dataset or self._words_of_loaders.search(self._text_of(cls.place)) is not None
 
     def _files_about_loading(self) -> tuple[list[str], set[str]]:
         """Return the files about loading, and the names of the functions and classes in them that are about loading.
@@ -248,7 +247,7 @@ class Unpicklable:
 
     def _leftover_methods(self, cls: ClassThing, about: Set[str]) -> Iterator[None]:
         run, is_made = self.run, cls.place.node in self._made
-        if is_dataset(cls):
+        if cls.is_dataset:
             if not is_made:
                 run.call_alone(cls)
                 yield
@@ -302,17 +301,12 @@ class Unpicklable:
             cls = made.cls
             if isinstance(cls, ClassThing):
                 self._made.add(cls.place.node)
-            if isinstance(cls, ClassThing) and cls.place.node not in self._reached and is_dataset(cls):
+            if isinstance(cls, ClassThing) and cls.place.node not in self._reached and cls.is_dataset:
                 walk = _PickleVisitor(run)
                 walk.value((made,), "the dataset")
                 if walk.found:
                     self._others.append((made, walk.found))
         self._seen_loaders, self._seen_instances = len(run.loaders), len(run.instances)
-
-
-def is_dataset(cls: ClassThing) -> bool:
-    names = [one.name for one in bases_of(cls) if isinstance(one, External)]
-    return any(DATASET.fullmatch(name) or ITERABLE_DATASET.fullmatch(name) for name in names)
 
 
 class _PickleVisitor:
@@ -392,7 +386,7 @@ class _PickleVisitor:
             return
         self.met.add((cls.place.path, cls.name, cls.place.node))
         self._class(cls, holder)
-        order = bases_of(cls)
+        order = cls.order
         self.classes |= {one.place for one in order if isinstance(one, ClassThing)}
         kinds = [hazard_class(one.name) for one in order if isinstance(one, External)]
         kind = next((one for one in kinds if one is not None), None)

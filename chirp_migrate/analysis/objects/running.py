@@ -502,10 +502,10 @@ class Run(Calls):
             case ast.Constant(value=value):
                 return (Constant(value),)
             case ast.Name(id=name):
-                return with_place(self._name(name, scope), Place(scope.path, node))
+                return with_place(self._name(name, scope), scope.path, node)
             case ast.Attribute(value=owner, attr=name):
                 found = unite_values(*(self._attribute(thing, name) for thing in self._value(owner, scope)))
-                return with_place(found, Place(scope.path, node))
+                return with_place(found, scope.path, node)
             case ast.Call():
                 return self._call_expression(node, scope)
             case ast.Lambda():

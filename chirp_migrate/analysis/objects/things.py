@@ -7,9 +7,11 @@ not modelled.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
+
+from chirp_migrate.analysis.known_names import DATASET, ITERABLE_DATASET
 
 __all__ = [
     "UNKNOWN",
@@ -34,6 +36,8 @@ __all__ = [
 
 #: Largest number of objects of a value; further objects are dropped.
 _MOST = 24
+#: Largest number of classes in the order of a class.
+_MOST_BASES = 64
 
 
 @dataclass(frozen=True)
@@ -148,10 +152,13 @@ class ClassThing(Thing):
         place: the definition, or the call that creates the class.
         name: its name.
         scope: the scope of the definition.
-        bases: the possible values of its bases.
+        bases: the possible values of its bases; they do not change.
         body: the names of its body.
         fields: the fields of a dataclass or named tuple, in order.
         may_be_replaced: whether a decorator may return another class.
+        order: the class and all its bases, in the order of Python's attribute lookup; the last ones of very many are
+            missing.
+        is_dataset: whether a base is a dataset of a library.
     """
 
     place: Place
@@ -161,6 +168,15 @@ class ClassThing(Thing):
     body: AbstractScope
     fields: list[str] | None = None
     may_be_replaced: bool = False
+    order: list[Thing] = field(init=False, repr=False)
+    is_dataset: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        above = [one for base in self.bases for one in (base.order if isinstance(base, ClassThing) else [base])]
+        # A base that several classes share comes after all of them.
+        self.order = [self, *reversed(dict.fromkeys(reversed(above)))][:_MOST_BASES]
+        names = [one.name for one in self.order if isinstance(one, External)]
+        self.is_dataset = any(DATASET.fullmatch(name) or ITERABLE_DATASET.fullmatch(name) for name in names)
 
 
 @dataclass(eq=False)
@@ -332,6 +348,9 @@ class LoaderThing(Thing):
         return self.may_have_workers and not is_forked
 
 
-def unite_values(*values: Iterable[Thing]) -> Value:
+def unite_values(*values: Value) -> Value:
     """Return all possible objects of any of the values."""
-    return tuple(dict.fromkeys(thing for value in values for thing in value))[:_MOST]
+    known = [value for value in values if value]
+    if len(known) == 1 and len(known[0]) == 1:
+        return known[0]
+    return tuple(dict.fromkeys(chain.from_iterable(known)))[:_MOST]

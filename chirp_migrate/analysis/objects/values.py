@@ -29,7 +29,6 @@ __all__ = [
     "Arguments",
     "Super",
     "as_text_end",
-    "bases_of",
     "callee",
     "comparison",
     "copy_thing",
@@ -44,9 +43,8 @@ __all__ = [
     "with_place",
 ]
 
-#: Levels of base classes to follow.
-_DEPTH = 14
 NONE: Value = (Constant(None),)
+_NAMED = (ModuleThing, Hazard)
 
 
 @dataclass(frozen=True)
@@ -87,22 +85,6 @@ class Arguments:
 
 
 NO_ARGUMENTS = Arguments()
-
-
-def bases_of(cls: ClassThing) -> list[Thing]:
-    """Return a class and all its bases, in the order of Python's attribute lookup."""
-    seen: list[Thing] = []
-    _collect_bases(cls, seen, 0)
-    # A base that several classes share comes after all of them.
-    last = {one: place for place, one in enumerate(seen)}
-    return [one for place, one in enumerate(seen) if last[one] == place]
-
-
-def _collect_bases(cls: Thing, seen: list[Thing], depth: int) -> None:
-    seen.append(cls)
-    if isinstance(cls, ClassThing) and depth < _DEPTH:
-        for base in cls.bases:
-            _collect_bases(base, seen, depth + 1)
 
 
 def scope_around_comprehensions(scope: AbstractScope) -> AbstractScope:
@@ -168,8 +150,11 @@ def as_text_end(value: Value) -> Value:
     return tuple(Constant(text, is_whole=False) for text in texts_of(value)) or UNKNOWN
 
 
-def with_place(value: Value, place: Place) -> Value:
+def with_place(value: Value, path: str, node: ast.expr) -> Value:
     """Return the value; modules and standard streams in it get the place where they are named."""
+    if not any(isinstance(thing, _NAMED) for thing in value):
+        return value
+    place = Place(path, node)
     return tuple(
         replace(thing, place=place)
         if isinstance(thing, ModuleThing)
