@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import special
 
 from chirp_migrate.stats.sequential_looks import ERROR, MIN_ROUNDS, InterimAnalysis, conclusion_error, planned_analyses
+from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.timing.children import Children
@@ -202,3 +204,45 @@ def test_threads_make_room_for_other_processes_unless_their_number_is_given(
     assert children.threads == threads
     children.make_room(0.0)
     assert children.threads == threads, "rounds with other numbers of threads would not be comparable"
+
+
+class _SlowChild:
+    """A process whose second turn, the first timed one, does not end in time."""
+
+    cpu_s = 0.0
+    is_lost = False
+
+    def __init__(self) -> None:
+        self.turns = 0
+        self.found: list[object] = []
+
+    def __enter__(self) -> _SlowChild:
+        return self
+
+    def __exit__(self, *exception: object) -> None: ...
+
+    def wait_until_ready(self) -> None: ...
+
+    def suspend(self) -> None: ...
+
+    def give_turn(self, within_s: float, cpu: int | None = None) -> None:
+        self.turns += 1
+        if self.turns > 1:
+            raise WorkloadFailed(f"did not end within {within_s:.0f} s", hung=True)
+
+
+@pytest.mark.parametrize(("timeout_s", "fails"), [(600.0, False), (5.0, True)])
+def test_a_turn_that_outlasts_the_budget_is_not_a_failure(
+    monkeypatch: pytest.MonkeyPatch, timeout_s: float, fails: bool
+) -> None:
+    monkeypatch.setattr("chirp_migrate.verify.timing.children.child_of", lambda *_: _SlowChild())
+    settings = VerifyOptions(timeout_s=timeout_s)
+    entry = EntryPoint("training", "train", script=("train.py",))
+    trees = {side: Path(side) for side in ("before", "after")}
+    children = Children(trees, Discovery((entry,), origin=""), settings)
+    now = time.monotonic()
+    if fails:
+        with pytest.raises(WorkloadFailed):
+            children.time_round(0, None, now, now)
+    else:
+        assert children.time_round(0, None, now, now).labels == frozenset()

@@ -45,6 +45,10 @@ _GRACE_S = 15.0
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
+class _OutOfTime(Exception):
+    """Raised if the time budget ends in the middle of a turn."""
+
+
 def child_of(spec: RunSpec, side: str, progress: Progress = no_progress) -> Child[RunResult]:
     """Return a child process that is not yet started; ``side`` (``before`` or ``after``) is for messages."""
     freshen(Path(spec.tree))
@@ -176,6 +180,8 @@ class Children:
                 try:
                     with watch.watching(lambda: own_cpu_seconds() + sum(child.cpu_s for child in pair.values())):
                         found = self._time_entry_point(pair, chance, deadline)
+                except _OutOfTime:
+                    break
                 except WorkloadFailed as failed:
                     self.failing[entry.label] = self._error_of_version_before(pair, failed)
                     break  # the process has ended; the next round starts a new one
@@ -247,6 +253,10 @@ class Children:
 
         Returns:
             Version → timing; None if the time ran out.
+
+        Raises:
+            _OutOfTime: the time ran out in a turn, and the process of the turn was ended.
+            WorkloadFailed: the project's code crashed, or took longer than ``--timeout``.
         """
         turn, cpus = 0, own_cpus()
         while True:
@@ -260,8 +270,13 @@ class Children:
             for side in left:
                 with self.spending("start-up and first epochs" if turn == 0 else "later epochs"):
                     # A process that hangs must not use more than the budget.
-                    least_s = max(_LEAST_WATCH_S, deadline - time.monotonic() + _GRACE_S)
-                    self._run_turns([pair[side]], min(self._settings.timeout_s, least_s), cpu)
+                    limit_s = min(self._settings.timeout_s, max(_LEAST_WATCH_S, deadline - time.monotonic() + _GRACE_S))
+                    try:
+                        self._run_turns([pair[side]], limit_s, cpu)
+                    except WorkloadFailed as failed:
+                        if failed.hung and limit_s < self._settings.timeout_s:
+                            raise _OutOfTime from failed
+                        raise
             turn += 1
 
     def _run_turns(self, children: Sequence[Child[RunResult]], limit_s: float, cpu: int | None = None) -> None:
