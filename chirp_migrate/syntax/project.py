@@ -6,11 +6,11 @@ import ast
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from itertools import accumulate, chain
 from pathlib import PurePosixPath
-from typing import TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import libcst as cst
 
@@ -27,6 +27,7 @@ _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
 _TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|ipynb)", re.DOTALL)
 _Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
+_Asked = ParamSpec("_Asked")
 
 #: Largest total length, in code points, of the files whose trees are cached. A tree takes 300 bytes per code point.
 _CODE_KEPT = 200_000
@@ -109,7 +110,7 @@ class Project:
         self._origins: dict[str, str] = {}  # results of `resolve`, until a text changes
         self._meant: dict[tuple[str, str], set[str]] = {}  # results of `_possible_modules`
         self._located: dict[tuple[str, str], list[tuple[str, str]]] = {}  # results of `located`
-        self._read: dict[str, bool] = {}  # results of `reads_variable`, until a text changes
+        self._once: dict[object, Any] = {}  # results of `once`, until a text changes
         self._on_path: dict[str, list[list[str]]] = {}  # words after each `sys.path` in a file, the last first
         self._named: dict[str, set[str]] = {}  # results of `aliases`
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
@@ -201,7 +202,7 @@ class Project:
         self._forget(path)
         self._tables.pop(path, None)
         self._origins.clear()
-        self._read.clear()
+        self._once.clear()
         # The names that other files import from a module do not depend on its text.
         self._taken = {path: self._taken[path]} if path in self._taken else {}
 
@@ -565,6 +566,21 @@ class Project:
         """
         return any(self.matching(re.compile(pattern), *words))
 
+    def once(
+        self, analysis: Callable[Concatenate[Project, _Asked], _Answer], *asked: _Asked.args, **_: _Asked.kwargs
+    ) -> _Answer:
+        """Return the result of ``analysis`` for this project, cached until a text changes.
+
+        Args:
+            analysis: function of a module, called with this project and ``asked``.
+            asked: further arguments of the analysis, hashable.
+        """
+        key = (analysis, asked)
+        if key not in self._once:
+            self._once[key] = analysis(self, *asked, **_)
+        found: _Answer = self._once[key]
+        return found
+
     def holds(self, pattern: str, *words: str) -> bool:
         """Return whether a pattern matches in the project.
 
@@ -660,10 +676,11 @@ class Project:
 
     def reads_variable(self, name: str) -> bool:
         """Return whether any code may read a variable of this name: in its module, or in a module that imports it."""
-        if name not in self._read:
-            texts = chain(self._texts.values(), self._notebooks.values())
-            self._read[name] = any(name in text and reads_variable(text, name) for text in texts)
-        return self._read[name]
+        return self.once(Project._reads_variable, name)
+
+    def _reads_variable(self, name: str) -> bool:
+        texts = chain(self._texts.values(), self._notebooks.values())
+        return any(name in text and reads_variable(text, name) for text in texts)
 
     def mentions(self, attribute: str, besides: str) -> bool:
         """Return whether ``.attribute`` occurs in any file other than the one at path ``besides``."""

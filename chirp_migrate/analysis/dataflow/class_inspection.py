@@ -29,6 +29,10 @@ def place_of_class_value(project: Project) -> str | None:
     A comparison with the class of another object counts, too. These uses do not count: a call of a method of the class,
     code that reads or prints the name of the class, and a comparison with a class that the code names.
     """
+    return project.once(_place_of_class_value)
+
+
+def _place_of_class_value(project: Project) -> str | None:
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
         for line, _ in _class_values(text):
             return f"{path}:{line}"
@@ -40,6 +44,10 @@ def place_of_class_change(project: Project) -> str | None:
 
     The result is None if there is no such place.
     """
+    return project.once(_place_of_class_change)
+
+
+def _place_of_class_change(project: Project) -> str | None:
     lines = {}
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
         found = _class_values(text)

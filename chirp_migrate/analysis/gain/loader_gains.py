@@ -236,12 +236,12 @@ class LoaderGains:
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
         """Return original path and line of each loop over a loader of ``call``, if the loader provably pins batches."""
-        own = self._loaders_at(module, module.span(call)[0])
+        own = [one for one in self._loaders_at(module, module.span(call)[0]) if self._provably_pins(one)]
         return [
             (place.path, getattr(place.node, "lineno", 1))
             for place, value in self._run.loops.items()
             if (is_test_file(module.path) or not is_test_file(place.path))
-            and any(one is loader for one in _loaders_in(value) for loader in own if self._provably_pins(loader))
+            and any(one is loader for one in _loaders_in(value) for loader in own)
         ]
 
     def _provably_pins(self, loader: LoaderThing) -> bool:

@@ -148,19 +148,33 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
     for one in node.decorator_list:
         if isinstance(one, ast.Call) and _last_name(one) in DECORATORS:
             return _declared_reading(made, cls, _last_name(one), [ast.unparse(argument) for argument in one.args])
-    module = project.module(cls.place.path)
-    definition = _definition(module, node)
-    if definition is None or cls.may_be_replaced or (cls.scope.is_local and _may_change(module, project, definition)):
+    if cls.may_be_replaced:
         return _UNKNOWN
-    found = find_declaring_decorator(module, project, definition)
+    found = project.once(_declaration, cls.place, cls.scope.is_local)
     if isinstance(found, DeclaringDecorator):
         return _declared_reading(made, cls, found.decorator, found.arguments)
-    if may_declare(module, project, definition):
-        return _UNKNOWN  # another rewrite, or the author, may declare the class later
+    if found is _MayChange:
+        return _UNKNOWN
     cells = cls.body.cells
     reader = next((one for name in ("__getitem__", "__getitems__") for one in cells.get(name, ())), None)
     place = reader.place if isinstance(reader, FunctionThing) else cls.place
     return Reading(ReadingMode.ONE_BY_ONE, "samples are read one by one", place)
+
+
+class _MayChange:
+    """Marks a class that a rewrite, or the author, may change into a declared dataset."""
+
+
+def _declaration(project: Project, place: Place, is_local: bool) -> DeclaringDecorator | type[_MayChange] | None:
+    """Return how a rule would declare the samples of a class; None if no rule would and nobody may do so later."""
+    module = project.module(place.path)
+    definition = _definition(module, place.node) if isinstance(place.node, ast.ClassDef) else None
+    if definition is None or (is_local and _may_change(module, project, definition)):
+        return _MayChange
+    found = find_declaring_decorator(module, project, definition)
+    if isinstance(found, DeclaringDecorator):
+        return found
+    return _MayChange if may_declare(module, project, definition) else None
 
 
 def _may_change(module: Module, project: Project, definition: cst.ClassDef) -> bool:
