@@ -46,6 +46,10 @@ def place_of_mps(project: Project) -> str | None:
 
 def place_of_observed_transfer(project: Project) -> str | None:
     """Return a place (``path:line``) that inspects the arguments of calls of ``to`` or ``cuda``; None without one."""
+    return project.once(_place_of_observed_transfer)
+
+
+def _place_of_observed_transfer(project: Project) -> str | None:
     for path, text in project.matching(_OBSERVED, *_MOVES):
         found = _OBSERVED.search(text)
         assert found is not None
