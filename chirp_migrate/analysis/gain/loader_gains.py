@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -103,22 +103,36 @@ class LoaderGains:
             for place in classes:
                 self._readers.setdefault((place.path, getattr(place.node, "name", "")), []).append(loader)
 
-    def gain_of_call(self, module: Module, call: cst.Call, *, moves: bool = True) -> Gain:
+    def gain_of_call(self, module: Module, call: cst.Call, is_moved: Callable[[Place], bool]) -> Gain:
         """Return the gain of rewriting a call that builds a loader.
 
         Args:
             module: the module of the call.
             call: the call.
-            moves: whether the migration also rewrites the objects in the loader, so that they can be pickled.
+            is_moved: function that returns whether the migration makes an object in the loader picklable.
         """
         unused = _function_without_calls(module, self._project, call)
         if unused is not None:
             line = module.position(module.span(unused.name)[0])[0]
             return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
         nodes = module.once(self._calls).get(module.span(call)[0], ())
-        gains = [self._gain_of_place(Place(module.path, node), moves=moves) for node in nodes]
+        gains = [self._gain_of_rewrite(Place(module.path, node), is_moved) for node in nodes]
+        if not gains:
+            gains = [self._or_no_batches(_AT_RUN_TIME)]
         # Several original calls may match this call. Calls with a gain are rewritten first, so *nothing* has priority.
-        gain = next((one for one in gains if one.kind is GainKind.NOTHING), gains[0] if gains else _AT_RUN_TIME)
+        return next((one for one in gains if one.kind is GainKind.NOTHING), gains[0])
+
+    def _gain_of_rewrite(self, place: Place, is_moved: Callable[[Place], bool]) -> Gain:
+        """Return the gain of rewriting the loader call at a place, without the gain of pinned transfers."""
+        gain = self._gain_of_place(place)
+        if gain.kind is GainKind.PICKLABLE:
+            sending = (one for one in self._loaders[place.path][place.node] if one.sends_to_workers)
+            held = [one for loader in sending for one in self._objects.held.get(loader, ())]
+            gain = self._gain_of_place(place, moves=all(is_moved(one.place) for one in held))
+        return self._or_no_batches(gain)
+
+    def _or_no_batches(self, gain: Gain) -> Gain:
+        """Return ``gain``, or *nothing* if only a dataset from outside a library can be read a batch at a time."""
         if gain == _AT_RUN_TIME and self._project.is_distributed and self._reads_one_by_one:
             return _NO_BATCHES
         return gain
@@ -151,11 +165,6 @@ class LoaderGains:
             any(one.way is not ReadingMode.ONE_BY_ONE for one in readings)
             or any(one.way is ReadingMode.AT_ONCE for one in found)
         )
-
-    def held_by(self, module: Module, call: cst.Call) -> list[Place]:
-        """Return the objects that cannot be sent to worker processes, in the loaders that ``call`` builds."""
-        loaders = [loader for loader in self._loaders_at(module, module.span(call)[0]) if loader.sends_to_workers]
-        return [one.place for loader in loaders for one in self._objects.held.get(loader, ())]
 
     def gain_of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
         """Return the gain of rewriting an object in a loader such that it can be pickled.
@@ -223,30 +232,43 @@ class LoaderGains:
             loader.may_have_workers for loader in self._run.loaders if loader.place.path in near
         )
 
-    def pinned_in(self, module: Module, loop: cst.For) -> tuple[Place, ...]:
-        """Return the calls that build the loaders of a loop; only loaders that provably pin their batches count."""
+    def pinned_in(self, module: Module, loop: cst.For, is_moved: Callable[[Place], bool]) -> tuple[Place, ...]:
+        """Return the calls that build the loaders of a loop, if a rewrite gains something and the loader then pins.
+
+        Args:
+            module: the module of the loop.
+            loop: the loop.
+            is_moved: function that returns whether the migration makes an object in a loader picklable.
+        """
         now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
         value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
-        loaders = _evidence(module.path, _loaders_in(value))
-        return tuple(dict.fromkeys(one.place for one in loaders if self._provably_pins(one)))
+        places = (
+            one.place
+            for one in _evidence(module.path, _loaders_in(value))
+            if self._pins_by_factory(one)
+            or (_pins_itself(one) and self._gain_of_rewrite(one.place, is_moved).kind is not GainKind.NOTHING)
+        )
+        return tuple(dict.fromkeys(places))
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
-        """Return original path and line of each loop over a loader of ``call``, if the loader provably pins batches."""
+        """Return original path and line of each loop over a loader of ``call``, if only the factory pins its batches.
+
+        A loader that already pins its batches does not need the factory for that.
+        """
         own = self._loaders_at(module, module.span(call)[0])
         return [
             (place.path, getattr(place.node, "lineno", 1))
             for place, value in self._run.loops.items()
             if (is_test_file(module.path) or not is_test_file(place.path))
-            and any(one is loader for one in _loaders_in(value) for loader in own if self._provably_pins(loader))
+            and any(one is loader for one in _loaders_in(value) for loader in own if self._pins_by_factory(loader))
         ]
 
-    def _provably_pins(self, loader: LoaderThing) -> bool:
-        """Return whether a loader provably pins its batches when a device is available."""
-        given = loader.arguments.get("pin_memory", NONE)
-        if given == NONE:  # without the argument, the factory pins only batches that it allocates itself
-            collation = loader.arguments.get("collate_fn", ())
-            return all(map(_stacks_samples, collation)) and all(one.in_memory for one in self._readings(loader))
-        return all(_is_pinning(one) for one in given) or _checks_for_cuda(loader.place.node)
+    def _pins_by_factory(self, loader: LoaderThing) -> bool:
+        """Return whether a loader has no `pin_memory`, and its batches are batches that the factory allocates."""
+        if loader.arguments.get("pin_memory", NONE) != NONE:
+            return False
+        collation = loader.arguments.get("collate_fn", ())
+        return all(map(_stacks_samples, collation)) and all(one.in_memory for one in self._readings(loader))
 
     def _loaders_at(self, module: Module, offset: int) -> list[LoaderThing]:
         """Return the loaders that the call at ``offset`` of a module builds."""
@@ -479,6 +501,12 @@ def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderThing]:
                 yield from (one for held in cells.values() for one in _loaders_in(held, depth - 1))
             case Container(cells=cells) if depth:
                 yield from (one for held in cells.values() for one in _loaders_in(held, depth - 1))
+
+
+def _pins_itself(loader: LoaderThing) -> bool:
+    """Return whether the `pin_memory` of a loader is provably true when a device is available."""
+    given = loader.arguments.get("pin_memory", NONE)
+    return given != NONE and (all(map(_is_pinning, given)) or _checks_for_cuda(loader.place.node))
 
 
 def _is_pinning(given: Thing) -> bool:
