@@ -244,6 +244,73 @@ spawn(train)
     assert gains(tmp_path, train=text) == [expected]
 
 
+ANNOTATED = """{head}import data
+from typing import Optional, Protocol
+from data import Pictures
+
+
+class Tensors(Pictures, TensorDataset):
+    pass
+
+
+class Sized(Protocol):
+    def __getitem__(self, index): ...
+
+
+class Abstract(Dataset):
+    def __getitem__(self, index):
+        raise NotImplementedError
+
+
+class Own(Dataset):
+    def __getitem__(self, index):
+        return open(str(index)).read()
+
+{more}
+class Trainer:
+    def train(self, sets):
+        return self._loader(sets[0])
+
+    def _loader(self, dataset: {annotation}, **more):
+        {before}
+        return DataLoader({argument}, batch_size=4, **more)
+"""
+
+
+@pytest.mark.parametrize(
+    ("annotation", "parts", "expected"),
+    [
+        ("Pictures", {}, NOTHING),
+        ("data.Photos", {}, NOTHING),
+        ("'data.Pictures'", {}, NOTHING),
+        ("Pictures = None", {"argument": "dataset=dataset"}, NOTHING),
+        ("Tensors", {}, NOTHING),
+        ("Own", {"more": "class Sub(Own):\n    extra = 1\n"}, NOTHING),
+        ("Own", {"more": "class Sub(TensorDataset, Own):\n    extra = 1\n"}, AT_RUN_TIME),
+        ("Standardized", {"more": STANDARDIZED}, AT_RUN_TIME),
+        ("Optional[Pictures]", {}, AT_RUN_TIME),
+        ("Pictures | TensorDataset", {}, AT_RUN_TIME),
+        ("Dataset", {}, AT_RUN_TIME),
+        ("Sized", {}, AT_RUN_TIME),
+        ("Abstract", {}, AT_RUN_TIME),
+        ("Unheard", {}, AT_RUN_TIME),
+        ("Pictures", {"before": "dataset = more.pop('other')"}, AT_RUN_TIME),
+        ("Pictures", {"argument": "more['dataset']"}, AT_RUN_TIME),
+    ],
+)
+def test_an_annotation_with_a_class_of_the_project_decides(
+    tmp_path: Path, annotation: str, parts: dict[str, str], expected: tuple[str, str]
+) -> None:
+    parts = {"more": "", "before": "print(more)", "argument": "dataset", **parts}
+    assert gains(tmp_path, train=ANNOTATED.format(head=HEAD, annotation=annotation, **parts)) == [expected]
+
+
+def test_an_annotation_decides_nothing_against_a_caller_that_passes_tensors(tmp_path: Path) -> None:
+    text = f"{HEAD}from data import Pictures\n\ndef make(data: Pictures):\n    return DataLoader(data, 4)\n\n"
+    assert gains(tmp_path, train=text) == [NOTHING]
+    assert gains(tmp_path, train=f"{text}make(TensorDataset(torch.zeros(3)))\n") == [BATCHED]
+
+
 def test_a_constructor_that_makes_its_datasets_decides_for_any_caller(tmp_path: Path) -> None:
     text = f"""{HEAD}from data import Photos, Pictures
 

@@ -320,7 +320,7 @@ class LoaderGains:
                 at_once is not None and len(own) < len(collations)
             ):
                 return _AT_RUN_TIME
-            if not self._has_all_callers(loaders[0].place, readings):
+            if not (self._annotated_readings(loaders[0].place) or self._has_all_callers(loaders[0].place, readings)):
                 return _AT_RUN_TIME
         sending, in_test = [one for one in loaders if one.sends_to_workers], is_test_file(loaders[0].place.path)
         held = [one for loader in sending for one in self._objects.held.get(loader, ())]
@@ -395,12 +395,21 @@ class LoaderGains:
                 match node:
                     case ast.AnnAssign(
                         target=ast.Attribute(value=ast.Name(id="self"), attr=attribute),
-                        annotation=ast.Name(id=annotation),
+                        annotation=annotation,
                         value=None,
                     ) if attribute == name and isinstance(base, ClassThing):
-                        found = self._run.attribute_of(ModuleThing(base.place.path, is_own=True), annotation)
-                        return found[0] if len(found) == 1 and isinstance(found[0], ClassThing) else None
+                        return self._class_of_annotation(base.place.path, annotation)
         return None
+
+    def _class_of_annotation(self, path: str, annotation: ast.expr | None) -> ClassThing | None:
+        """Return the class of the project that an annotation in a file names; None for any other annotation."""
+        if annotation is None:
+            return None
+        named = str(annotation.value) if isinstance(annotation, ast.Constant) else ast.unparse(annotation)
+        found: Value = (ModuleThing(path, is_own=True),)
+        for name in named.split("."):
+            found = self._run.attribute_of(found[0], name) if len(found) == 1 else ()
+        return found[0] if len(found) == 1 and isinstance(found[0], ClassThing) else None
 
     def _nodes_around(self, place: Place) -> Iterator[ast.AST]:
         """Yield the nodes that contain the node of a place, innermost first."""
@@ -420,10 +429,33 @@ class LoaderGains:
         For a loader outside tests, in-memory datasets that tests create do not count.
         """
         found = readings_of(self._project, loader.arguments.get("dataset", ()))
-        if is_test_file(loader.place.path):
-            return found
-        kept = [one for one in found if not (one.way is ReadingMode.AT_ONCE and _is_of_tests(one))]
-        return kept or [Reading(ReadingMode.UNKNOWN)]
+        if not is_test_file(loader.place.path):
+            found = [one for one in found if not (one.way is ReadingMode.AT_ONCE and _is_of_tests(one))]
+        known = [one for one in found if one.way is not ReadingMode.UNKNOWN]
+        if known and len(known) == len(found):
+            return known
+        annotated = self._annotated_readings(loader.place)
+        return [*known, *annotated] if annotated else found or [Reading(ReadingMode.UNKNOWN)]
+
+    def _annotated_readings(self, place: Place) -> list[Reading]:
+        """Return how a loader reads its dataset if this is a parameter that is annotated with a class of the project.
+
+        The result is empty unless objects of the class and of all its subclasses are read one by one.
+        """
+        given = _dataset_of(place.node)
+        functions = (one for one in self._nodes_around(place) if isinstance(one, (*_FUNCTIONS, ast.Lambda)))
+        function = next(functions, None)
+        if not isinstance(given, ast.Name) or function is None or given.id in _names_bound(function):
+            return []
+        parameters = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+        annotation = next((one.annotation for one in parameters if one.arg == given.id), None)
+        cls = self._class_of_annotation(place.path, annotation)
+        if cls is None:
+            return []
+        classes = [cls, *(one for one in self._run.classes if one is not cls and cls in bases_of(one))]
+        readings = readings_of(self._project, [Instance(one.place, one) for one in classes])
+        is_known = all(one.way is ReadingMode.ONE_BY_ONE and not _is_stub(one.place) for one in readings)
+        return readings if is_known else []
 
     def _has_all_callers(self, place: Place, readings: list[Reading]) -> bool:
         """Return whether a loader can only get the datasets that this analysis found.
@@ -540,6 +572,29 @@ def _only_inherits(cls: ClassThing) -> bool:
     return cls.body.cells.keys().isdisjoint(("__getitem__", "__getitems__", "__iter__")) and any(
         map(is_dataset, others)
     )
+
+
+def _dataset_of(call: ast.AST) -> ast.expr | None:
+    """Return the expression that a call passes as dataset."""
+    if not isinstance(call, ast.Call):
+        return None
+    given = [*call.args[:1], *(one.value for one in call.keywords if one.arg == "dataset")]
+    return given[0] if given else None
+
+
+def _names_bound(function: ast.AST) -> set[str]:
+    """Return the names that code of a function binds, without its parameters."""
+    names = (one for one in ast.walk(function) if isinstance(one, ast.Name))
+    return {one.id for one in names if not isinstance(one.ctx, ast.Load)}
+
+
+def _is_stub(place: Place | None) -> bool:
+    """Return whether a method only names what subclasses or other classes define, as in an abstract class."""
+    body = getattr(place.node, "body", ()) if place is not None else ()
+    match body[-1:]:
+        case [ast.Raise() | ast.Pass() | ast.Expr(value=ast.Constant())]:
+            return True
+    return False
 
 
 def _has_no_samples(call: ast.AST) -> bool:
