@@ -606,6 +606,19 @@ def test_a_loader_that_pins_its_batches_itself_gains_no_pinned_transfers(
     assert [(one["gain"]["kind"], one["status"]) for one in copies] == [NOTHING]
 
 
+def test_copies_from_a_loader_of_the_factory_need_no_other_gain(tmp_path: Path) -> None:
+    text = TRAIN.format(
+        head=f"{HEAD}from chirpid_patch import OptimalDataLoaderFactory\n",
+        copy="x = x.to(device)",
+        then="model(x)",
+        dataset="Pictures(paths)",
+        pinning=", pin_memory=True",
+    ).replace(" DataLoader(", " OptimalDataLoaderFactory.create_loader(")
+    write_files(tmp_path / "project", {"data.py": PICTURES, "train.py": text})
+    copies = loaders(tmp_path / "project", rule="CHP013")
+    assert [(one["gain"]["kind"], one["status"]) for one in copies] == [("pinned-transfers", "rewrite")]
+
+
 @pytest.mark.parametrize(
     ("image", "kind", "status"),
     [("image", "pinned-transfers", "rewrite"), ("locals()", "nothing", "unchanged")],

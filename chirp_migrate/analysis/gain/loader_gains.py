@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 import libcst as cst
 
 from chirp_migrate.analysis.gain.reading import Reading, ReadingMode, own_reading, readings_of
+from chirp_migrate.analysis.known_names import FACTORY_FUNCTIONS
 from chirp_migrate.analysis.objects.importers import files_with_importers
 from chirp_migrate.analysis.objects.pickled import ObjectSort, Unpicklable, is_dataset, unpicklable
 from chirp_migrate.analysis.objects.things import (
@@ -233,7 +234,9 @@ class LoaderGains:
         )
 
     def pinned_in(self, module: Module, loop: cst.For, is_moved: Callable[[Place], bool]) -> tuple[Place, ...]:
-        """Return the calls that build the loaders of a loop, if a rewrite gains something and the loader then pins.
+        """Return the calls that build the loaders of a loop, if the loaders pin their batches after the migration.
+
+        A call that already pins its batches only counts if it calls the factory, or if its rewrite gains something.
 
         Args:
             module: the module of the loop.
@@ -246,7 +249,13 @@ class LoaderGains:
             one.place
             for one in _evidence(module.path, _loaders_in(value))
             if self._pins_by_factory(one)
-            or (_pins_itself(one) and self._gain_of_rewrite(one.place, is_moved).kind is not GainKind.NOTHING)
+            or (
+                _pins_itself(one)
+                and (
+                    _called_name(one.place.node) in FACTORY_FUNCTIONS
+                    or self._gain_of_rewrite(one.place, is_moved).kind is not GainKind.NOTHING
+                )
+            )
         )
         return tuple(dict.fromkeys(places))
 
