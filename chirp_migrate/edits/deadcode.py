@@ -121,7 +121,7 @@ def _needless_imports(
     if given and not given & now.free and not any(map(is_public, _GIVEN_BY_STAR)):
         stars = [place for place in now.stars if isinstance(place.statement, ast.ImportFrom)]
         places = [place for place in stars if getattr(place.statement, "module", "") in _DATA]
-        if places and not any(map(now.names_in_strings, given)):
+        if places and not (now.reads_computed_names or any(map(now.names_in_strings, given))):
             found[_Binding("", "*")] = places
     return found
 
@@ -176,8 +176,10 @@ class _ModuleNames:
         return {
             one: places
             for one, places in bound
-            if {one.name, "locals"}.isdisjoint(self._names_read_in(one.scope))
-            and not (one.scope == "" and self._appears_in_string(one))
+            if one.name not in self._names_read_in(one.scope)
+            and not (
+                self._may_be_read_by_string(one) if one.scope == "" else "locals" in self._names_read_in(one.scope)
+            )
         }
 
     @cached_property
@@ -225,9 +227,52 @@ class _ModuleNames:
         """Return whether code in a string contains ``path`` and reads its first name."""
         return any(path in text and path.partition(".")[0] in _read_in_string(text) for text in self._strings)
 
-    def _appears_in_string(self, binding: _Binding) -> bool:
-        """Return whether code in a string, such as a quoted type, a doctest or code for ``eval``, reads a name."""
-        return self.names_in_strings(binding.name)
+    def _may_be_read_by_string(self, binding: _Binding) -> bool:
+        """Return whether code may read a top-level name by a string.
+
+        The string is a quoted type, a doctest or code for ``eval``, or it is computed.
+        """
+        return self.names_in_strings(binding.name) or self.reads_computed_names
+
+    @cached_property
+    def reads_computed_names(self) -> bool:
+        """Return whether code may read the top-level names of the module by strings that it computes.
+
+        Such code calls ``globals``, or ``eval`` or ``exec`` with an argument that is no constant. At module or class
+        level it may also call ``locals``, ``vars`` or ``dir`` without an argument.
+        """
+        calls = (one for one in self._outline.find(ast.Call) if self._reads_any_name(one))
+        return any(isinstance(one.func, ast.Name) and one.func.id not in self._own_names for one in calls)
+
+    def _reads_any_name(self, call: ast.Call) -> bool:
+        match call:
+            case ast.Call(func=ast.Name(id="globals")):
+                return True
+            case ast.Call(func=ast.Name(id="eval" | "exec"), args=[code, *_]):
+                return not isinstance(code, ast.Constant)
+            case ast.Call(func=ast.Name(id="locals" | "vars" | "dir"), args=[]):
+                return not self._is_in_function(call)
+        return False
+
+    @cached_property
+    def _own_names(self) -> frozenset[str]:
+        """Return the names that imports, assignments and functions bind, in any scope; methods do not count."""
+        parents = self._outline.parents
+        found = {one.name for one in self._outline.functions if not isinstance(parents[one], ast.ClassDef)}
+        found |= {one.id for one in self._outline.find(ast.Name) if isinstance(one.ctx, ast.Store)}
+        return frozenset(found | {one.name for one in self.bindings})
+
+    def _is_in_function(self, node: ast.AST) -> bool:
+        """Return whether code is in the body of a function or lambda; defaults and decorators are not."""
+        inner = node
+        for around in self._outline.ancestors(node):
+            match around:
+                case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body) if inner in body:
+                    return True
+                case ast.Lambda(body=body) if inner is body:
+                    return True
+            inner = around
+        return False
 
     @cached_property
     def _strings(self) -> list[str]:

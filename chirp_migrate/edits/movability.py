@@ -287,7 +287,7 @@ def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool
     reads = (one for one in module.named(name) if is_read(module, one))
     used = any(module.scopes.lookup(name, read) is None for read in reads)
     elsewhere = (
-        project.imported_elsewhere(module, name)
+        any(project.imported_elsewhere(module, one) for one in (name, "*"))
         or may_clash_elsewhere(module, project, name)
         or may_list_attributes(module)
     )

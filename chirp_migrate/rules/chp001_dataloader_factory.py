@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from dataclasses import replace
+from functools import partial
 
 import libcst as cst
 
@@ -196,10 +197,7 @@ def _proposal(
 
 def _add_gain(module: Module, project: Project, call: cst.Call, proposal: Proposal) -> Proposal:
     """Return the rewrite with its gain. A loader may also gain something because its batches are copied faster."""
-    gains = loader_gains(project)
-    gain = gains.gain_of_call(module, call)
-    if gain.kind is GainKind.PICKLABLE and not all(is_moved(project, one) for one in gains.held_by(module, call)):
-        gain = gains.gain_of_call(module, call, moves=False)
+    gain = loader_gains(project).gain_of_call(module, call, partial(is_moved, project))
     if gain.kind is GainKind.NOTHING:
         gain = gain_of_pinned_copies(module, project, call) or gain
     return replace(proposal, gain=gain)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import libcst as cst
 
@@ -38,6 +39,7 @@ from chirp_migrate.rules.api import (
     keywords,
     method_called,
 )
+from chirp_migrate.rules.moving import is_moved
 
 _TRANSFER = re.compile(rf"\.{GAP}(to|cuda){CALL}(?![^()\r\n]*\bnon_blocking\s*=)")
 #: Names of devices for which a copy from pinned memory runs in parallel with Python.
@@ -71,8 +73,9 @@ class NonBlockingTransfer(Rule):
 
     By default the rule adds the argument only where it has an effect: a loader of the loop provably pins its batches
     (by ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``, or because its samples are
-    in memory and the factory allocates the batches), and the loop does not wait for the copy at once. ``--all-loaders``
-    adds it everywhere. A review accepts or refuses the copies together with the call that builds their loader.
+    in memory and the factory allocates the batches), the rewrite of the loader gains something, and the loop does not
+    wait for the copy at once. ``--all-loaders`` adds it everywhere. A review accepts or refuses the copies together
+    with the call that builds their loader.
 
     If a tuple assignment gets too long, the rule writes one assignment for each name, unless one of these assignments
     reads a name that another one changes.
@@ -159,9 +162,9 @@ def _gain(
     transfers: list[cst.Call],
 ) -> tuple[Gain, frozenset[tuple[str, int]]]:
     """Return the gain of the copies in one statement, and file and line of the calls that build the loaders."""
-    pinned = loader_gains(project).pinned_in(module, loop)
+    pinned = loader_gains(project).pinned_in(module, loop, partial(is_moved, project))
     if not pinned:
-        return Gain(GainKind.NOTHING, "the loader may not pin its batches"), frozenset()
+        return Gain(GainKind.NOTHING, "the loader may not pin its batches, or is not rewritten"), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
     if waits_at_once(DeviceLoop(module, loop, loaders), transfers):
         return Gain(GainKind.NOTHING, "the loop waits for the copy at once"), frozenset()

@@ -66,6 +66,8 @@ _GAP = r"[\s\\]*"
 _BEHIND = r"""(?:[\s\\)\]"']|\#[^\n]*\n)*"""
 _BLANK = re.compile(r"[\s\\]+")
 _FROM_DOTS = re.compile(rf"from\b(?<!\wfrom){_GAP}(\.[\s\\.]*)import\b")
+#: Code that may read the names of its own module by strings that it computes.
+_READS_COMPUTED_NAMES = r"(?<![\w.])(?:globals|locals|vars|dir|eval|exec)\s*\("
 _ASSIGNED = re.compile(r"\b(\w+)\s*:?=\s*(?:\w+\.)*$")
 #: Text after ``import``: names up to the closing bracket, or to the end of the line.
 _IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*(?!.))*\)|(?:[^\n\\]|\\\r?\n?)*")
@@ -114,7 +116,7 @@ class Project:
         self._on_path: dict[str, list[list[str]]] = {}  # words after each `sys.path` in a file, the last first
         self._named: dict[str, set[str]] = {}  # results of `aliases`
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
-        self._taken: dict[str, frozenset[str]] = {}  # results of `_words_taken`
+        self._taken: dict[str, dict[str, set[str]]] = {}  # results of `_readers`
 
     @cached_property
     def _paths(self) -> dict[str, str]:
@@ -619,36 +621,64 @@ class Project:
     def imported_elsewhere(self, module: Module, name: str) -> bool:
         """Return whether another file or notebook of the backend may import or read ``name`` from ``module``.
 
-        The result may be True by mistake: any star import counts, and any attribute of a module with the same name.
+        A star import counts as an import of every name that the text of the importing file contains. It also counts if
+        that file may read names that it computes, or if other files take the name from that file. The result may be
+        True by mistake: any attribute of a module with the same name counts.
         """
-        if module.path not in self._taken:
-            self._taken[module.path] = frozenset(self._words_taken(module))
-        return not self._taken[module.path].isdisjoint((name, "*"))
+        return self._is_taken(module.path, name, {module.path})
 
-    def _words_taken(self, module: Module) -> Iterator[str]:
-        """Yield the words that other files import from a module, and the module's attributes that they read."""
-        full = module.name or self._name
+    def _is_taken(self, path: str, name: str, seen: set[str]) -> bool:
+        """Return the result of :meth:`imported_elsewhere` for the module at ``path``; ``seen`` gets all importers."""
+        readers = self._readers(path)
+        if name in readers:
+            return True
+        importers = readers.get("*", set()) - seen
+        seen |= importers
+        word = re.compile(rf"\b{re.escape(name)}\b|{_READS_COMPUTED_NAMES}")
+        return any(
+            word.search(self._texts.get(one) or self._notebooks.get(one, "")) or self._is_taken(one, name, seen)
+            for one in importers
+        )
+
+    def _readers(self, path: str) -> dict[str, set[str]]:
+        """Return, for each word that other files take from a module, the paths of these files."""
+        if path not in self._taken:
+            found: dict[str, set[str]] = defaultdict(set)
+            for reader, word in self._words_taken(path):
+                found[word].add(reader)
+            self._taken[path] = dict(found)
+        return self._taken[path]
+
+    def _words_taken(self, path: str) -> Iterator[tuple[str, str]]:
+        """Yield the words that other files import from a module, and the module's attributes that they read.
+
+        Each word comes with the path of the file.
+        """
+        full = module_name(path) or self._name
         last = full.rpartition(".")[2]
         imports = re.compile(
             rf"from\b(?<!\wfrom){_GAP}((?:(?:(?!from\b)\w+{_GAP})?\.{_GAP})*{re.escape(last)}){_GAP}\bimport\b"
         )
-        for text in self._other_texts(module.path, last) if last else ():
+        for reader, text in self._other_texts(path, last) if last else ():
             for statement in imports.finditer(text):
                 if _may_name(_BLANK.sub("", statement.group(1)), full):
-                    yield from _names_imported(text, statement.end())
+                    yield from ((reader, word) for word in _names_imported(text, statement.end()))
             for name in {last, *_names_given(last, text)}:
-                yield from _attributes_of(name, text)
-        if module.path.endswith("__init__.py"):
-            yield from self._words_taken_inside(module)
+                yield from ((reader, word) for word in _attributes_of(name, text))
+        if path.endswith("__init__.py"):
+            yield from self._words_taken_inside(path)
 
-    def _words_taken_inside(self, package: Module) -> Iterator[str]:
-        """Yield the words that modules inside a package import from the package with relative imports."""
-        folder = package.path.removesuffix("__init__.py")
+    def _words_taken_inside(self, package: str) -> Iterator[tuple[str, str]]:
+        """Yield the words that modules inside a package import from the package with relative imports.
+
+        Each word comes with the path of the module.
+        """
+        folder = package.removesuffix("__init__.py")
         for path, text in chain(self._texts.items(), self._notebooks.items()):
-            if path != package.path and path.startswith(folder):
+            if path != package and path.startswith(folder):
                 for statement in _FROM_DOTS.finditer(text):
-                    if absolute_name(_BLANK.sub("", statement.group(1)), package_name(path)) == package.name:
-                        yield from _names_imported(text, statement.end())
+                    if absolute_name(_BLANK.sub("", statement.group(1)), package_name(path)) == module_name(package):
+                        yield from ((path, word) for word in _names_imported(text, statement.end()))
 
     def is_replaced(self, module: str, name: str) -> bool:
         """Return whether a file patches ``name`` in a module, as tests do.
@@ -685,18 +715,18 @@ class Project:
     def mentions(self, attribute: str, besides: str) -> bool:
         """Return whether ``.attribute`` occurs in any file other than the one at path ``besides``."""
         pattern = re.compile(rf"\.\s*{re.escape(attribute)}\b")
-        return any(pattern.search(text) for text in self._other_texts(besides, attribute))
+        return any(pattern.search(text) for _, text in self._other_texts(besides, attribute))
 
     def named_elsewhere(self, name: str, besides: str) -> bool:
         """Return whether any other file, notebook or configuration file contains a name as a whole word."""
         word = re.compile(rf"\b{re.escape(name)}\b")
-        return any(word.search(text) for text in self._other_texts(besides, name)) or self.settings_match(word)
+        return any(word.search(text) for _, text in self._other_texts(besides, name)) or self.settings_match(word)
 
-    def _other_texts(self, besides: str, word: str) -> Iterator[str]:
-        """Yield the texts of other files with ``word`` as a whole word, and of notebooks that contain it anywhere."""
+    def _other_texts(self, besides: str, word: str) -> Iterator[tuple[str, str]]:
+        """Yield path and text of other files that have a whole word, and of notebooks that contain it anywhere."""
         paths = self.paths_containing(word) if word else iter(self._texts)
-        held = (self._texts[path] for path in paths if path != besides)
-        books = (text for path, text in self._notebooks.items() if path != besides and word in text)
+        held = ((path, self._texts[path]) for path in paths if path != besides)
+        books = ((path, text) for path, text in self._notebooks.items() if path != besides and word in text)
         return chain(held, books)
 
 

@@ -244,6 +244,73 @@ spawn(train)
     assert gains(tmp_path, train=text) == [expected]
 
 
+ANNOTATED = """{head}import data
+from typing import Optional, Protocol
+from data import Pictures
+
+
+class Tensors(Pictures, TensorDataset):
+    pass
+
+
+class Sized(Protocol):
+    def __getitem__(self, index): ...
+
+
+class Abstract(Dataset):
+    def __getitem__(self, index):
+        raise NotImplementedError
+
+
+class Own(Dataset):
+    def __getitem__(self, index):
+        return open(str(index)).read()
+
+{more}
+class Trainer:
+    def train(self, sets):
+        return self._loader(sets[0])
+
+    def _loader(self, dataset: {annotation}, **more):
+        {before}
+        return DataLoader({argument}, batch_size=4, **more)
+"""
+
+
+@pytest.mark.parametrize(
+    ("annotation", "parts", "expected"),
+    [
+        ("Pictures", {}, NOTHING),
+        ("data.Photos", {}, NOTHING),
+        ("'data.Pictures'", {}, NOTHING),
+        ("Pictures = None", {"argument": "dataset=dataset"}, NOTHING),
+        ("Tensors", {}, NOTHING),
+        ("Own", {"more": "class Sub(Own):\n    extra = 1\n"}, NOTHING),
+        ("Own", {"more": "class Sub(TensorDataset, Own):\n    extra = 1\n"}, AT_RUN_TIME),
+        ("Standardized", {"more": STANDARDIZED}, AT_RUN_TIME),
+        ("Optional[Pictures]", {}, AT_RUN_TIME),
+        ("Pictures | TensorDataset", {}, AT_RUN_TIME),
+        ("Dataset", {}, AT_RUN_TIME),
+        ("Sized", {}, AT_RUN_TIME),
+        ("Abstract", {}, AT_RUN_TIME),
+        ("Unheard", {}, AT_RUN_TIME),
+        ("Pictures", {"before": "dataset = more.pop('other')"}, AT_RUN_TIME),
+        ("Pictures", {"argument": "more['dataset']"}, AT_RUN_TIME),
+    ],
+)
+def test_an_annotation_with_a_class_of_the_project_decides(
+    tmp_path: Path, annotation: str, parts: dict[str, str], expected: tuple[str, str]
+) -> None:
+    parts = {"more": "", "before": "print(more)", "argument": "dataset", **parts}
+    assert gains(tmp_path, train=ANNOTATED.format(head=HEAD, annotation=annotation, **parts)) == [expected]
+
+
+def test_an_annotation_decides_nothing_against_a_caller_that_passes_tensors(tmp_path: Path) -> None:
+    text = f"{HEAD}from data import Pictures\n\ndef make(data: Pictures):\n    return DataLoader(data, 4)\n\n"
+    assert gains(tmp_path, train=text) == [NOTHING]
+    assert gains(tmp_path, train=f"{text}make(TensorDataset(torch.zeros(3)))\n") == [BATCHED]
+
+
 def test_a_constructor_that_makes_its_datasets_decides_for_any_caller(tmp_path: Path) -> None:
     text = f"""{HEAD}from data import Photos, Pictures
 
@@ -497,26 +564,88 @@ def train(model, paths, pin, device="cuda"):
 
 def migrated_transfer(root: Path, **parts: str) -> str:
     """A training loop after ``apply``."""
-    parts = {"copy": "x = x.to(device)", "then": "model(x).backward()", "dataset": "Pictures(paths)", **parts}
+    parts = {"copy": "x = x.to(device)", "then": "model(x).backward()", "dataset": "paths", **parts}
     write_files(root, {"data.py": PICTURES, "train.py": TRAIN.format(head=HEAD, **parts)})
     assert run("apply", root).exit_code == 0
     return (root / "train.py").read_text()
 
 
-@pytest.mark.parametrize(
-    "pinning",
-    [
-        ", pin_memory=True",
-        ", pin_memory=torch.cuda.is_available()",
-        ", pin_memory=pin_memory",
-        ", pin_memory=torch.device(device).type == 'cuda'",
-        ", pin_memory=True if torch.cuda.is_available() else False",
-    ],
-)
-def test_copies_from_pinned_memory_are_a_gain(tmp_path: Path, pinning: str) -> None:
+PINNING = [
+    ", pin_memory=True",
+    ", pin_memory=torch.cuda.is_available()",
+    ", pin_memory=pin_memory",
+    ", pin_memory=torch.device(device).type == 'cuda'",
+    ", pin_memory=True if torch.cuda.is_available() else False",
+]
+
+
+@pytest.mark.parametrize("pinning", PINNING)
+def test_batches_from_pinned_memory_are_copied_without_blocking(tmp_path: Path, pinning: str) -> None:
     after = migrated_transfer(tmp_path, pinning=pinning)
     assert "x.to(device, non_blocking=True)" in after and "OptimalDataLoaderFactory" in after
     assert [one["status"] for one in loaders(tmp_path)] == ["fine"]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "collation"),
+    [("Pictures(paths)", ""), ("paths", ", collate_fn=padded"), ("TensorDataset(paths)", ", collate_fn=padded")],
+)
+@pytest.mark.parametrize("pinning", PINNING)
+def test_a_loader_that_pins_its_batches_itself_gains_no_pinned_transfers(
+    tmp_path: Path, pinning: str, dataset: str, collation: str
+) -> None:
+    text = TRAIN.format(
+        head=f"{HEAD}from data import padded\n",
+        copy="x = x.to(device)",
+        then="model(x)",
+        dataset=dataset,
+        pinning=pinning + collation,
+    )
+    assert gains(tmp_path, train=text) == [NOTHING]
+    copies = loaders(tmp_path / "project", rule="CHP013")
+    assert [(one["gain"]["kind"], one["status"]) for one in copies] == [NOTHING]
+
+
+def test_copies_from_a_loader_of_the_factory_need_no_other_gain(tmp_path: Path) -> None:
+    text = TRAIN.format(
+        head=f"{HEAD}from chirpid_patch import OptimalDataLoaderFactory\n",
+        copy="x = x.to(device)",
+        then="model(x)",
+        dataset="Pictures(paths)",
+        pinning=", pin_memory=True",
+    ).replace(" DataLoader(", " OptimalDataLoaderFactory.create_loader(")
+    write_files(tmp_path / "project", {"data.py": PICTURES, "train.py": text})
+    copies = loaders(tmp_path / "project", rule="CHP013")
+    assert [(one["gain"]["kind"], one["status"]) for one in copies] == [("pinned-transfers", "rewrite")]
+
+
+@pytest.mark.parametrize(
+    ("image", "kind", "status"),
+    [("image", "pinned-transfers", "rewrite"), ("locals()", "nothing", "unchanged")],
+)
+def test_copies_follow_a_loader_whose_workers_become_startable(
+    tmp_path: Path, image: str, kind: str, status: str
+) -> None:
+    dataset = f"Pictures(paths, lambda image: {image})"
+    text = TRAIN.format(
+        head=HEAD, copy="x = x.to(device)", then="model(x)", dataset=dataset, pinning=", pin_memory=True, num_workers=2"
+    )
+    write_files(tmp_path / "project", {"data.py": PICTURES, "train.py": text})
+    copies = loaders(tmp_path / "project", rule="CHP013")
+    assert [(one["gain"]["kind"], one["status"]) for one in copies] == [(kind, status)]
+    assert [one["status"] for one in loaders(tmp_path / "project")] == [status]
+
+
+@pytest.mark.parametrize(
+    ("pinning", "expected"), [("", ("pinned-transfers", "rewrite")), (", pin_memory=True", NOTHING)]
+)
+def test_single_samples_that_only_the_factory_pins_are_a_gain(
+    tmp_path: Path, pinning: str, expected: tuple[str, str]
+) -> None:
+    text = TRAIN.format(
+        head=HEAD, copy="x = x.to(device)", then="model(x)", dataset="TensorDataset(paths)", pinning=pinning
+    )
+    assert gains(tmp_path, train=text.replace("batch_size=4", "batch_size=1")) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -553,15 +682,15 @@ def test_a_loop_that_waits_for_the_copy_at_once_gains_nothing(
     tmp_path: Path, copy: str, then: str, added: bool
 ) -> None:
     after = migrated_transfer(tmp_path, copy=copy, then=then, pinning=", pin_memory=True")
-    assert ("non_blocking=True" in after, "OptimalDataLoaderFactory" in after) == (added, added)
+    assert ("non_blocking=True" in after) is added
 
 
 def test_another_loader_of_the_loop_that_pins_is_no_gain(tmp_path: Path) -> None:
     text = TRAIN.format(head=HEAD, copy="x = x.to(device)", then="model(x)", dataset="Pictures(paths)", pinning="")
-    more = (
-        "    other = DataLoader(Pictures(paths), batch_size=4, pin_memory=True)\n    run_epoch(model, other, device)\n"
-    )
-    assert gains(tmp_path, train=text + more) == [NOTHING, ("pinned-transfers", "rewrite")]
+    more = "    other = DataLoader(paths, batch_size=4, pin_memory=True)\n    run_epoch(model, other, device)\n"
+    assert gains(tmp_path, train=text + more) == [NOTHING, AT_RUN_TIME]
+    (copy,) = loaders(tmp_path / "project", rule="CHP013")
+    assert (copy["gain"]["kind"], copy["gain"]["line"]) == ("pinned-transfers", 16)
 
 
 def test_lambdas_stay_where_no_loader_of_the_project_has_workers(tmp_path: Path) -> None:
@@ -612,7 +741,7 @@ def test_loaders_of_tests_move_no_objects_of_other_code(tmp_path: Path, user: st
 
 def test_a_loader_and_the_copies_of_its_batches_are_one_hunk(tmp_path: Path) -> None:
     text = TRAIN.format(
-        head=HEAD, copy="x = x.to(device)", then="model(x)", dataset="Pictures(paths)", pinning=", pin_memory=True"
+        head=HEAD, copy="x = x.to(device)", then="model(x)", dataset="paths", pinning=", pin_memory=True"
     )
     root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text})
     done = run("review", "--plan", tmp_path / "plan.json", root, answers="n\n")

@@ -377,6 +377,57 @@ def test_what_still_gives_something_stays(imports: str, name: str, more: str) ->
     assert placed(imports, name, more=more) == imports + NEW
 
 
+@pytest.mark.parametrize(
+    ("more", "stays"),
+    [
+        ("def fit():\n    names = locals()\n", False),
+        ("def fit():\n    return [vars(), dir()]\n", False),
+        ("class Model:\n    def fit(self, names=()):\n        return [locals() for one in names]\n", False),
+        ("show = lambda: locals()\n", False),
+        ("names = vars(torch)\n", False),
+        ("model.eval(name)\n", False),
+        ("def eval(model):\n    return model\n\nmodel = eval(model)\n", False),
+        ("size = eval('3 + 4')\n", False),
+        ("names = locals()\n", True),
+        ("names = [vars(), dir()]\n", True),
+        ("class Model:\n    names = locals()\n", True),
+        ("def fit(names=locals()):\n    return names\n", True),
+        ("def fit(name):\n    return globals()[name]\n", True),
+        ("def fit(name):\n    return eval(name)\n", True),
+        ("def fit(name):\n    exec(f'{name}()')\n", True),
+        ("class Model:\n    def eval(self, name):\n        return eval(name)\n", True),
+    ],
+)
+@pytest.mark.parametrize("imports", ["from torch.utils.data import DataLoader\n", "from torch.utils.data import *\n"])
+def test_an_import_stays_where_code_may_read_any_name(imports: str, more: str, stays: bool) -> None:
+    assert placed(imports, more=more) == (imports if stays else "") + NEW
+
+
+@pytest.mark.parametrize(
+    ("files", "stays"),
+    [
+        ({"b.py": "from a import *\nx = train\n"}, False),
+        ({"b.py": "from a import *\n", "c.py": "from b import *\n", "a2.py": "from c import train\n"}, False),
+        ({"b.py": "from a import *\n", "c.py": "from b import *\nfrom a import *\n"}, False),
+        ({"b.py": "from a import *\n", "other.py": "from torch.utils.data import DataLoader\nDataLoader.x\n"}, False),
+        ({"b.py": "from a import *\nmodel.eval()\n"}, False),
+        ({"b.py": "from a import *\nx = DataLoader(d)\n"}, True),
+        ({"b.py": "from a import *\n__all__ = ['DataLoader']\n"}, True),
+        ({"b.py": "from a import *\nx = globals()[name]\n"}, True),
+        ({"b.py": "from a import *\nx = eval(name)\n"}, True),
+        ({"b.py": "from a import *\n", "c.py": "import b\nx = b.DataLoader\n"}, True),
+        ({"b.py": "from a import *\n", "c.py": "import b\nx = getattr(b, 'DataLoader')\n"}, True),
+        ({"b.py": "from a import *\n", "c.py": "from b import DataLoader\n"}, True),
+        ({"b.py": "from a import *\n", "c.py": "from b import *\nx = DataLoader(d)\n"}, True),
+        ({"b.py": "from a import *\n", "c.py": "from b import *\n", "e.py": "from c import DataLoader as D\n"}, True),
+    ],
+)
+def test_an_import_stays_where_a_file_reads_it_through_star_imports(files: dict[str, str], stays: bool) -> None:
+    text = "from torch.utils.data import DataLoader\n\ndef train(d):\n    return DataLoader(d, 4)\n"
+    after, _ = rewrite("a.py", text, Project({"a.py": text, **files}))
+    assert ("import DataLoader\n" in after, "create_loader(d, 4)" in after) == (stays, True)
+
+
 def test_what_another_file_takes_from_a_star_stays() -> None:
     text = "from torch.utils.data import *\n\nloader = DataLoader(d, 4)\n"
     project = Project({"a.py": text, "b.py": "from a import Subset\n"})

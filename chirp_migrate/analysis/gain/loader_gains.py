@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import libcst as cst
 
 from chirp_migrate.analysis.gain.reading import Reading, ReadingMode, own_reading, readings_of
+from chirp_migrate.analysis.known_names import FACTORY_FUNCTIONS
 from chirp_migrate.analysis.objects.importers import files_with_importers
 from chirp_migrate.analysis.objects.pickled import ObjectSort, Unpicklable, unpicklable
 from chirp_migrate.analysis.objects.things import (
@@ -107,22 +108,36 @@ class LoaderGains:
             for place in classes:
                 self._readers.setdefault((place.path, getattr(place.node, "name", "")), []).append(loader)
 
-    def gain_of_call(self, module: Module, call: cst.Call, *, moves: bool = True) -> Gain:
+    def gain_of_call(self, module: Module, call: cst.Call, is_moved: Callable[[Place], bool]) -> Gain:
         """Return the gain of rewriting a call that builds a loader.
 
         Args:
             module: the module of the call.
             call: the call.
-            moves: whether the migration also rewrites the objects in the loader, so that they can be pickled.
+            is_moved: function that returns whether the migration makes an object in the loader picklable.
         """
         unused = _function_without_calls(module, self._project, call)
         if unused is not None:
             line = module.position(module.span(unused.name)[0])[0]
             return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
         nodes = module.once(self._calls).get(module.span(call)[0], ())
-        gains = [self._gain_of_place(Place(module.path, node), moves=moves) for node in nodes]
+        gains = [self._gain_of_rewrite(Place(module.path, node), is_moved) for node in nodes]
+        if not gains:
+            gains = [self._or_no_batches(_AT_RUN_TIME)]
         # Several original calls may match this call. Calls with a gain are rewritten first, so *nothing* has priority.
-        gain = next((one for one in gains if one.kind is GainKind.NOTHING), gains[0] if gains else _AT_RUN_TIME)
+        return next((one for one in gains if one.kind is GainKind.NOTHING), gains[0])
+
+    def _gain_of_rewrite(self, place: Place, is_moved: Callable[[Place], bool]) -> Gain:
+        """Return the gain of rewriting the loader call at a place, without the gain of pinned transfers."""
+        gain = self._gain_of_place(place)
+        if gain.kind is GainKind.PICKLABLE:
+            sending = (one for one in self._loaders[place.path][place.node] if one.sends_to_workers)
+            held = [one for loader in sending for one in self._objects.held.get(loader, ())]
+            gain = self._gain_of_place(place, moves=all(is_moved(one.place) for one in held))
+        return self._or_no_batches(gain)
+
+    def _or_no_batches(self, gain: Gain) -> Gain:
+        """Return ``gain``, or *nothing* if only a dataset from outside a library can be read a batch at a time."""
         if gain == _AT_RUN_TIME and self._project.is_distributed and self._reads_one_by_one:
             return _NO_BATCHES
         return gain
@@ -155,11 +170,6 @@ class LoaderGains:
             any(one.way is not ReadingMode.ONE_BY_ONE for one in readings)
             or any(one.way is ReadingMode.AT_ONCE for one in found)
         )
-
-    def held_by(self, module: Module, call: cst.Call) -> list[Place]:
-        """Return the objects that cannot be sent to worker processes, in the loaders that ``call`` builds."""
-        loaders = [loader for loader in self._loaders_at(module, module.span(call)[0]) if loader.sends_to_workers]
-        return [one.place for loader in loaders for one in self._objects.held.get(loader, ())]
 
     def gain_of_held(self, module: Module, offset: int, *, reads_batches: bool = False) -> Gain:
         """Return the gain of rewriting an object in a loader such that it can be pickled.
@@ -227,16 +237,38 @@ class LoaderGains:
             loader.may_have_workers for loader in self._run.loaders if loader.place.path in near
         )
 
-    def pinned_in(self, module: Module, loop: cst.For) -> tuple[Place, ...]:
-        """Return the calls that build the loaders of a loop; only loaders that provably pin their batches count."""
+    def pinned_in(self, module: Module, loop: cst.For, is_moved: Callable[[Place], bool]) -> tuple[Place, ...]:
+        """Return the calls that build the loaders of a loop, if the loaders pin their batches after the migration.
+
+        A call that already pins its batches only counts if it calls the factory, or if its rewrite gains something.
+
+        Args:
+            module: the module of the loop.
+            loop: the loop.
+            is_moved: function that returns whether the migration makes an object in a loader picklable.
+        """
         now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
         value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
-        loaders = _evidence(module.path, _loaders_in(value))
-        return tuple(dict.fromkeys(one.place for one in loaders if self._provably_pins(one)))
+        places = (
+            one.place
+            for one in _evidence(module.path, _loaders_in(value))
+            if self._pins_by_factory(one)
+            or (
+                _pins_itself(one)
+                and (
+                    _called_name(one.place.node) in FACTORY_FUNCTIONS
+                    or self._gain_of_rewrite(one.place, is_moved).kind is not GainKind.NOTHING
+                )
+            )
+        )
+        return tuple(dict.fromkeys(places))
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
-        """Return original path and line of each loop over a loader of ``call``, if the loader provably pins batches."""
-        own = [one for one in self._loaders_at(module, module.span(call)[0]) if self._provably_pins(one)]
+        """Return original path and line of each loop over a loader of ``call``, if only the factory pins its batches.
+
+        A loader that already pins its batches does not need the factory for that.
+        """
+        own = [one for one in self._loaders_at(module, module.span(call)[0]) if self._pins_by_factory(one)]
         return [
             (place.path, getattr(place.node, "lineno", 1))
             for place, value in self._run.loops.items()
@@ -244,13 +276,12 @@ class LoaderGains:
             and any(one is loader for one in _loaders_in(value) for loader in own)
         ]
 
-    def _provably_pins(self, loader: LoaderThing) -> bool:
-        """Return whether a loader provably pins its batches when a device is available."""
-        given = loader.arguments.get("pin_memory", NONE)
-        if given == NONE:  # without the argument, the factory pins only batches that it allocates itself
-            collation = loader.arguments.get("collate_fn", ())
-            return all(map(_stacks_samples, collation)) and all(one.in_memory for one in self._readings(loader))
-        return all(_is_pinning(one) for one in given) or _checks_for_cuda(loader.place.node)
+    def _pins_by_factory(self, loader: LoaderThing) -> bool:
+        """Return whether a loader has no `pin_memory`, and its batches are batches that the factory allocates."""
+        if loader.arguments.get("pin_memory", NONE) != NONE:
+            return False
+        collation = loader.arguments.get("collate_fn", ())
+        return all(map(_stacks_samples, collation)) and all(one.in_memory for one in self._readings(loader))
 
     def _loaders_at(self, module: Module, offset: int) -> list[LoaderThing]:
         """Return the loaders that the call at ``offset`` of a module builds."""
@@ -302,7 +333,7 @@ class LoaderGains:
                 at_once is not None and len(own) < len(collations)
             ):
                 return _AT_RUN_TIME
-            if not self._has_all_callers(loaders[0].place, readings):
+            if not (self._annotated_readings(loaders[0].place) or self._has_all_callers(loaders[0].place, readings)):
                 return _AT_RUN_TIME
         sending, in_test = [one for one in loaders if one.sends_to_workers], is_test_file(loaders[0].place.path)
         held = [one for loader in sending for one in self._objects.held.get(loader, ())]
@@ -377,12 +408,21 @@ class LoaderGains:
                 match node:
                     case ast.AnnAssign(
                         target=ast.Attribute(value=ast.Name(id="self"), attr=attribute),
-                        annotation=ast.Name(id=annotation),
+                        annotation=annotation,
                         value=None,
                     ) if attribute == name and isinstance(base, ClassThing):
-                        found = self._run.attribute_of(ModuleThing(base.place.path, is_own=True), annotation)
-                        return found[0] if len(found) == 1 and isinstance(found[0], ClassThing) else None
+                        return self._class_of_annotation(base.place.path, annotation)
         return None
+
+    def _class_of_annotation(self, path: str, annotation: ast.expr | None) -> ClassThing | None:
+        """Return the class of the project that an annotation in a file names; None for any other annotation."""
+        if annotation is None:
+            return None
+        named = str(annotation.value) if isinstance(annotation, ast.Constant) else ast.unparse(annotation)
+        found: Value = (ModuleThing(path, is_own=True),)
+        for name in named.split("."):
+            found = self._run.attribute_of(found[0], name) if len(found) == 1 else ()
+        return found[0] if len(found) == 1 and isinstance(found[0], ClassThing) else None
 
     def _definitions_around(self, place: Place) -> list[_Definition]:
         """Return the definitions that contain the node of a place, innermost first."""
@@ -402,10 +442,32 @@ class LoaderGains:
         For a loader outside tests, in-memory datasets that tests create do not count.
         """
         found = readings_of(self._project, loader.arguments.get("dataset", ()))
-        if is_test_file(loader.place.path):
-            return found
-        kept = [one for one in found if not (one.way is ReadingMode.AT_ONCE and _is_of_tests(one))]
-        return kept or [Reading(ReadingMode.UNKNOWN)]
+        if not is_test_file(loader.place.path):
+            found = [one for one in found if not (one.way is ReadingMode.AT_ONCE and _is_of_tests(one))]
+        known = [one for one in found if one.way is not ReadingMode.UNKNOWN]
+        if known and len(known) == len(found):
+            return known
+        annotated = self._annotated_readings(loader.place)
+        return [*known, *annotated] if annotated else found or [Reading(ReadingMode.UNKNOWN)]
+
+    def _annotated_readings(self, place: Place) -> list[Reading]:
+        """Return how a loader reads its dataset if this is a parameter that is annotated with a class of the project.
+
+        The result is empty unless objects of the class and of all its subclasses are read one by one.
+        """
+        given = _dataset_of(place.node)
+        function = next((one for one in self._definitions_around(place) if isinstance(one, _FUNCTIONS)), None)
+        if not isinstance(given, ast.Name) or function is None or given.id in _names_bound(function):
+            return []
+        parameters = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+        annotation = next((one.annotation for one in parameters if one.arg == given.id), None)
+        cls = self._class_of_annotation(place.path, annotation)
+        if cls is None:
+            return []
+        classes = [cls, *(one for one in self._run.classes if one is not cls and cls in one.order)]
+        readings = readings_of(self._project, [Instance(one.place, one) for one in classes])
+        is_known = all(one.way is ReadingMode.ONE_BY_ONE and not _is_stub(one.place) for one in readings)
+        return readings if is_known else []
 
     def _has_all_callers(self, place: Place, readings: list[Reading]) -> bool:
         """Return whether a loader can only get the datasets that this analysis found.
@@ -491,6 +553,12 @@ def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderThing]:
                 yield from (one for held in cells.values() for one in _loaders_in(held, depth - 1))
 
 
+def _pins_itself(loader: LoaderThing) -> bool:
+    """Return whether the `pin_memory` of a loader is provably true when a device is available."""
+    given = loader.arguments.get("pin_memory", NONE)
+    return given != NONE and (all(map(_is_pinning, given)) or _checks_for_cuda(loader.place.node))
+
+
 def _is_pinning(given: Thing) -> bool:
     """Return whether the value of a `pin_memory` argument is true, or true if CUDA is available."""
     match given:
@@ -522,6 +590,31 @@ def _only_inherits(cls: ClassThing) -> bool:
     return cls.body.cells.keys().isdisjoint(("__getitem__", "__getitems__", "__iter__")) and any(
         one.is_dataset for one in others
     )
+
+
+def _dataset_of(call: ast.AST) -> ast.expr | None:
+    """Return the expression that a call passes as dataset."""
+    if not isinstance(call, ast.Call):
+        return None
+    given = [*call.args[:1], *(one.value for one in call.keywords if one.arg == "dataset")]
+    return given[0] if given else None
+
+
+def _names_bound(function: ast.AST) -> set[str]:
+    """Return the names that code of a function binds, without its parameters, and the parameters of its lambdas."""
+    nodes = list(ast.walk(function))
+    lambdas = (one.args for one in nodes if isinstance(one, ast.Lambda))
+    names = {one.id for one in nodes if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+    return names | {one.arg for given in lambdas for one in ast.walk(given) if isinstance(one, ast.arg)}
+
+
+def _is_stub(place: Place | None) -> bool:
+    """Return whether a method only names what subclasses or other classes define, as in an abstract class."""
+    body = getattr(place.node, "body", ()) if place is not None else ()
+    match body[-1:]:
+        case [ast.Raise() | ast.Pass() | ast.Expr(value=ast.Constant())]:
+            return True
+    return False
 
 
 def _has_no_samples(call: ast.AST) -> bool:
