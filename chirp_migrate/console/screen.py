@@ -30,7 +30,8 @@ _USUAL_WIDTH = 80
 #: Number of blanks between two columns of a table.
 _GAP = 2
 _TAB = 4
-_MORE = " … (-v)"
+_NOTE = " (-v)"
+_MORE = f" …{_NOTE}"
 _DIFF_STYLES = {"+++": "bold", "---": "bold", "+": "green", "-": "red", "@": "cyan", "#": "dim"}
 
 
@@ -103,7 +104,15 @@ class Screen:
         self.text(text, style="bold")
 
     def text(
-        self, text: str, indent: int = 0, style: str = "", *, first: str = "", hang: int = 0, most: int | None = None
+        self,
+        text: str,
+        indent: int = 0,
+        style: str = "",
+        *,
+        first: str = "",
+        hang: int = 0,
+        most: int | None = None,
+        short: str = "",
     ) -> None:
         """Print a paragraph.
 
@@ -114,8 +123,9 @@ class Screen:
             first: text in front of the first line; the other lines are indented by its width.
             hang: additional indentation of all lines but the first, in columns.
             most: largest number of lines; if the text is longer, a note on -v replaces the rest.
+            short: text to print with a note on -v if the text has more lines than ``most``.
         """
-        self._paragraph(Text(plain(text), style), indent, Text(first), hang, most)
+        self._paragraph(Text(plain(text), style), indent, Text(first), hang, most, Text(plain(short), style))
 
     def item(self, mark: str, text: str, indent: int = 2, style: str = "") -> None:
         """Print a mark in ``style``, and a paragraph next to it; all lines of the paragraph are aligned."""
@@ -202,12 +212,20 @@ class Screen:
         self.line(line.rstrip("\n"), diff_style(line))
 
     def _paragraph(
-        self, text: Text, indent: int, first: Text | None = None, hang: int = 0, most: int | None = None
+        self,
+        text: Text,
+        indent: int,
+        first: Text | None = None,
+        hang: int = 0,
+        most: int | None = None,
+        short: Text | None = None,
     ) -> None:
         first = first or Text()
         hang += first.cell_len
         room = max(self.width - indent - hang, 8)
         lines = list(text.wrap(self._console, room, overflow="fold", tab_size=_TAB)) or [Text()]
+        if most is not None and len(lines) > most and short:
+            lines = list((short + _NOTE).wrap(self._console, room, overflow="fold", tab_size=_TAB))
         if most is not None and len(lines) > most:
             lines = [*lines[: most - 1], Text(lines[most - 1].plain[: room - len(_MORE)].rstrip() + _MORE)]
         for number, line in enumerate(lines):
