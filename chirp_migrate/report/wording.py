@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from chirp_migrate.console.text import count
-from chirp_migrate.plans.plan import Finding, Safety, Status
+from chirp_migrate.plans.plan import Finding, Gain, Safety, Status
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import all_rules
-from chirp_migrate.rules.base import join_texts
 
 __all__ = [
     "ADVICE",
@@ -133,24 +132,17 @@ def unchanged_loaders(findings: Iterable[Finding], most: int | None = 4) -> Iter
         most: largest number of files, and of places of a reason, that a sentence lists; None: all.
     """
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
-    by_file: dict[str, list[Finding]] = {}
+    by_reason: dict[str, list[tuple[str, Gain]]] = {}
     for one in findings:
-        if one.status is Status.UNCHANGED and one.rule in counting:
-            by_file.setdefault(one.path, []).append(one)
-    by_reason: dict[frozenset[str], list[str]] = {}
-    for path, found in by_file.items():
-        by_reason.setdefault(frozenset(one.gain.why for one in found if one.gain is not None), []).append(path)
-    for paths in by_reason.values():
-        loaders = [one for path in paths for one in by_file[path]]
-        places: dict[str, list[str]] = {}
-        gains = dict.fromkeys(one.gain for one in loaders if one.gain is not None)
-        for gain in gains:
-            places.setdefault(gain.why, []).extend([f"{gain.path}:{gain.line}"] if gain.path else [])
-        why = join_texts([f"{reason} ({shorten(at, most)})" if at else reason for reason, at in places.items()])
-        tune = any(gain.workers_may_help for gain in gains)
-        advice = "; chirp-migrate tune finds the best number of workers" if tune else ""
+        if one.status is Status.UNCHANGED and one.rule in counting and one.gain is not None:
+            by_reason.setdefault(one.gain.why, []).append((one.path, one.gain))
+    for why, found in by_reason.items():
+        paths = list(dict.fromkeys(path for path, _ in found))
+        places = list(dict.fromkeys(f"{gain.path}:{gain.line}" for _, gain in found if gain.path))
+        at = f" ({shorten(places, most)})" if places else ""
+        advice = "; chirp-migrate tune finds the best number of workers" if found[0][1].workers_may_help else ""
         yield (
-            f"{shorten(paths, most)}: {count(len(loaders), 'loader')} unchanged: {why}, "
+            f"{shorten(paths, most)}: {count(len(found), 'loader')} unchanged: {why}{at}, "
             f"so the factory has nothing to speed up{advice}."
         )
 
