@@ -123,7 +123,8 @@ class Screen:
             first: text in front of the first line; the other lines are indented by its width.
             hang: additional indentation of all lines but the first, in columns.
             most: largest number of lines; if the text is longer, a note on -v replaces the rest.
-            short: text to print with a note on -v if the text has more lines than ``most``.
+            short: a shorter form of the text, or "". With the note, it replaces a text that is too long. If it is too long,
+                too, only the first line of the text is printed.
         """
         self._paragraph(Text(plain(text), style), indent, Text(first), hang, most, Text(plain(short), style))
 
@@ -224,10 +225,11 @@ class Screen:
         hang += first.cell_len
         room = max(self.width - indent - hang, 8)
         lines = list(text.wrap(self._console, room, overflow="fold", tab_size=_TAB)) or [Text()]
-        if most is not None and len(lines) > most and short:
-            lines = list((short + _NOTE).wrap(self._console, room, overflow="fold", tab_size=_TAB))
         if most is not None and len(lines) > most:
-            lines = [*lines[: most - 1], Text(lines[most - 1].plain[: room - len(_MORE)].rstrip() + _MORE)]
+            whole = list((short + _NOTE).wrap(self._console, room, overflow="fold", tab_size=_TAB)) if short else []
+            kept = 1 if short else most
+            cut = [*lines[: kept - 1], Text(lines[kept - 1].plain[: room - len(_MORE)].rstrip() + _MORE)]
+            lines = whole if 0 < len(whole) <= most else cut
         for number, line in enumerate(lines):
             line.rstrip()
             front = Text(" " * indent) + first if number == 0 else Text(" " * (indent + hang))

@@ -289,8 +289,9 @@ def show_account(
 def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: bool = False) -> None:
     """Print the findings in a file: at most two lines for each rule, or with ``-v`` each finding with its message.
 
-    If a message needs more lines, its first clause is printed. A whole message is always printed for likely bugs, for
-    findings that keep workers from starting, and for a finding that is alone under its heading.
+    If a message needs more lines, its first clause is printed, or the beginning of a long clause. A whole message is
+    always printed for likely bugs, for findings that keep workers from starting, and for a finding that is alone under
+    its heading.
     """
     urgent = {rule.code for rule in all_rules() if rule.finds_bugs or rule.stops_workers}
     for same in [[finding] for finding in findings] if screen.verbose else _group_by_rule(findings, urgent):
