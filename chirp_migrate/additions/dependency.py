@@ -1,8 +1,9 @@
 """Add the runtime to the dependencies of a migrated project, because the migrated code imports ``chirpid_patch``.
 
-The new entry, ``chirpid-patch``, is added to the list that names torch. So an installation gets the runtime exactly if
-it gets torch. If no list names torch, and the project is not a package, the entry is added to its requirements file.
-The edits keep the comments, order and newlines of a file.
+The new entry, ``chirpid-patch``, is added to the list that names torch itself: the main dependencies, or the extras if
+the main dependencies do not name torch. If no list names torch, and the project is not a package, the entry is added to
+its requirements file. If no file of a package imports the runtime, but only its examples do, no list changes. The edits
+keep the comments, order, quotes and newlines of a file.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = [
     "has_dependencies",
     "imports_runtime",
     "need_runtime",
+    "outside_package",
     "requirement",
     "with_install_requires",
     "with_project_dependency",
@@ -47,11 +49,8 @@ _REQUIREMENTS = (
     "requirements/common.txt",
     "requirements/main.txt",
 )
-#: Names of distributions that contain torch, or whose installation also installs torch.
-_BRINGS_TORCH = re.compile(
-    r"torch\w*|pytorch\w*|(py)?torch-.+|.+-(py)?torch|lightning|timm|accelerate|fastai|monai|kornia|peft|diffusers"
-    r"|ultralytics|sentence-transformers|chirp-migrate|chirpid-patch"
-)
+#: Names of folders at the top of a project whose files are not installed with its package.
+_NOT_INSTALLED = re.compile(r"(benchmark|demo|doc|example|exercise|notebook|script|test|tutorial)s?")
 _PYPROJECT, _SETUP, _SETUP_SCRIPT = "pyproject.toml", "setup.cfg", "setup.py"
 _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
@@ -80,13 +79,29 @@ def has_dependencies(root: Path) -> bool:
     return any((root / name).is_file() for name in (*_REQUIREMENTS, _PYPROJECT, _SETUP))
 
 
+def outside_package(root: Path, paths: Iterable[str]) -> list[str]:
+    """Return the top folders of files, such as ``examples``, if the package of a project contains none of the files.
+
+    Args:
+        root: folder of the project.
+        paths: files of the project, relative to ``root``.
+
+    Returns:
+        The names of the folders; empty if the project is not a package, or if the package may contain a file.
+    """
+    tops = [one.partition("/")[0] for one in paths]
+    is_outside = all(_NOT_INSTALLED.fullmatch(top) and not (root / top / "__init__.py").exists() for top in tops)
+    return sorted(set(tops)) if is_outside and _is_package(root) else []
+
+
 def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:
     """Return the edit that adds the runtime to the dependencies of a project, and a note for the user.
 
     The edit extends the first list that names torch. The order is: ``requirements.txt``, ``requirements/base.txt`` and
     similar files, ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` in ``setup.cfg``,
-    and the extras in ``pyproject.toml``. If no list names torch and the project is not a package, the edit extends the
-    requirements file. A list that already names the runtime does not change.
+    and, if no other list of main dependencies names torch, the extras in ``pyproject.toml``. If no list names torch and
+    the project is not a package, the edit extends the requirements file. A list that already names the runtime does not
+    change.
 
     Args:
         root: folder of the project.
@@ -139,7 +154,7 @@ def _lists_with_torch(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
     named = [path.relative_to(root).as_posix() for path in requirement_files(root)]
     for path in (*(one for one in _REQUIREMENTS if one in named), *(one for one in named if one not in _REQUIREMENTS)):
         lines = text_of(root / path).splitlines()
-        if any(map(_brings_torch, lines)):
+        if _concerns(lines):
             if path in _REQUIREMENTS and not edits:
                 edits.append((path, with_requirement))
             elif _lacks_runtime(lines):
@@ -147,13 +162,21 @@ def _lists_with_torch(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
     for path, read, edit in (
         (_PYPROJECT, _project_dependencies, with_project_dependency),
         (_SETUP, _install_requires, with_install_requires),
-        (_PYPROJECT, _extra_dependencies, with_extra_dependency),
     ):
         entries = _read_dependencies(root / path, read)
-        if entries is not None and any(map(_brings_torch, entries)) and (not edits or _lacks_runtime(entries)):
+        if entries is not None and _concerns(entries) and (not edits or _lacks_runtime(entries)):
             edits.append((path, edit))
-    for path, entries in ((_PYPROJECT, _poetry_dependencies(root)), (_SETUP_SCRIPT, _setup_script_dependencies(root))):
-        if any(map(_brings_torch, entries)) and _lacks_runtime(entries):
+    script = setup_arguments(text_of(root / _SETUP_SCRIPT))
+    main_of_script = _entries_of(script.get("install_requires"))
+    elsewhere = ((_PYPROJECT, _poetry_dependencies(root)), (_SETUP_SCRIPT, main_of_script))
+    has_main = bool(edits) or any(_concerns(entries) for _, entries in elsewhere)
+    extras = _read_dependencies(root / _PYPROJECT, _extra_dependencies)
+    if extras is not None and _concerns(extras) and not has_main:
+        edits.append((_PYPROJECT, with_extra_dependency))
+    given = script.get("extras_require")
+    extras_of_script = [] if has_main or not isinstance(given, dict) else given.values()
+    for path, entries in (*elsewhere, *((_SETUP_SCRIPT, _entries_of(one)) for one in extras_of_script)):
+        if _concerns(entries) and _lacks_runtime(entries):
             others.append(path)
     main = next((one for one in _REQUIREMENTS if one in named), None)
     if main is not None and not edits and not others and not _is_package(root):
@@ -172,8 +195,9 @@ def _is_package(root: Path) -> bool:
     return "project" in content or "poetry" in content.get("tool", {})
 
 
-def _brings_torch(entry: Any) -> bool:
-    return isinstance(entry, str) and _BRINGS_TORCH.fullmatch(name_of(entry)) is not None
+def _concerns(entries: Iterable[Any]) -> bool:
+    """Return whether a list of dependencies names torch itself, or already names the runtime."""
+    return any(isinstance(one, str) and name_of(one) in ("torch", _DISTRIBUTION) for one in entries)
 
 
 def _poetry_dependencies(root: Path) -> list[Any]:
@@ -185,12 +209,9 @@ def _poetry_dependencies(root: Path) -> list[Any]:
     return list(table) if isinstance(table, dict) else []
 
 
-def _setup_script_dependencies(root: Path) -> list[Any]:
-    """Return the entries of ``install_requires`` and ``extras_require`` that ``setup.py`` lists as literals."""
-    given = setup_arguments(text_of(root / _SETUP_SCRIPT))
-    extras = given.get("extras_require")
-    lists = (given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ()))
-    return [one for entries in lists if isinstance(entries, list | tuple) for one in entries]
+def _entries_of(listed: Any) -> list[Any]:
+    """Return the entries of a literal list; empty if the value is not a list."""
+    return list(listed) if isinstance(listed, list | tuple) else []
 
 
 def dependency_removal(root: Path) -> FilePlan | None:
@@ -315,13 +336,21 @@ def _add_entry(text: str, wanted: str, table: Sequence[str], *names: str) -> str
         kept = tomlkit.dumps(whole)
         for content in (expected, whole):
             for name in names:
-                _inside(content, table)[name].append(wanted)
+                entries = _inside(content, table)[name]
+                entries.append(wanted if content is expected else tomlkit.string(wanted, literal=_in_single(entries)))
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError as error:
         raise ValueError(f"chirp-migrate cannot edit it ({error})") from None
     if kept != text or _parse_toml(after) != expected:
         raise ValueError("its list of dependencies has a form that chirp-migrate cannot parse")
     return after
+
+
+def _in_single(entries: Any) -> bool:
+    """Return whether most entries of a TOML list have single quotes. Entries that contain quotes do not count."""
+    strings: list[Any] = [one for one in entries if isinstance(one, str) and not re.search("[\"']", one)]
+    quotes = [one.as_string()[0] for one in strings]
+    return 2 * quotes.count("'") > len(quotes)
 
 
 def _inside(content: Any, table: Sequence[str]) -> Any:
@@ -399,7 +428,7 @@ def _extras_with_torch(text: str) -> list[str]:
     return [
         name
         for table, name, entries in _toml_lists(_parse_toml(text))
-        if len(table) > 1 and any(map(_brings_torch, entries)) and _lacks_runtime(entries)
+        if len(table) > 1 and _concerns(entries) and _lacks_runtime(entries)
     ]
 
 

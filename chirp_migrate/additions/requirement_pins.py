@@ -34,11 +34,11 @@ __all__ = [
     "PinnedRequirement",
     "contradictions",
     "name_of",
-    "older_pythons",
     "pins_in",
     "requirement_files",
     "setup_arguments",
     "text_of",
+    "wider_ranges",
 ]
 
 #: The lowest versions that the runtime works with.
@@ -48,10 +48,13 @@ _TITLES = {"python": "Python"}
 _CONDA = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 _FILES = ("requirements*.txt", "*requirements.txt", "requirements/*.txt")
 _ENVIRONMENTS = ("environment*.yml", "environment*.yaml", "conda*.yml", "conda*.yaml")
-#: Supported versions of Python. A requirement with a marker counts only if the marker is true for all of them.
+#: Supported versions of Python. Only a requirement whose marker is true for all of them can contradict the runtime.
 _PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
-#: Versions of Python that the runtime does not support: the first and the last release of each minor version.
-_OLDER = [f"{one}.{patch}" for one in ("2.7", *(f"3.{minor}" for minor in range(10))) for patch in (0, 99)]
+#: Minor versions of Python and torch that the runtime does not support.
+_OLDER = {
+    "python": ("2.7", *(f"3.{minor}" for minor in range(10))),
+    "torch": ("0.4", *(f"1.{minor}" for minor in range(14)), *(f"2.{minor}" for minor in range(6))),
+}
 _SPACES = re.compile(r"\s+")
 _WHEEL = re.compile(r"[^/\s]+\.whl")
 _CONDA_SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z][\w.-]*)\s*(.*)")
@@ -66,24 +69,25 @@ class PinnedRequirement:
         written: the text of the requirement in the file, on one line.
         path: the file, relative to the folder that was searched.
         bounds: the bounds for the versions that may be installed.
-        is_supported: whether the project must work with every version within the bounds, as with ``requires-python``.
+        is_conditional: whether a marker limits the requirement to some of the supported versions of Python.
     """
 
     name: str
     written: str
     path: str
     bounds: SpecifierSet
-    is_supported: bool = False
+    is_conditional: bool = False
 
     @property
     def contradicts(self) -> bool:
-        """Return whether the bounds exclude every version that the runtime works with."""
-        return any(_excludes(bound, NEEDED[self.name]) for bound in self.bounds)
+        """Return whether the bounds exclude every version that the runtime works with, on every Python."""
+        return not self.is_conditional and any(_excludes(bound, NEEDED[self.name]) for bound in self.bounds)
 
     @property
-    def supports_older(self) -> bool:
-        """Return whether the project also supports a Python that the runtime does not support."""
-        return self.is_supported and not self.contradicts and any(map(self.bounds.contains, _OLDER))
+    def is_wider(self) -> bool:
+        """Return whether the bounds also allow a version of torch or Python that the runtime does not support."""
+        older = (f"{one}.{patch}" for one in _OLDER.get(self.name, ()) for patch in (0, 99))
+        return bool(self.bounds) and not self.contradicts and any(map(self.bounds.contains, older))
 
 
 def contradictions(folder: Path, project: Path) -> list[str]:
@@ -101,19 +105,28 @@ def contradictions(folder: Path, project: Path) -> list[str]:
     ]
 
 
-def older_pythons(folder: Path, project: Path) -> list[str]:
-    """Return a message for each pin that also permits a version of Python that the runtime does not support.
+def wider_ranges(folder: Path, project: Path) -> list[str]:
+    """Return a message for torch and for Python if the project allows versions that the runtime does not support.
 
     Args:
         folder: see :func:`contradictions`.
         project: see :func:`contradictions`.
     """
-    return [
-        f"{pin.written} in {path} supports versions of Python on which chirpid-patch cannot be installed: "
-        f"raise it to {NEEDED['python']}."
-        for path, pin in _pins_up_to(folder, project)
-        if pin.supports_older
-    ]
+    ranges: dict[str, dict[str, list[str]]] = {}
+    for path, pin in _pins_up_to(folder, project):
+        if pin.is_wider:
+            allowed = f"{_TITLES.get(pin.name, pin.name)}{_in_order(pin.bounds)}"
+            ranges.setdefault(pin.name, {}).setdefault(path, []).append(allowed)
+    messages = []
+    for name, files in ranges.items():
+        allowed_by = " and ".join(f"{path} allows {', '.join(dict.fromkeys(of))}" for path, of in files.items())
+        messages.append(f"{allowed_by}; chirpid-patch needs {_TITLES.get(name, name)}>={NEEDED[name]}.")
+    return messages
+
+
+def _in_order(bounds: SpecifierSet) -> str:
+    """Return bounds as text, the lower bounds first."""
+    return ",".join(sorted(map(str, bounds), key=lambda one: (one[0] != ">", one)))
 
 
 def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, PinnedRequirement]]:
@@ -183,7 +196,7 @@ def _excludes(bound: Specifier, least: Version) -> bool:
 
 
 def _pin_of_requirement(text: str, path: str) -> Iterator[PinnedRequirement]:
-    """Yield the pin in one requirement for pip, if it applies to every supported version of Python."""
+    """Yield the pin in one requirement for pip, if it applies to a supported version of Python."""
     line = _without_comment_and_options(text)
     wheel = _distribution_of_wheel(line)
     if wheel is not None:
@@ -194,11 +207,14 @@ def _pin_of_requirement(text: str, path: str) -> Iterator[PinnedRequirement]:
         found = Requirement(line)
     except InvalidRequirement:
         return
-    if found.marker is None or all(
-        found.marker.evaluate({"python_version": one, "python_full_version": f"{one}.0", "extra": ""})
+    applies = [
+        found.marker is None
+        or found.marker.evaluate({"python_version": one, "python_full_version": f"{one}.0", "extra": ""})
         for one in _PYTHONS
-    ):
-        yield from _pin(canonicalize_name(found.name), str(found.specifier), line, path)
+    ]
+    if any(applies):
+        pins = _pin(canonicalize_name(found.name), str(found.specifier), line, path)
+        yield from (replace(pin, is_conditional=not all(applies)) for pin in pins)
 
 
 def name_of(requirement: str) -> str:
@@ -236,12 +252,6 @@ def _pin(name: str, bounds: str, written: str, path: str) -> Iterator[PinnedRequ
             return
 
 
-def _python_pins(bounds: str, written: str, path: str) -> Iterator[PinnedRequirement]:
-    """Yield the pin for the versions of Python that a project supports; nothing if ``bounds`` is empty."""
-    if bounds:
-        yield from (replace(pin, is_supported=True) for pin in _pin("python", bounds, written, path))
-
-
 def _pins_of_requirements_file(text: str, path: str) -> Iterator[PinnedRequirement]:
     """Yield the pins in a requirements file."""
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
@@ -258,7 +268,7 @@ def _pins_of_pyproject(text: str) -> Iterator[PinnedRequirement]:
     project, poetry = _nested_table(content, "project"), _nested_table(content, "tool", "poetry")
     requires = project.get("requires-python")
     if isinstance(requires, str):
-        yield from _python_pins(requires, f"requires-python {requires}", path)
+        yield from _pin("python", requires, f"requires-python {requires}", path)
     for listed in (project.get("dependencies"), *_nested_table(project, "optional-dependencies").values()):
         for one in listed if isinstance(listed, list) else ():
             if isinstance(one, str):
@@ -270,7 +280,7 @@ def _pins_of_pyproject(text: str) -> Iterator[PinnedRequirement]:
             if isinstance(version, str) and not is_conditional:
                 bounds, written = _poetry_bounds(version), f'{name} = "{version}"'
                 if name == "python":
-                    yield from _python_pins(bounds, written, path)
+                    yield from _pin("python", bounds, written, path)
                 else:
                     yield from _pin(canonicalize_name(name), bounds, written, path)
 
@@ -309,7 +319,7 @@ def _pins_of_setup_cfg(text: str) -> Iterator[PinnedRequirement]:
     except configparser.Error:
         return
     requires = parser.get("options", "python_requires", fallback="").strip()
-    yield from _python_pins(requires, f"python_requires {requires}", "setup.cfg")
+    yield from _pin("python", requires, f"python_requires {requires}", "setup.cfg")
     extras = parser.items("options.extras_require") if parser.has_section("options.extras_require") else []
     for listed in (parser.get("options", "install_requires", fallback=""), *(value for _, value in extras)):
         for line in listed.replace(";\n", ";").splitlines():
@@ -321,7 +331,7 @@ def _pins_of_setup_script(text: str) -> Iterator[PinnedRequirement]:
     path, given = "setup.py", setup_arguments(text)
     requires = given.get("python_requires")
     if isinstance(requires, str):
-        yield from _python_pins(requires, f"python_requires {requires}", path)
+        yield from _pin("python", requires, f"python_requires {requires}", path)
     extras = given.get("extras_require")
     for listed in (given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ())):
         for one in listed if isinstance(listed, list | tuple) else ():

@@ -30,7 +30,8 @@ _USUAL_WIDTH = 80
 #: Number of blanks between two columns of a table.
 _GAP = 2
 _TAB = 4
-_MORE = " … (-v)"
+_NOTE = " (-v)"
+_MORE = f" …{_NOTE}"
 _DIFF_STYLES = {"+++": "bold", "---": "bold", "+": "green", "-": "red", "@": "cyan", "#": "dim"}
 
 
@@ -103,7 +104,15 @@ class Screen:
         self.text(text, style="bold")
 
     def text(
-        self, text: str, indent: int = 0, style: str = "", *, first: str = "", hang: int = 0, most: int | None = None
+        self,
+        text: str,
+        indent: int = 0,
+        style: str = "",
+        *,
+        first: str = "",
+        hang: int = 0,
+        most: int | None = None,
+        short: str = "",
     ) -> None:
         """Print a paragraph.
 
@@ -114,8 +123,10 @@ class Screen:
             first: text in front of the first line; the other lines are indented by its width.
             hang: additional indentation of all lines but the first, in columns.
             most: largest number of lines; if the text is longer, a note on -v replaces the rest.
+            short: a shorter form of the text, or "". With the note, it replaces a text that is too long. If the short form
+                is too long, too, only the first line of the text is printed.
         """
-        self._paragraph(Text(plain(text), style), indent, Text(first), hang, most)
+        self._paragraph(Text(plain(text), style), indent, Text(first), hang, most, Text(plain(short), style))
 
     def item(self, mark: str, text: str, indent: int = 2, style: str = "") -> None:
         """Print a mark in ``style``, and a paragraph next to it; all lines of the paragraph are aligned."""
@@ -202,14 +213,23 @@ class Screen:
         self.line(line.rstrip("\n"), diff_style(line))
 
     def _paragraph(
-        self, text: Text, indent: int, first: Text | None = None, hang: int = 0, most: int | None = None
+        self,
+        text: Text,
+        indent: int,
+        first: Text | None = None,
+        hang: int = 0,
+        most: int | None = None,
+        short: Text | None = None,
     ) -> None:
         first = first or Text()
         hang += first.cell_len
         room = max(self.width - indent - hang, 8)
         lines = list(text.wrap(self._console, room, overflow="fold", tab_size=_TAB)) or [Text()]
         if most is not None and len(lines) > most:
-            lines = [*lines[: most - 1], Text(lines[most - 1].plain[: room - len(_MORE)].rstrip() + _MORE)]
+            whole = list((short + _NOTE).wrap(self._console, room, overflow="fold", tab_size=_TAB)) if short else []
+            kept = 1 if short else most
+            cut = [*lines[: kept - 1], Text(lines[kept - 1].plain[: room - len(_MORE)].rstrip() + _MORE)]
+            lines = whole if 0 < len(whole) <= most else cut
         for number, line in enumerate(lines):
             line.rstrip()
             front = Text(" " * indent) + first if number == 0 else Text(" " * (indent + hang))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from chirp_migrate.additions.dependency import (
     dependency_removal,
     has_dependencies,
     imports_runtime,
+    outside_package,
     requirement,
 )
-from chirp_migrate.additions.requirement_pins import older_pythons
+from chirp_migrate.additions.requirement_pins import wider_ranges
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.additions.vendor import PACKAGE, vendor_files
 from chirp_migrate.console.progress import Progress, no_progress
@@ -74,17 +76,32 @@ def plan_migration(
         elif vendor:
             files += _plan_vendoring(root)
         elif not (root / "chirpid_patch").is_dir():
-            notes += older_pythons(root, journal_root(root))
-            project = root if has_dependencies(root) else journal_root(root)
-            dependency, note = dependency_plan(project, __version__)
-            if dependency is not None and project != root:
-                place = os.path.relpath(project / dependency.path, root)
-                note = f"The changed files import chirpid_patch: add {requirement(__version__)} to {place}."
-            elif dependency is not None:
-                files.append(dependency)
-            notes += [note] if note is not None else []
+            dependency, more = _plan_dependency(root, files)
+            files += dependency
+            notes += more
     options = structs.replace(plan.options, scaffold=bool(scaffold))
     return replace(plan, files=tuple(files), notes=tuple(notes), options=options)
+
+
+def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePlan], list[str]]:
+    """Return the file that gets the dependency, if any, and notes for the user."""
+    top = journal_root(root)
+    project = root if has_dependencies(root) else top
+    importing = [root / file.path for file in files if imports_runtime(file.after)]
+    wanted = requirement(__version__)
+    folders = outside_package(project, [one.relative_to(project).as_posix() for one in importing])
+    if folders:
+        where = " and ".join(f"{one}/" for one in folders)
+        return [], [
+            f"Only files in {where} import chirpid_patch, so the dependencies of the package stay unchanged. "
+            f'To run these files: pip install "{wanted}"'
+        ]
+    dependency, note = dependency_plan(project, __version__)
+    added = [] if dependency is None else [dependency]
+    if added and project != root:
+        place = os.path.relpath(project / added.pop().path, root)
+        note = f"The changed files import chirpid_patch: add {wanted} to {place}."
+    return added, [*wider_ranges(root, top), *([] if note is None else [note])]
 
 
 def _plan_vendoring(root: Path) -> list[FilePlan]:

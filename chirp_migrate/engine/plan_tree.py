@@ -6,6 +6,7 @@ nor runs the user's code.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +38,9 @@ __all__ = ["Source", "plan_tree", "source_of"]
 Source = SourceFile | NotebookSource
 #: Seconds for one file after which a line names the file.
 _LONG_S = 5.0
-_STORED = "a notebook with stored outputs, which would no longer match its code; --notebooks includes it"
+_STORED = "stored outputs would no longer match the code; --notebooks rewrites such notebooks"
+#: Text of a notebook that mentions a data loader, or PyTorch's module of datasets and loaders.
+_LOADS_DATA = re.compile(r"(?i:data_?loader)|\btorch\.utils\s*(?:\.\s*data|import\s+data)\b")
 
 
 @collect_garbage_rarely()
@@ -139,7 +142,10 @@ def plan_tree(
         notes += removed_from_numpy(project)
     skipped.sort(key=lambda one: one.path)
     left_out = tuple(
-        sorted((*found.left_out, *(SkippedFile(one, _STORED) for one in stored)), key=lambda one: one.path)
+        sorted(
+            (*found.left_out, *(SkippedFile(one, _STORED) for one in stored if _LOADS_DATA.search(raw[one]))),
+            key=lambda one: one.path,
+        )
     )
     if left_tests and overlay is None:
         progress(ProgressStep("counting loaders in tests"))

@@ -77,6 +77,11 @@ class GainKind(str, Enum):
         return self.value.replace("-", " ")
 
 
+#: Reasons why a loader gains nothing, neither from the factory nor from more workers.
+ONE_SAMPLE_IN_MEMORY = "each batch is one sample, which is in memory"
+INDEXED_ONE_BY_ONE = "samples are indexed one by one"
+
+
 @dataclass(frozen=True)
 class Gain:
     """What the rewrite of a loader, or of an object in loaders, improves, and why.
@@ -92,6 +97,11 @@ class Gain:
     why: str
     path: str = ""
     line: int = 0
+
+    @property
+    def workers_may_help(self) -> bool:
+        """Return whether another number of workers may speed up the loader: each sample takes some time."""
+        return self.why not in (ONE_SAMPLE_IN_MEMORY, INDEXED_ONE_BY_ONE)
 
     @property
     def text(self) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from chirp_migrate.console.text import count
-from chirp_migrate.plans.plan import Finding, Safety, Status
+from chirp_migrate.plans.plan import Finding, Gain, Safety, Status
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.rules import all_rules
-from chirp_migrate.rules.base import join_texts
 
 __all__ = [
     "ADVICE",
@@ -22,6 +21,7 @@ __all__ = [
     "loader_outcomes",
     "outcomes",
     "sections",
+    "shorten",
     "unchanged_loaders",
 ]
 
@@ -76,8 +76,8 @@ def outcomes(counts: Mapping[Status, int]) -> list[tuple[Status, str, int]]:
 
 def loader_outcomes(ledger: Ledger, *, planned: bool) -> list[tuple[Status, str, int]]:
     """Return status, word and number of loaders for each outcome; ``planned``: the plan is not applied."""
-    words = {**_FATES, Status.REWRITE: "to migrate"} if planned else _FATES
-    return [(status, word, ledger.sites[status]) for status, word in words.items() if ledger.sites.get(status)]
+    words, sites = {**_FATES, Status.REWRITE: "to migrate"} if planned else _FATES, ledger.loader_sites
+    return [(status, word, sites[status]) for status, word in words.items() if sites.get(status)]
 
 
 def ledger_sentences(ledger: Ledger, *, planned: bool = False, listed: str = "") -> Iterator[str]:
@@ -91,11 +91,15 @@ def ledger_sentences(ledger: Ledger, *, planned: bool = False, listed: str = "")
     if ledger.counting:
         parts = loader_outcomes(ledger, planned=planned)
         fates = [f"{'all' if len(parts) == 1 and ledger.found > 1 else number} {word}" for _, word, number in parts]
-        where = listed if ledger.sites.get(Status.REPORT) else ""
+        where = listed if ledger.loader_sites.get(Status.REPORT) else ""
         found = f"{count(ledger.found, 'loader')} found"
         yield f"{f'{found}: ' if fates else found}{', '.join(fates)}{where}."
-        if set(ledger.reasons) - {"other"}:
-            yield f"Loaders not rewritten: {', '.join(f'{number} {why}' for why, number in ledger.reasons.items())}."
+        reasons = ledger.loader_reasons
+        if set(reasons) - {"other"}:
+            yield f"Loaders not rewritten: {', '.join(f'{number} {why}' for why, number in reasons.items())}."
+        if ledger.values:
+            places = f"{count(ledger.values, 'place')}, which {'is' if ledger.values == 1 else 'are'} not rewritten"
+            yield f"DataLoader is used as a value in {places}{'' if where else listed}."
     if ledger.unread:
         were = "is" if ledger.unread == 1 else "are"
         yield f"{count(ledger.unread, 'file')} could not be handled and {were} not counted."
@@ -120,22 +124,31 @@ def sections(found: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[t
     return [(name, of) for name, of in by_title.items() if of]
 
 
-def unchanged_loaders(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
-    """Yield path and sentence for each file with loaders that are unchanged because nothing would be gained."""
+def unchanged_loaders(findings: Iterable[Finding], most: int | None = 4) -> Iterator[str]:
+    """Yield a sentence for each reason why loaders are unchanged, because nothing would be gained.
+
+    Args:
+        findings: the findings of a plan.
+        most: largest number of files, and of places of a reason, that a sentence lists; None: all.
+    """
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
-    by_file: dict[str, list[Finding]] = {}
+    by_reason: dict[str, list[tuple[str, Gain]]] = {}
     for one in findings:
-        if one.status is Status.UNCHANGED and one.rule in counting:
-            by_file.setdefault(one.path, []).append(one)
-    for path, found in by_file.items():
-        reasons: dict[str, list[str]] = {}
-        for gain in dict.fromkeys(one.gain for one in found if one.gain is not None):
-            reasons.setdefault(gain.why, []).extend([f"{gain.path}:{gain.line}"] if gain.path else [])
-        why = join_texts([f"{reason} ({', '.join(at)})" if at else reason for reason, at in reasons.items()])
+        if one.status is Status.UNCHANGED and one.rule in counting and one.gain is not None:
+            by_reason.setdefault(one.gain.why, []).append((one.path, one.gain))
+    for why, found in by_reason.items():
+        paths = list(dict.fromkeys(path for path, _ in found))
+        places = list(dict.fromkeys(f"{gain.path}:{gain.line}" for _, gain in found if gain.path))
+        at = f" ({shorten(places, most)})" if places else ""
+        advice = "; chirp-migrate tune finds the best number of workers" if found[0][1].workers_may_help else ""
         yield (
-            path,
-            (
-                f"{count(len(found), 'loader')} unchanged: {why}, so the factory has nothing to speed up; "
-                "chirp-migrate tune finds the best number of workers"
-            ),
+            f"{shorten(paths, most)}: {count(len(found), 'loader')} unchanged: {why}{at}, "
+            f"so the factory has nothing to speed up{advice}."
         )
+
+
+def shorten(names: Sequence[str], most: int | None) -> str:
+    """Return names as text; if there are more than ``most``, only the first ones and the number of all."""
+    if most is None or len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])}, … ({len(names)})"

@@ -15,6 +15,8 @@ __all__ = ["Ledger"]
 #: Reason of a finding that is not rewritten and has only a message and no short reason.
 _OTHER = "other"
 _NOT_WRITTEN = "file-not-written"
+#: Reason of a finding on code that stores or passes the class `DataLoader`, and builds no loader.
+_VALUE = "used-as-value"
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,9 @@ class Ledger:
     """Counts of the loaders and findings of a run.
 
     Attributes:
-        sites: for each status, the number of loaders with it (findings of rules with ``counts_sites``).
-        reasons: for each short reason, the number of loaders that are not rewritten for this reason.
+        sites: for each status, the number of findings of rules with ``counts_sites``: loaders, and uses of the class
+            ``DataLoader`` as a value.
+        reasons: for each short reason, the number of such findings that are not rewritten for this reason.
         rules: for each rule code and status, the number of findings, including those that ``sites`` counts.
         unread: number of files that could not be handled. Their loaders and findings are not counted.
         counting: whether a rule that counts loaders ran.
@@ -61,13 +64,28 @@ class Ledger:
 
     @property
     def found(self) -> int:
-        """Return the number of all loaders that were found."""
-        return sum(self.sites.values())
+        """Return the number of all loaders that were found; uses of the class as a value are no loaders."""
+        return sum(self.sites.values()) - self.values
+
+    @property
+    def values(self) -> int:
+        """Return the number of places that use the class ``DataLoader`` as a value, and are not rewritten."""
+        return self.reasons.get(_VALUE, 0)
+
+    @property
+    def loader_sites(self) -> Mapping[Status, int]:
+        """Return, for each status, the number of loaders with it, without uses of the class as a value."""
+        return {status: number - self.values * (status is Status.REPORT) for status, number in self.sites.items()}
+
+    @property
+    def loader_reasons(self) -> Mapping[str, int]:
+        """Return, for each short reason, the number of loaders that are not rewritten for this reason."""
+        return {why: number for why, number in self.reasons.items() if why != _VALUE}
 
     def account(self) -> LoaderAccount:
         """Return the ledger in the form that JSON documents contain."""
         return LoaderAccount(
-            sites={"found": self.found, **_by_name(self.sites)},
+            sites={"found": sum(self.sites.values()), **_by_name(self.sites)},
             listed_by_reason=dict(self.reasons),
             rules={code: _by_name(counts) for code, counts in self.rules.items()},
             files_not_handled=self.unread,

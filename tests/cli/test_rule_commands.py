@@ -68,13 +68,26 @@ def test_verbose_lists_every_finding_and_what_is_suppressed(tmp_path: Path) -> N
     assert shown.count("CHP001") >= 3 and "\n4 CHP001" in shown
 
 
+def test_uses_of_the_class_as_a_value_are_no_loaders_and_their_reasons_are_whole(tmp_path: Path) -> None:
+    files = {f"module{number}.py": IMPORT + "class Run:\n    loader_class = DataLoader\n" for number in range(2)}
+    root = backend(tmp_path, IMPORT + "x = DataLoader(d)\n", **files)
+    shown = run("plan", root).stdout
+    joined = " ".join(shown.split())
+    assert "1 loader found: 1 to migrate. DataLoader is used as a value in 2 places, which are not rewritten." in joined
+    assert "Loaders not rewritten" not in joined and "used-as-value" not in joined
+    assert "module1.py:3: `DataLoader` is stored in the class attribute loader_class" in joined and "…" not in joined
+    assert joined.count("(-v)") == 2
+
+
 def test_a_diff_names_what_is_left_alone_and_is_still_a_patch(tmp_path: Path) -> None:
     root = backend(tmp_path, IMPORT + "x = DataLoader(d)\nk = [DataLoader]\n", **{"bad.py": "DataLoader(\n"})
     done = run("apply", "--diff", root)
     assert done.exit_code == 1
     assert (
         "\n#   bad.py: " in done.stdout
-        and "2 loaders found: 1 to migrate, 1 not rewritten (listed after the diff)." in done.stderr
+        and "1 loader found: 1 to migrate." in done.stderr
+        and "DataLoader is used as a value in 1 place, which is not rewritten (listed after the diff)."
+        in " ".join(done.stderr.split())
     )
     subprocess.run(["git", "apply", "-"], cwd=root, input=done.stdout, text=True, check=True)
     assert "OptimalDataLoaderFactory" in (root / "a.py").read_text()

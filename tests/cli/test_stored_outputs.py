@@ -35,7 +35,7 @@ def rewritten(root: Path) -> set[str]:
 def test_a_notebook_with_outputs_is_left_and_named(root: Path) -> None:
     done = run("apply", root)
     assert done.exit_code == 0 and rewritten(root) == {"cleared.ipynb"}
-    assert "seen.ipynb: a notebook with stored outputs" in done.stdout and "--notebooks" in done.stdout
+    assert "seen.ipynb: stored outputs would no longer match" in done.stdout and "--notebooks" in done.stdout
     assert run("check", root).exit_code == 0
     assert "stored outputs" in run("apply", root).stdout
 
@@ -73,3 +73,32 @@ def test_what_a_notebook_with_outputs_imports_stays_where_it_is(tmp_path: Path) 
     root = write_files(tmp_path, {"train.py": LOADER, "seen.ipynb": notebook(OUTPUT, source=source)})
     assert run("apply", root).exit_code == 0
     assert "import DataLoader" in (root / "train.py").read_text()
+
+
+def test_notebooks_with_the_same_reason_share_one_line(root: Path) -> None:
+    write_files(
+        root, {"more.ipynb": notebook(OUTPUT), "api.ipynb": notebook(OUTPUT, source="import torch.utils.data\n")}
+    )
+    shown = " ".join(run("plan", root).stdout.split())
+    assert (
+        "3 notebooks: stored outputs would no longer match the code; --notebooks rewrites such notebooks; -v lists them"
+        in shown
+    )
+    whole = run("plan", "-v", root).stdout
+    assert all(f"{name}.ipynb: stored outputs" in whole for name in ("seen", "more", "api"))
+
+
+@pytest.mark.parametrize(
+    ("source", "is_listed"),
+    [
+        ("loss.item()\nmodel.cuda()\ntorch.from_numpy(x)\n", False),
+        ("from torch import utils\nprint(datasets.load())\n", False),
+        ("for x in train_dataloader:\n    x.to(device)\n", True),
+        ("val_data_loader = make()\nx.to(device)\n", True),
+        ("from torch.utils import data\nx.to(device)\n", True),
+        ("trainer.fit(DataLoader(d))\n", True),
+    ],
+)
+def test_only_notebooks_that_mention_data_loading_are_listed(tmp_path: Path, source: str, is_listed: bool) -> None:
+    root = write_files(tmp_path, {"data.py": "", "seen.ipynb": notebook(OUTPUT, source=source)})
+    assert ("seen.ipynb" in run("plan", root).stdout) == is_listed

@@ -60,3 +60,17 @@ def test_a_table_that_is_too_wide_is_told_row_by_row() -> None:
         "    before before before before 1.0,",
         "    after after after after 2.0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "short", "expected"),
+    [
+        ("word " * 20, "", "word " * 20),
+        ("word " * 60, "a clause", "a clause (-v)"),
+        ("word " * 60, "clause " * 20, "clause " * 20 + "(-v)"),
+        ("word " * 60, "clause " * 60, "word " * 14 + "wor … (-v)"),
+    ],
+)
+def test_a_shorter_form_replaces_a_text_that_is_too_long(text: str, short: str, expected: str) -> None:
+    shown = render_to_text(lambda screen: screen.text(text, most=2, short=short))
+    assert shown.split() == expected.split()

@@ -469,6 +469,75 @@ def train(paths):
     assert snapshot(root, journal=False) == before
 
 
+ROWS = """\
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+
+class Rows(Dataset):
+    def __init__(self, x, mean):
+        self.x, self.mean = x, mean
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        if torch.is_tensor(index):
+            index = index.tolist()
+        return {}
+"""
+READ = "samples are read one by one (rows.py:13), so the factory has nothing to speed up; chirp-migrate tune finds"
+
+
+@pytest.mark.parametrize(
+    ("head", "read", "expected"),
+    [
+        ("", "torch.as_tensor((self.x[index] - self.mean) / 3), index", "samples are indexed one by one (rows.py:13)"),
+        ("", "{k: v[index] for k, v in self.x.items()}, index", "samples are indexed one by one (rows.py:13)"),
+        ("", "np.load(self.x[index]), index", READ),
+        ("", "self.transform(self.x[index]), index", READ),
+        ("", "self.x.get(index), index", READ),
+        ("import h5py\n", "torch.as_tensor(self.x[index] - self.mean), index", READ),
+    ],
+)
+def test_more_workers_are_no_advice_for_samples_that_are_only_indexed(
+    tmp_path: Path, head: str, read: str, expected: str
+) -> None:
+    text = f"{HEAD}from rows import Rows\n\nloader = DataLoader(Rows(load(), 0.5), batch_size=4, num_workers=2)\n"
+    root = write_files(
+        tmp_path,
+        {"rows.py": ROWS.format(read).replace("import numpy as np\n", f"{head}import numpy as np\n"), "train.py": text},
+    )
+    expected = expected.replace(":13", f":{13 + head.count(chr(10))}")
+    shown = " ".join(run("plan", root).stdout.split())
+    assert f"1 loader unchanged: {expected}" in shown
+    assert ("chirp-migrate tune" in shown) == (expected.startswith("samples are read"))
+
+
+def test_a_batch_size_of_none_is_named(tmp_path: Path) -> None:
+    made = "a = DataLoader(Pictures([]), batch_size=None)\nb = DataLoader(Pictures([]))\n"
+    text = f"{HEAD}from data import Pictures\n\n{made}"
+    shown = " ".join(run("plan", write_files(tmp_path, {"data.py": PICTURES, "train.py": text})).stdout.split())
+    assert "train.py: 1 loader unchanged: `batch_size=None` makes the loader yield single samples (train.py:7)" in shown
+    assert "train.py: 1 loader unchanged: samples are read one by one (data.py:14)" in shown
+
+
+def test_files_with_the_same_reason_share_one_line(tmp_path: Path) -> None:
+    text = f"{HEAD}from data import Pictures\n\na = DataLoader(Pictures([]), 4)\n"
+    files = {f"train{number}.py": text for number in range(6)}
+    root = write_files(tmp_path, {"data.py": PICTURES, **files})
+    shown = " ".join(run("plan", root).stdout.split())
+    assert "train0.py, train1.py, train2.py, train3.py, … (6): 6 loaders unchanged: samples are read" in shown
+    assert "train4.py, train5.py: 6 loaders unchanged" in " ".join(run("plan", "-v", root).stdout.split())
+    own = f"{PICTURES}from torch.utils.data import DataLoader\n\nloader = DataLoader(Pictures([]), 4)\n"
+    root = write_files(tmp_path / "own", {f"train{number}.py": own for number in range(2)})
+    shown = " ".join(run("plan", root).stdout.split())
+    assert (
+        "train0.py, train1.py: 2 loaders unchanged: samples are read one by one (train0.py:14, train1.py:14)" in shown
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "rest", "expected"),
     [

@@ -81,7 +81,12 @@ def test_a_requirements_file_that_a_line_would_break_is_refused(text: str) -> No
             '[\n    "torch[x]",  # a ] comment\n]',
             '[\n    "torch[x]",  # a ] comment\n    "chirpid-patch>=0.1,<0.2",\n]',
         ),
-        ("[\n  'torch' # last\n]", "[\n  'torch', # last\n  \"chirpid-patch>=0.1,<0.2\"\n]"),
+        ("[\n  'torch' # last\n]", "[\n  'torch', # last\n  'chirpid-patch>=0.1,<0.2'\n]"),
+        (
+            """['tqdm', "torch; python_version<'4'"]""",
+            """['tqdm', "torch; python_version<'4'", 'chirpid-patch>=0.1,<0.2']""",
+        ),
+        ("""["tqdm", 'torch; a=="b"']""", """["tqdm", 'torch; a=="b"', "chirpid-patch>=0.1,<0.2"]"""),
         ("[\n  # only a comment\n]", '[\n  # only a comment\n  "chirpid-patch>=0.1,<0.2"\n]'),
         ('[\r\n\t"torch",\r\n]', '[\r\n\t"torch",\r\n\t"chirpid-patch>=0.1,<0.2",\r\n]'),
         ('["torch",\n "numpy"]', '["torch",\n "numpy",\n "chirpid-patch>=0.1,<0.2"]'),
@@ -159,6 +164,7 @@ def test_a_backend_that_asks_for_it_needs_nothing(tmp_path: Path, name: str, tex
         {"pyproject.toml": '[project]\nname = "a"\ndependencies = ["numpy", "scikit-learn"]\n'},
         {"setup.cfg": "[options]\ninstall_requires =\n    numpy\n", "requirements/base.txt": "tqdm\n"},
         {"setup.py": "setup(install_requires=['numpy'])\n"},
+        {"pyproject.toml": '[project]\nname = "a"\ndependencies = ["timm", "torchmetrics"]\n'},
     ],
 )
 def test_a_package_that_lists_no_torch_gets_no_line(tmp_path: Path, files: dict[str, str]) -> None:
@@ -177,13 +183,14 @@ def test_a_project_that_is_no_package_gets_the_line_without_torch(tmp_path: Path
 
 def test_the_line_stands_in_the_list_that_names_torch(tmp_path: Path) -> None:
     project = '[project]\nname = "a"\ndependencies = ["numpy"]\n\n[project.optional-dependencies]\n'
-    extras = 'plots = ["matplotlib"]\ntrain = ["torchvision>=0.21"]\nall = [\n    "matplotlib",\n    "torch",\n]\n'
+    extras = 'plots = ["matplotlib"]\nimages = ["timm"]\n'
+    extras += 'train = ["torch>=2.6"]\nall = [\n    "matplotlib",\n    "torch",\n]\n'
     write_files(tmp_path, {"requirements.txt": "numpy\n", "pyproject.toml": project + extras})
     plan, note = dependency_plan(tmp_path, "0.1.0")
     assert plan is not None and plan.path == "pyproject.toml" and note is None
     text = plan.after.decode()
     assert 'dependencies = ["numpy"]' in text and 'plots = ["matplotlib"]' in text
-    assert f'train = ["torchvision>=0.21", "{WANTED}"]' in text
+    assert 'images = ["timm"]' in text and f'train = ["torch>=2.6", "{WANTED}"]' in text
     assert f'"torch",\n    "{WANTED}",\n]' in text
     assert with_extra_dependency(text, WANTED) == text
     write_files(tmp_path, {"pyproject.toml": text})
@@ -195,8 +202,58 @@ def test_the_line_stands_in_the_list_that_names_torch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("pyproject.toml", '[project]\nname = "a"\ndependencies = ["torch"]\n\n'),
+        ("setup.cfg", "[options]\ninstall_requires =\n    torch\n"),
+        ("setup.py", "setup(install_requires=['torch'], extras_require={'all': ['torch']})\n"),
+    ],
+)
+def test_extras_get_nothing_if_the_main_dependencies_name_torch(tmp_path: Path, name: str, text: str) -> None:
+    extras = '[project.optional-dependencies]\nall = ["torch", "matplotlib"]\n'
+    write_files(tmp_path, {"pyproject.toml": extras})
+    write_files(tmp_path, {name: f"{text}{extras}" if name == "pyproject.toml" else text})
+    plan, note = dependency_plan(tmp_path, "0.1.0")
+    assert (tmp_path / "pyproject.toml").read_text().endswith(extras)
+    assert plan is None or plan.path != "pyproject.toml" or plan.after.decode().endswith(extras)
+    assert (plan.path if plan is not None else name) == name
+    assert (note is not None and f"to {name}, which names torch" in note) == (name == "setup.py")
+
+
+PACKAGE = {"pyproject.toml": '[project]\nname = "a"\ndependencies = ["torch>=1.10"]\n', "a/__init__.py": ""}
+TRAIN = (
+    "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\n\n"
+    "loader = DataLoader(TensorDataset(torch.zeros(9)), batch_size=3)\n"
+)
+
+
+def test_examples_bring_no_dependency_to_the_package(tmp_path: Path) -> None:
+    root = write_files(tmp_path, {**PACKAGE, "examples/train.py": TRAIN, "benchmarks/speed.py": TRAIN})
+    planned = plan_migration(root)
+    assert sorted(file.path for file in planned.files) == ["benchmarks/speed.py", "examples/train.py"]
+    (note,) = planned.notes
+    assert "Only files in benchmarks/ and examples/ import chirpid_patch" in note
+    assert note.endswith(f'pip install "{WANTED}"')
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {**PACKAGE, "examples/train.py": TRAIN, "a/train.py": TRAIN},
+        {**PACKAGE, "examples/train.py": TRAIN, "examples/__init__.py": ""},
+        {"requirements.txt": "torch\n", "examples/train.py": TRAIN},
+    ],
+)
+def test_other_code_that_imports_the_runtime_brings_the_dependency(tmp_path: Path, files: dict[str, str]) -> None:
+    planned = plan_migration(write_files(tmp_path, files))
+    assert [file.path for file in planned.files if file.note == "dependency"] == [
+        "requirements.txt" if "requirements.txt" in files else "pyproject.toml"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
         ("requirements-dev.txt", "torch\n"),
-        ("pyproject.toml", '[tool.poetry.dependencies]\npytorch-lightning = "^2"\n'),
+        ("pyproject.toml", '[tool.poetry.dependencies]\ntorch = "^2"\n'),
         ("setup.py", "from setuptools import setup\nsetup(extras_require={'nn': ['torch']})\n"),
     ],
 )

@@ -108,23 +108,54 @@ def test_other_pins_are_no_obstacle(tmp_path: Path, path: str, content: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("path", "content", "named"),
+    ("path", "content", "allowed"),
     [
-        ("pyproject.toml", "[project]\nname = 'a'\nrequires-python = '>=3.7'\n", "requires-python >=3.7"),
-        ("pyproject.toml", "[project]\nrequires-python = '>3.9.1'\n", "requires-python >3.9.1"),
-        ("pyproject.toml", "[tool.poetry.dependencies]\npython = '^3.8'\n", 'python = "^3.8"'),
-        ("setup.cfg", "[options]\npython_requires = >=3.6\n", "python_requires >=3.6"),
-        ("setup.py", "from setuptools import setup\nsetup(python_requires='>=3.8')\n", "python_requires >=3.8"),
+        ("pyproject.toml", "[project]\nname = 'a'\nrequires-python = '>=3.7'\n", "Python>=3.7"),
+        ("pyproject.toml", "[project]\nrequires-python = '>3.9.1'\n", "Python>3.9.1"),
+        ("pyproject.toml", "[tool.poetry.dependencies]\npython = '^3.8'\n", "Python>=3.8,==3.*"),
+        ("setup.cfg", "[options]\npython_requires = >=3.6\n", "Python>=3.6"),
+        ("setup.py", "from setuptools import setup\nsetup(python_requires='>=3.8')\n", "Python>=3.8"),
+        ("requirements.txt", "torch<3,>=1.13\nnumpy>=1.20\n", "torch>=1.13,<3"),
+        ("requirements.txt", "torch>=2.5.1\n", "torch>=2.5.1"),
+        ("requirements.txt", "torch==2.*\n", "torch==2.*"),
+        ("setup.cfg", "[options]\ninstall_requires =\n    torch~=2.0\n", "torch~=2.0"),
+        (
+            "pyproject.toml",
+            "[project.optional-dependencies]\nnn = ['torch>=2.0']\nall = ['torch>=2.0']\n",
+            "torch>=2.0",
+        ),
+        (
+            "requirements.txt",
+            "torch>=1.13; python_version < '3.11'\ntorch>=2.0; python_version >= '3.11'\n",
+            "torch>=1.13, torch>=2.0",
+        ),
     ],
 )
-def test_support_of_an_older_python_is_a_note(tmp_path: Path, path: str, content: str, named: str) -> None:
+def test_a_range_that_is_wider_than_that_of_the_runtime_is_a_note(
+    tmp_path: Path, path: str, content: str, allowed: str
+) -> None:
     root = write_files(tmp_path, {"train.py": LOADER, path: content})
     done = run("apply", root)
+    needed = "Python>=3.10" if allowed.startswith("Python") else "torch>=2.6"
     assert done.exit_code == 0
-    said = f"{named} in {path} supports versions of Python on which chirpid-patch cannot be installed"
-    assert said in " ".join((done.stdout + done.stderr).split())
+    assert f"{path} allows {allowed}; chirpid-patch needs {needed}." in " ".join((done.stdout + done.stderr).split())
     vendored = write_files(tmp_path / "vendored", {"train.py": LOADER, path: content})
-    assert "supports versions of Python" not in " ".join(run("apply", "--vendor", vendored).stdout.split())
+    assert "chirpid-patch needs" not in " ".join(run("apply", "--vendor", vendored).stdout.split())
+
+
+def test_two_files_that_allow_an_older_torch_share_one_note(tmp_path: Path) -> None:
+    files = {"requirements.txt": "torch>=1.13\n", "requirements-dev.txt": "torch>=2.0\n"}
+    root = write_files(tmp_path, {"train.py": LOADER, **files})
+    shown = " ".join(run("apply", root).stdout.split())
+    both = "requirements-dev.txt allows torch>=2.0 and requirements.txt allows torch>=1.13"
+    assert f"{both}; chirpid-patch needs torch>=2.6." in shown and shown.count("chirpid-patch needs") == 1
+
+
+@pytest.mark.parametrize("content", ["torch\n", "torch>=2.6\n", "torch>2.6,<3\n", "torch==2.7.*\n", "torch==2.8.0\n"])
+def test_a_range_of_the_runtime_needs_no_note(tmp_path: Path, content: str) -> None:
+    root = write_files(tmp_path, {"train.py": LOADER, "requirements.txt": content})
+    done = run("apply", root)
+    assert done.exit_code == 0 and "chirpid-patch needs" not in done.stdout
 
 
 def test_pins_count_only_if_something_imports_the_runtime(tmp_path: Path) -> None:

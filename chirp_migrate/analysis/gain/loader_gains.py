@@ -35,7 +35,7 @@ from chirp_migrate.analysis.objects.things import (
     Value,
 )
 from chirp_migrate.analysis.objects.values import NONE
-from chirp_migrate.plans.plan import Gain, GainKind
+from chirp_migrate.plans.plan import ONE_SAMPLE_IN_MEMORY, Gain, GainKind
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project, is_test_file
 
@@ -317,7 +317,7 @@ class LoaderGains:
             return _gain_at(GainKind.NOTHING, "the dataset is empty", loaders[0].place)
         readings = [one for loader in loaders for one in self._readings(loader)]
         if _has_batches_of_one(loaders[0].place.node) and all(map(self._holds_samples, loaders)):
-            return _gain_at(GainKind.NOTHING, "each batch is one sample, which is in memory", loaders[0].place)
+            return _gain_at(GainKind.NOTHING, ONE_SAMPLE_IN_MEMORY, loaders[0].place)
         at_once = next((one for one in readings if one.way is ReadingMode.AT_ONCE), None)
         collations = [
             one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks_samples(one)
@@ -341,7 +341,9 @@ class LoaderGains:
         if moves and held and all(one.sort in _HOISTED for one in held):
             return _gain_at(GainKind.PICKLABLE, "workers then start without fork, too", held[0].place)
         if are_single:
-            return _gain_at(GainKind.NOTHING, "it yields single samples", loaders[0].place)
+            return _gain_at(
+                GainKind.NOTHING, "`batch_size=None` makes the loader yield single samples", loaders[0].place
+            )
         if replaced is not None:
             return _gain_at(GainKind.NOTHING, "accelerate rebuilds the loader with PyTorch's class", replaced)
         if own:

@@ -6,6 +6,7 @@ At run time, ``chirpid_patch.datasets.gather.gather_node`` makes the same decisi
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -22,6 +23,7 @@ from chirp_migrate.analysis.datasets.declared_class import (
 )
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET, ITERABLE_DATASET
 from chirp_migrate.analysis.objects.things import ClassThing, Container, External, FunctionThing, Instance, Place, Thing
+from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
@@ -32,6 +34,20 @@ _TORCH = "torch.utils.data."
 _SHIPPED = "chirpid_patch."
 #: Libraries whose datasets read each sample with the library's own code.
 _LIBRARIES = ("torchvision.", "torchaudio.")
+#: Functions and methods that read no files: they convert or rearrange values in memory.
+_COMPUTES = re.compile(
+    r"tuple|list|dict|int|float|bool|len|range|zip|enumerate|isinstance|slice|max|min|sum|super"
+    r"|(torch|np|numpy)\.(\w+Tensor|tensor|as_tensor|from_numpy|is_tensor|stack|concatenate|cat|array|asarray|\w*float\d*"
+    r"|\w*int\d*|zeros|ones|log|log1p|exp|clip|clamp|squeeze|unsqueeze|expand_dims|ascontiguousarray)"
+)
+_METHODS = re.compile(
+    r"items|keys|values|tolist|item|numpy|float|double|long|int|half|bool|type|astype|clone|copy|to|view|reshape"
+    r"|(un)?squeeze|flatten|ravel|permute|transpose|contiguous|detach|toarray|todense|append"
+)
+#: Libraries and functions whose objects read a file when code indexes them.
+_INDEXES_FILES = re.compile(
+    r"\b(h5py|zarr|lmdb|tables|netCDF4|xarray|dask|mmap\w*|memmap|open_memmap|tensorstore|pyarrow)\b"
+)
 
 
 class ReadingMode(Enum):
@@ -158,7 +174,19 @@ def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
     cells = cls.body.cells
     reader = next((one for name in ("__getitem__", "__getitems__") for one in cells.get(name, ())), None)
     place = reader.place if isinstance(reader, FunctionThing) else cls.place
-    return Reading(ReadingMode.ONE_BY_ONE, "samples are read one by one", place)
+    is_indexing = _only_indexes(place.node) and not _INDEXES_FILES.search(project.text(cls.place.path))
+    why = INDEXED_ONE_BY_ONE if is_indexing else "samples are read one by one"
+    return Reading(ReadingMode.ONE_BY_ONE, why, place)
+
+
+def _only_indexes(reader: ast.AST) -> bool:
+    """Return whether a ``__getitem__`` only indexes data and computes with tensors or arrays: it calls nothing else."""
+    nodes = list(ast.walk(reader))
+    called = [one.func for one in nodes if isinstance(one, ast.Call)]
+    return any(isinstance(one, ast.Subscript) for one in nodes) and all(
+        _COMPUTES.fullmatch(ast.unparse(one)) or (isinstance(one, ast.Attribute) and _METHODS.fullmatch(one.attr))
+        for one in called
+    )
 
 
 class _MayChange:

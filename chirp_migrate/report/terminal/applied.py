@@ -22,6 +22,7 @@ from chirp_migrate.report.wording import (
     ledger_sentences,
     outcomes,
     sections,
+    shorten,
     unchanged_loaders,
 )
 from chirp_migrate.review.loader_account import Ledger
@@ -41,6 +42,8 @@ _SHORT = {
 _TELLING = re.compile(
     "stored outputs|vendored|larger than|cannot be listed|outside the folder|leads nowhere|not a regular"
 )
+#: End of the first clause of a message, which can be read alone.
+_CLAUSE_END = re.compile(r"; |\. |, (?:so|and|but|because) ")
 _NOTHING = "Nothing to do: already migrated, or no rule applies here."
 _NO_GAIN = "Nothing to rewrite: no loader here gains from a migration. No file was changed, and none was added."
 #: Printed by ``apply`` if no rule finds anything.
@@ -172,11 +175,11 @@ def show_remarks(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> Non
     curious = {rule.code for rule in all_rules() if rule.verbose_only}
     stopping = {rule.code for rule in all_rules() if rule.stops_workers}
     hidden: list[Finding] = []
-    unchanged = list(unchanged_loaders(plan.findings))
+    unchanged = list(unchanged_loaders(plan.findings, None if screen.verbose else 4))
     if unchanged:
         screen.heading("Unchanged:")
-    for path, sentence in unchanged:
-        screen.text(f"{path}: {sentence}.", 2)
+    for sentence in unchanged:
+        screen.text(sentence, 2)
     sites = {rule.code for rule in all_rules() if rule.counts_sites}
     for title, seen in sections(plan.findings, lambda finding: finding):
         findings = [
@@ -206,8 +209,21 @@ def show_remarks(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> Non
     for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Left out:", passed_over)):
         if skipped:
             screen.heading(title)
+        by_reason: dict[str, list[str]] = {}
         for one in skipped:
-            screen.text(f"{one.path}: {one.reason}", 2)
+            by_reason.setdefault(one.path if screen.verbose else one.reason, []).append(one.path)
+        reasons = {one.path: one.reason for one in skipped}
+        for paths in by_reason.values():
+            where = paths[0] if len(paths) == 1 else _count_paths(paths)
+            screen.text(f"{where}: {reasons[paths[0]]}{'' if len(paths) == 1 else '; -v lists them'}", 2)
+
+
+def _count_paths(paths: Sequence[str]) -> str:
+    """Return the number of paths with a noun, such as ``7 notebooks``."""
+    suffixes = {Path(one).suffix for one in paths}
+    return count(
+        len(paths), "notebook" if suffixes == {".ipynb"} else "file" if suffixes <= {".ipynb", ".py"} else "path"
+    )
 
 
 def _count_by_status(findings: Sequence[Finding]) -> str:
@@ -271,10 +287,11 @@ def show_account(
 
 
 def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: bool = False) -> None:
-    """Print the findings in a file: one line for each rule, or with ``-v`` each finding with its whole message.
+    """Print the findings in a file: at most two lines for each rule, or with ``-v`` each finding with its message.
 
-    A whole message is also printed for likely bugs, for findings that keep workers from starting, and for a finding
-    that is alone under its heading.
+    If a message needs more lines, its first clause is printed, or the beginning of a long clause. A whole message is
+    always printed for likely bugs, for findings that keep workers from starting, and for a finding that is alone under
+    its heading.
     """
     urgent = {rule.code for rule in all_rules() if rule.finds_bugs or rule.stops_workers}
     for same in [[finding] for finding in findings] if screen.verbose else _group_by_rule(findings, urgent):
@@ -282,8 +299,11 @@ def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: boo
         if screen.verbose:
             screen.item(f"{first.place:>5}  {first.rule}", first.message_with_gain, indent=0, style="cyan")
         else:
-            text = f"{first.path}:{_list_places(same, 4)}: {first.message}."
-            screen.text(text, 2, first=f"{first.rule}  ", most=None if is_alone or first.rule in urgent else 1)
+            where = f"{first.path}:{_list_places(same, 4)}"
+            is_whole = is_alone or first.rule in urgent
+            short = "" if is_whole else f"{where}: {_CLAUSE_END.split(first.message)[0]}"
+            most = None if is_whole else 2
+            screen.text(f"{where}: {first.message}.", 2, first=f"{first.rule}  ", most=most, short=short)
 
 
 def _group_by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> list[list[Finding]]:
@@ -308,7 +328,4 @@ def _rule_or_gain(same: Sequence[Finding]) -> str:
 
 def _list_places(findings: Sequence[Finding], most: int) -> str:
     """Return the lines of findings, such as ``3, 9``; if there are more than ``most``, such as ``3, 9, … (12)``."""
-    places = list(dict.fromkeys(finding.place for finding in findings))
-    if len(places) <= most:
-        return ", ".join(places)
-    return f"{', '.join(places[:most])}, … ({len(places)})"
+    return shorten(list(dict.fromkeys(finding.place for finding in findings)), most)
