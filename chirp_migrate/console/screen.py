@@ -123,8 +123,8 @@ class Screen:
             first: text in front of the first line; the other lines are indented by its width.
             hang: additional indentation of all lines but the first, in columns.
             most: largest number of lines; if the text is longer, a note on -v replaces the rest.
-            short: a shorter form of the text, or "". With the note, it replaces a text that is too long. If the short form
-                is too long, too, only the first line of the text is printed.
+            short: a shorter form of the text, or "". With the note, it replaces a text that is too long. If the shorter
+                form is too long, too, only the first line of the text is printed.
         """
         self._paragraph(Text(plain(text), style), indent, Text(first), hang, most, Text(plain(short), style))
 
