@@ -387,7 +387,7 @@ def test_integers_are_not_divided(dtype: torch.dtype | None) -> None:
 def test_arrays_that_are_no_tensors_are_named(strange: Any) -> None:
     with pytest.raises(TypeError, match="PyTorch has no dtype for x"):
         WorkerSafeArrayDataset(strange, [0, 1])
-    with pytest.raises(TypeError, match="no tensors like y"):
+    with pytest.raises(TypeError, match="PyTorch has no dtype for y"):
         WorkerSafeArrayDataset([0, 1], strange)
 
 
