@@ -60,7 +60,7 @@ class CopiesInLoop(Rule):
         return any(names & {"cpu", "numpy", "tolist"} for names in called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report copies to the CPU that a loop over a loader only collects, or over whose values it iterates."""
+        """Report copies to the CPU if the loop only appends them to a list, or iterates over the values of a copy."""
         for there in device_loops(module, project):
             copies = (one for one in there.waits() if not one.is_number)
             for instead, waits in group_by_advice(copies, partial(_advice_for, module, there.loop)).items():

@@ -188,7 +188,7 @@ def _takes_names(call: ast.Call) -> bool:
 
 
 def _computes_name(call: ast.Call) -> bool:
-    """Return whether the second argument of a call, the name to replace, is computed."""
+    """Return whether the second argument of a call, the name to replace, is an expression and no literal."""
     return any(isinstance(one, ast.BinOp | ast.JoinedStr | ast.Call) for one in call.args[1:2])
 
 

@@ -130,7 +130,7 @@ class _MaskGrammar:
         return ast.unparse(self._replace_terms(node, names))
 
     def check(self, function: ast.FunctionDef) -> bool:
-        """Check a method, and return whether it leaves axes unmasked that are not longer than their mask parameter."""
+        """Return whether a method skips the mask of an axis whose length is at most the mask parameter of that axis."""
         x, body = sample_parameter_and_body(function)
         before, work, left = split_at_gate(body)
         self._names[x] = self._sample

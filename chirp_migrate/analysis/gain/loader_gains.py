@@ -562,7 +562,7 @@ def _pins_itself(loader: LoaderThing) -> bool:
 
 
 def _is_pinning(given: Thing) -> bool:
-    """Return whether the value of a `pin_memory` argument is true, or true if CUDA is available."""
+    """Return whether the value of `pin_memory` is true, or is an expression that is true if CUDA is available."""
     match given:
         case Constant(value=value, is_whole=True):
             return bool(value)

@@ -156,8 +156,7 @@ class ClassThing(Thing):
         body: the names of its body.
         fields: the fields of a dataclass or named tuple, in order.
         may_be_replaced: whether a decorator may return another class.
-        order: the class and all its bases, in the order of Python's attribute lookup; the last ones of very many are
-            missing.
+        order: the class and its bases in method resolution order, cut off after a largest number of classes.
         is_dataset: whether a base is a dataset of a library.
     """
 

@@ -46,8 +46,8 @@ def data_for(entry_points: tuple[EntryPoint, ...], sizes: WorkloadSizes) -> Trai
 def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
     """Return a function that trains ``entry`` on ``data``.
 
-    The training standardises samples. Early stopping is switched off, so that both versions train equally long. A hook
-    builds its calls itself, on its own data. A command runs unchanged.
+    The training standardises samples. Early stopping is switched off, so that both versions train equally long. The
+    user's workload function builds its training calls itself, with its own data. A command runs unchanged.
 
     Raises:
         NotUsable: the hook returns no call of this name.

@@ -63,8 +63,8 @@ def nested_datasets(dataset: Any) -> list[DatasetLevel]:
 def name_of(dataset: Any) -> str:
     """Return the length and a few samples of a dataset as text. Both versions have the same text for the same data.
 
-    The text is only the length if samples are random or cannot be read by index. Reading samples may change the state
-    of random generators, which the caller must restore.
+    If samples are random or cannot be read by index, the text contains nothing but the length. Reading samples may
+    change the state of random generators, which the caller must restore.
     """
     samples = length(dataset)
     if not samples:

@@ -92,7 +92,7 @@ def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: 
 def _batch_problem(
     dataset: Any, collate: Collate, workers: int, size: int, indices: list[int], random: set[str]
 ) -> str | None:
-    """Return the problem of batches that ``workers`` worker processes read, in one sentence; None without a problem."""
+    """Return a sentence about what is wrong with batches that worker processes read; None if nothing is wrong."""
     seen: list[int] = []
     started: list[multiprocessing.process.BaseProcess] = []
     try:

@@ -170,8 +170,8 @@ def take_rounds(
             question; empty if every question is answered.
         most: largest number of rounds.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
-        own_epochs: entry point → number of epochs of the user's own run. If the first round times less than half of all
-            these epochs, fewer rounds with more entry points run.
+        own_epochs: entry point → number of epochs of the user's own run. If the entry points of the first round have
+            less than half of all these epochs, fewer rounds run, so that each has time for more entry points.
 
     Raises:
         KeyboardInterrupt: the user interrupted before the first interim analysis. A later interruption ends the rounds
