@@ -144,7 +144,7 @@ class TestThreeRanks:
         samples, said = zip(*(rank["two samples"] for rank in launched[0]), strict=True)
         assert all(len(own) == 1 for own in samples)
         assert {number for own in samples for number in own} == {0, 1}
-        assert all("would drop all 2 samples (3 ranks)" in messages[0] for messages in said)
+        assert all("would drop all 2 samples, because there are 3 ranks" in messages[0] for messages in said)
 
     def test_ranks_without_a_launcher_count_as_sharing_the_machine(self, launched: Any) -> None:
         devices = torch.cuda.device_count() or 3

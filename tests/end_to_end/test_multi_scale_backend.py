@@ -51,7 +51,7 @@ def trained(out: Path, *roots: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = copy_of("multi_scale_backend", tmp_path_factory.mktemp("multi_scale") / "backend")
-    result = run("apply", root)
+    result = run("apply", root, "--all-loaders")
     assert result.exit_code == 0, result.output
     return root
 
