@@ -75,7 +75,7 @@ def test_the_evidence_has_the_rise_of_all_workers() -> None:
 @pytest.mark.parametrize(
     ("held", "is_large"),
     [
-        ([f"recordings/of/some/folder/{number:09}.wav" for number in range(100_000)], True),
+        ([f"recordings/of/some/folder/{number:09}.wav" for number in range(120_000)], True),
         ([(f"recordings/{number:09}.wav", number % 7) for number in range(60_000)], True),
         ({number: {"path": f"{number:09}.wav"} for number in range(40_000)}, True),
         ([f"{number:09}.wav" for number in range(12_000)], False),  # all of them are less than 8 MiB

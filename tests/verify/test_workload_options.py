@@ -63,8 +63,8 @@ def test_a_file_by_the_usual_name_is_the_workload(tmp_path: Path) -> None:
     (tmp_path / "chirp_verify.py").write_text("raise RuntimeError('never imported here')")
     entry = options_of(str(tmp_path)).entry
     assert entry is not None and entry.hook == "chirp_verify.py:workload"
-    entry = options_of(str(tmp_path), "--command=make train").entry
-    assert entry is not None and entry.command == ("make", "train")
+    entry = options_of(str(tmp_path), "--command=git status").entry
+    assert entry is not None and entry.command == ("git", "status")
 
 
 def test_apply_accepts_the_table(tmp_path: Path) -> None:
