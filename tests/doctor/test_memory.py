@@ -65,11 +65,19 @@ def test_a_steady_rise_after_the_start_is_reported(measured: list[float], is_rep
 
 
 def test_the_evidence_has_the_rise_of_all_workers() -> None:
-    (problem,) = check(recording([20, 22, 24, 26, 28], [20, 23, 25, 27, 29]))
+    (problem,) = check(recording([20, 22, 24, 26, 28], [20, 23, 25, 27, 31]))
     assert problem.evidence == (
-        "dataset.held has 400,000 objects. The memory of 2 workers rose by 17 MiB in total while the loader at "
-        "train.py:7 read 20 samples."
+        "dataset.held has 400,000 objects. The memory of 2 workers rose by 19 MiB in total while the loader at "
+        "train.py:7 read 20 samples, by 1194.7 KiB for each sample (95 % interval: 756.0 to 1633.4)."
     )
+
+
+def test_without_indices_there_is_no_rise_for_each_sample() -> None:
+    seen = recording([20, 22, 24, 26, 28])
+    for task in seen.runs[0].tasks:
+        task.indices = []
+    (problem,) = check(seen)
+    assert "rose by 8 MiB in total" in problem.evidence and "for each sample" not in problem.evidence
 
 
 @pytest.mark.parametrize(
