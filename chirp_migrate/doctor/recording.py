@@ -71,7 +71,7 @@ class LoaderInfo(msgspec.Struct):
         unpicklable: objects that cannot be pickled for spawned workers; empty without workers.
         sent_bytes: bytes that are pickled for each worker that starts, without shared tensors; 0 if workers are forked,
             or if the number is not known.
-        held_bytes: bytes of the tensors and arrays in the dataset.
+        held_bytes: bytes of the tensors, arrays and pandas tables in the dataset.
         objects: attribute path of a large container in the dataset → number of its Python objects.
         functions: name of a function with which the dataset reads samples → line that defines it.
         unguarded: line of the main script that starts workers and would run again in each worker; empty if there is no

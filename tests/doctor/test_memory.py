@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from chirp_migrate.doctor.checks.memory import check
 from chirp_migrate.doctor.recording import BatchRecord, CodeLine, FetcherRun, LoaderInfo, LoaderPass, Recording
-from chirp_migrate.doctor.watch.objects import large_containers
+from chirp_migrate.doctor.watch.objects import held_bytes, large_containers
 
 MIB = 2**20
 
@@ -93,3 +93,10 @@ def test_without_indices_there_is_no_rise_for_each_sample() -> None:
 )
 def test_only_containers_of_many_bytes_in_python_objects_count(held: Any, is_large: bool) -> None:
     assert large_containers(Holds(held)) == ({"dataset.held": len(held)} if is_large else {})
+
+
+@pytest.mark.parametrize("held", [{"a": range(400), "b": [0.5] * 400}, {"a": list("chirp") * 80, "b": range(400)}])
+def test_a_table_of_pandas_holds_its_samples_in_memory(held: dict[str, Any]) -> None:
+    table = pytest.importorskip("pandas").DataFrame(held)
+    assert held_bytes(Holds(table)) >= 2 * 8 * 400
+    assert held_bytes(Holds(table["b"])) >= 8 * 400
