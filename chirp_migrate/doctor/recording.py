@@ -354,6 +354,7 @@ class Recording(msgspec.Struct):
         tuned: measured numbers of workers for the slowest loader; None if they were not measured or not conclusive.
         seconds: wall time of the training in seconds.
         is_cut: whether the time was too short for two epochs.
+        is_shortened: whether ``doctor`` ended a loader pass early.
         error: error that the entry point raised, in one line; empty if it trained.
         printed: last lines of the traceback, or last lines that a crashed process printed.
     """
@@ -369,6 +370,7 @@ class Recording(msgspec.Struct):
     tuned: WorkerTuning | None = None
     seconds: float = 0.0
     is_cut: bool = False
+    is_shortened: bool = False
     error: str = ""
     printed: str = ""
 

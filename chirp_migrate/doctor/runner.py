@@ -82,6 +82,8 @@ def run(request: Request, parent: Parent) -> AllRecordingsSent:
             recording.error = first_line(ended) if isinstance(ended.code, str) else f"exit code {ended.code or 0}"
         except (Exception, KeyboardInterrupt) as error:
             recording.error = describe_error(error).replace(f"{tree}/", "")
+            if recording.is_shortened:
+                recording.error += " (doctor had ended an epoch early: use a longer --time-budget)"
             text = "".join(traceback.format_exception(_from_code_of(tree, error))).replace(f"{tree}/", "")
             recording.printed = "\n".join(text.removeprefix(_HEADER).splitlines()[-_TAIL_LINES:])
         check_imports(tree, request.discovery.origin)

@@ -306,6 +306,33 @@ def test_the_error_of_a_worker_is_named(tmp_path: Path) -> None:
     assert "worker process 0. … IndexError: index 9 is out of bounds" in result.stderr.splitlines()[-1]
 
 
+SHORTENED = """
+import time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        time.sleep(0.2)
+        return torch.rand(4)
+
+model, loader = torch.nn.Linear(4, 1), DataLoader(Slow())
+assert sum(model(x).sum().backward() is None for x in loader) == len(loader), "no metrics"
+"""
+
+
+@pytest.mark.slow
+def test_an_error_after_an_epoch_that_doctor_ended_early_says_so(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "project", {"train.py": SHORTENED})
+    result = run("doctor", root, "--time-budget", 2, "--", "python", "train.py")
+    assert result.exit_code == 14
+    early = "(doctor had ended an epoch early: use a longer --time-budget)"
+    assert result.stderr.endswith(f"chirp-migrate: train.py failed: AssertionError: no metrics {early}.\n")
+
+
 @pytest.mark.parametrize("text", ["print('nothing')", "sys.exit()", "print(len(DataLoader(range(8))))"])
 def test_a_script_that_takes_no_batch_was_not_checked(tmp_path: Path, text: str) -> None:
     start = "import sys\nfrom torch.utils.data import DataLoader\n"
