@@ -37,7 +37,6 @@ from chirp_migrate.doctor.recording import (
     NormalizationCall,
     Recording,
 )
-from chirp_migrate.doctor.watch.lightning import validate_after
 from chirp_migrate.doctor.watch.objects import held_bytes, inner_datasets, large_containers, open_files, plain_values
 from chirp_migrate.doctor.watch.pickling import sent_bytes, unpicklable_parts
 from chirp_migrate.doctor.watch.places import LineFinder
@@ -51,6 +50,7 @@ from chirp_migrate.doctor.watch.samples import (
     strided_tensors,
 )
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
+from chirp_migrate.training.watch.lightning import validate_after
 from chirp_migrate.training.watch.pacing import Pacing
 from chirp_migrate.training.watch.samples import contents
 from chirpid_patch.loader_speed.measure import shut_down_workers

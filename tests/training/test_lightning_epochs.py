@@ -1,4 +1,4 @@
-"""Lightning validates although doctor ends a training epoch early. A module of the same name stands for its loop."""
+"""Lightning validates although an epoch ends early. A module of the same name stands for its loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chirp_migrate.doctor.watch.lightning import validate_after
+from chirp_migrate.training.watch.lightning import validate_after
 
 LOOP = """
 class Loop:
