@@ -25,7 +25,7 @@ __all__ = ["doctor"]
         {
             ExitCode.OK: "no problem was found",
             ExitCode.WORK_REMAINS: "problems were found",
-            ExitCode.USAGE: "PATH or an option is invalid",
+            ExitCode.USAGE: "PATH or an option is invalid, or the training takes no batch from a PyTorch loader",
             ExitCode.WORKLOAD_FAILED: "the project's own code failed before any problem was found",
             ExitCode.INTERRUPTED: "interrupted; no process is left running",
         },

@@ -71,7 +71,7 @@ class LoaderInfo(msgspec.Struct):
         unpicklable: objects that cannot be pickled for spawned workers; empty without workers.
         sent_bytes: bytes that are pickled for each worker that starts, without shared tensors; 0 if workers are forked,
             or if the number is not known.
-        held_bytes: bytes of the tensors and arrays in the dataset.
+        held_bytes: bytes of the tensors, arrays and pandas tables in the dataset.
         objects: attribute path of a large container in the dataset → number of its Python objects.
         functions: name of a function with which the dataset reads samples → line that defines it.
         unguarded: line of the main script that starts workers and would run again in each worker; empty if there is no
@@ -354,6 +354,7 @@ class Recording(msgspec.Struct):
         tuned: measured numbers of workers for the slowest loader; None if they were not measured or not conclusive.
         seconds: wall time of the training in seconds.
         is_cut: whether the time was too short for two epochs.
+        is_shortened: whether ``doctor`` ended a loader pass early.
         error: error that the entry point raised, in one line; empty if it trained.
         printed: last lines of the traceback, or last lines that a crashed process printed.
     """
@@ -369,6 +370,7 @@ class Recording(msgspec.Struct):
     tuned: WorkerTuning | None = None
     seconds: float = 0.0
     is_cut: bool = False
+    is_shortened: bool = False
     error: str = ""
     printed: str = ""
 

@@ -19,7 +19,7 @@ from chirp_migrate.doctor.recording import LoaderPass, Recording
 from chirp_migrate.doctor.request import MEASURED, NAMES, Request
 from chirp_migrate.doctor.watch.training import record_training
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.training.errors import NotFound, NotUsable, first_line, user_code
+from chirp_migrate.training.errors import NotFound, NotUsable, describe_error, first_line, user_code
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.process.protocol import PartialResult
@@ -78,8 +78,12 @@ def run(request: Request, parent: Parent) -> AllRecordingsSent:
             del loaders
         except NotFound:
             raise
-        except (Exception, SystemExit) as error:
-            recording.error = f"{type(error).__name__}: {first_line(error)}".rstrip(": ").replace(f"{tree}/", "")
+        except SystemExit as ended:  # the script may print the reason
+            recording.error = first_line(ended) if isinstance(ended.code, str) else f"exit code {ended.code or 0}"
+        except (Exception, KeyboardInterrupt) as error:
+            recording.error = describe_error(error).replace(f"{tree}/", "")
+            if recording.is_shortened:
+                recording.error += " (doctor had ended an epoch early: use a longer --time-budget)"
             text = "".join(traceback.format_exception(_from_code_of(tree, error))).replace(f"{tree}/", "")
             recording.printed = "\n".join(text.removeprefix(_HEADER).splitlines()[-_TAIL_LINES:])
         check_imports(tree, request.discovery.origin)

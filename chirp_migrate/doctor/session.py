@@ -21,7 +21,7 @@ from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
-from chirp_migrate.training.process.run_child import Child, ChildLabels
+from chirp_migrate.training.process.run_child import Child, ChildLabels, workload_failed
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
@@ -29,7 +29,7 @@ from chirp_migrate.verify.options import VerifyOptions, training_of
 
 __all__ = ["examine"]
 
-_ROLE = ChildLabels("The training process", "", "--time-budget")
+_ROLE = ChildLabels("The training process", "", "use a longer --time-budget")
 _GRACE_S = 20.0
 """An entry point counts as hung this many seconds after its time has ended."""
 _LAST_WORDS_S = 0.3
@@ -45,9 +45,10 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
         progress: called with each step.
 
     Raises:
-        UsageProblem: no entry point is selected, or the settings name a command (``doctor`` cannot see its loaders).
-        WorkloadFailed: the user's code failed before any entry point began, or every entry point failed and no
-            problem was found.
+        UsageProblem: no entry point is selected, no entry point takes a batch from a PyTorch loader, or the settings
+            name a command (``doctor`` cannot see its loaders).
+        WorkloadFailed: the user's code failed before any entry point began, or no problem was found and no entry
+            point took batches without an error.
     """
     ends_at = time.time() + options.budget_s
     if options.source is Source.COMMAND:
@@ -104,12 +105,12 @@ class _Watching:
             request.ends_at - time.time() + _GRACE_S,
             progress=self._progress,
         ) as child:
-            began = False
+            began = is_measuring = False
             try:
                 child.wait_until_ready()
                 self._take(child)
                 while child.waits and (not self._recordings or time.time() < request.ends_at):
-                    began = True
+                    began, is_measuring = True, not self._left
                     child.give_turn(self._time_for_one())
                     child.wait_until_ready()
                     self._take(child)
@@ -120,11 +121,12 @@ class _Watching:
                 if not began or not failed.ending:
                     raise
                 if not self._left:
-                    self._progress(f"numbers of workers were not measured: {failed.ending}")
+                    if is_measuring:
+                        self._progress(f"numbers of workers were not measured: {failed.ending}")
                     return
-                entry = self._left.pop(0)
-                self._recordings.append(Recording(entry.label, error=failed.ending, printed=failed.shown_tail))
-                self._progress(f"{entry.label} {failed.ending}")
+                entry, longer = self._left.pop(0), " (use a longer --time-budget)" if failed.hung else ""
+                ending = f"the process {failed.ending}{longer}"
+                self._recordings.append(Recording(entry.label, error=ending, printed=failed.shown_tail))
 
     def _take(self, child: Child[dict[str, str]]) -> None:
         for part in child.found:
@@ -137,13 +139,11 @@ class _Watching:
                 slow.tuned = msgspec.convert(part.value, WorkerTuning)
                 continue
             recording = msgspec.convert(part.value, Recording, str_keys=True)
-            if recording.error.startswith("SystemExit"):  # the script may have printed the reason
+            if recording.error and not recording.printed:
                 time.sleep(_LAST_WORDS_S)
                 recording.printed = child.printed
             self._recordings.append(recording)
             self._left.pop(0)
-            if recording.error:
-                self._progress(f"{recording.label} raised {recording.error}")
         child.found.clear()
 
     def _discovery(self) -> Discovery:
@@ -155,14 +155,16 @@ class _Watching:
 
 def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:
     problems = problems_of(recordings)
-    failed = [one for one in recordings if one.error]
-    if not problems and failed and len(failed) == len(recordings):
-        raise WorkloadFailed(f"{failed[0].label} failed: {failed[0].error}.", failed[0].printed)
+    failed = next((one for one in recordings if one.error), None)
+    if not problems and not any(each.sizes for one in recordings if not one.error for each in one.passes):
+        if failed is not None:
+            raise workload_failed(f"{failed.label} failed: {failed.error}.", failed.printed)
+        longer = any(one.is_cut for one in recordings)
+        change = "use a longer --time-budget" if longer else "pass a script that trains"
+        raise UsageProblem(f"the training took no batch from a PyTorch loader, so nothing was checked: {change}.")
     cut = [one.label for one in recordings if one.is_cut]
     if cut:
         notes.append(f"too little time for two epochs: {shorten_list(cut, 4)} (use a longer --time-budget)")
-    if not any(one.passes for one in recordings):
-        notes.append("the training took no batch from a PyTorch loader, so nothing was checked")
     watched = [
         WatchedEntryPoint(
             label=one.label,

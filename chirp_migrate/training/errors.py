@@ -17,6 +17,7 @@ __all__ = [
     "NotUsable",
     "UserCodeError",
     "WorkloadFailed",
+    "describe_error",
     "first_line",
     "user_code",
 ]
@@ -83,6 +84,15 @@ class WorkloadFailed(ChirpMigrateError):
     def shown_tail(self) -> str:
         """Return ``log_tail`` with escaped control characters, so that it can be printed on a terminal."""
         return "\n".join(map(visible, self.log_tail.split("\n")))
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the class of an error and its message in one line: the first line and the last line of the message.
+
+    If a worker process raised the error, only the last line of the message has the reason.
+    """
+    lines = f"{type(error).__name__}: {str(error).strip()}".strip().splitlines()
+    return " … ".join(dict.fromkeys([lines[0], lines[-1].strip()])).rstrip(": ")
 
 
 def first_line(error: BaseException) -> str:

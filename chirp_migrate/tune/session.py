@@ -28,7 +28,11 @@ _ENTERING_SHARE, _LEAST_ENTERING_S = 1 / 4, 5.0
 An entry point may always take the second value, in seconds.
 """
 
-_ROLE = ChildLabels("The process that measures", "", "a smaller --time-budget, or fewer values in --num-workers")
+_ROLE = ChildLabels(
+    "The process that measures",
+    "",
+    "raise --timeout, or reduce the work with a smaller --time-budget, or fewer values in --num-workers",
+)
 
 
 def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: float, progress: Progress) -> TuneReport:

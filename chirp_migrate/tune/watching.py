@@ -16,6 +16,7 @@ from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import count, percent, shorten_list
 from chirp_migrate.training.errors import NotUsable, UserCodeError, user_code
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
+from chirp_migrate.training.watch.lightning import validate_after
 from chirp_migrate.training.watch.pacing import Pacing
 from chirp_migrate.training.watch.samples import nested_class_names
 from chirp_migrate.tune.subject import Subject, of_loader
@@ -98,13 +99,15 @@ class _LoaderWatch(Interception):
         key = (role, nested_class_names(dataset), loader.batch_size, type(loader).__name__)
         known = self.loaders.setdefault(key, _LoaderGroup(loader, role))
         timer = BatchTimer()
-        batches, began = 0, time.perf_counter()
+        batches, began, is_last = 0, time.perf_counter(), False
 
         def around(advance: Callable[[], Any]) -> Any:
-            nonlocal batches
+            nonlocal batches, is_last
             step_s = timer.ask()
             if batches >= _BATCHES and time.perf_counter() - began > _LONG_ENOUGH_S:
-                raise StopIteration
+                if is_last or role == "validation" or not validate_after(batches + 1):
+                    raise StopIteration
+                is_last = True
             if batches > 1 and self._took_long:
                 raise _SeenEnough
             batch = advance()

@@ -178,9 +178,10 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
             script = script_in(said["script"])
         except ValueError as problem:
             raise UsageProblem(f"{problem}; only `chirp-migrate verify --command` runs other programs.") from None
-        if script.file and not (root / script.file).is_file():
-            raise UsageProblem(f"there is no {script.file} in {root}: pass its path relative to that folder.")
-        return EntryPoint("", Path(script.file).name or script.module, script=tuple(said["script"]))
+        words = list(said["script"])
+        if script.file:
+            words[words.index(script.file, 1)] = _path_in(root, script.file)
+        return EntryPoint("", Path(script.file).name or script.module, script=tuple(words))
     if "command" in said:
         program = said["command"][0]
         # A program with a slash in its name is a file of the project.
@@ -195,6 +196,21 @@ def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
     if (root / DEFAULT_WORKLOAD).is_file():
         return EntryPoint("", "", hook=f"{DEFAULT_WORKLOAD}:workload")
     return None
+
+
+def _path_in(root: Path, script: str) -> str:
+    """Return the path of a script relative to ``root``, so that the script of a copy runs.
+
+    Raises:
+        UsageProblem: ``root`` does not contain the script.
+    """
+    path = Path(os.path.normpath(root / script))
+    if not path.is_relative_to(root):
+        path = path.resolve()
+    if not path.is_file() or not path.is_relative_to(root):
+        raise UsageProblem(f"there is no {script} in {root}: pass its path relative to that folder.")
+    # Scripts see the path as the user typed it, for example in sys.argv.
+    return str(path.relative_to(root)) if Path(script).is_absolute() or ".." in Path(script).parts else script
 
 
 def _sizes_of_options(said: Mapping[str, Any], entry: EntryPoint | None) -> WorkloadSizes:

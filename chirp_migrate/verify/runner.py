@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.training.errors import NotFound, NotUsable, UserCodeError
+from chirp_migrate.training.errors import NotFound, NotUsable, UserCodeError, describe_error
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.process.protocol import PartialResult
@@ -253,10 +253,9 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     if error is None or (isinstance(error, NotUsable) and not spec.entry_points[0].command):
         raise raised from error
     printed = "".join(traceback.format_exception(error)).replace(f"{spec.tree}{os.sep}", "")
-    said = f"{type(error).__name__}: {error}".replace(f"{spec.tree}{os.sep}", "").strip().splitlines()
-    text = " … ".join(dict.fromkeys([said[0], said[-1].strip()]))  # the last line has the error of a worker
+    text = describe_error(error).replace(f"{spec.tree}{os.sep}", "")
     tail = "\n".join(printed.splitlines()[-_TAIL_LINES:])
-    return _ADDRESS.sub("0x…", text).rstrip(": "), tail
+    return _ADDRESS.sub("0x…", text), tail
 
 
 def _check_origin(spec: RunSpec, entry: EntryPoint) -> None:

@@ -154,6 +154,14 @@ def test_a_training_without_problems_ends_with_0(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_script_that_waits_at_its_end_was_examined_and_nothing_is_measured(tmp_path: Path) -> None:
+    root = script(tmp_path, epochs=2, workers=1, end="import atexit, time; atexit.register(time.sleep, 1000)")
+    result = run("doctor", root, "--time-budget", 60, "--", "python", "train.py")
+    assert (result.exit_code, result.stdout.strip()) == (0, "Doctor: no problems in 1 entry point.")
+    assert "measured" not in result.stderr
+
+
+@pytest.mark.slow
 def test_workers_that_are_not_forked_find_the_script(tmp_path: Path) -> None:
     root = script(tmp_path, workers=1)
     text = (root / "train.py").read_text().replace("num_workers=1", "num_workers=1, multiprocessing_context='spawn'")
@@ -270,6 +278,83 @@ def test_the_message_of_a_script_that_refuses_its_arguments_is_shown(tmp_path: P
     assert "error: the following arguments are required: --data" in result.stderr and "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ("sys.exit(3)", "train.py failed: exit code 3."),
+        ("sys.exit('no such bird')", "train.py failed: no such bird."),
+        ("os._exit(3)", "train.py failed: the process ended with exit code 3 and returned no result."),
+        ("raise KeyboardInterrupt", "train.py failed: KeyboardInterrupt."),
+        ("import cv2.nowhere", "pip install opencv-python"),
+        ("input('Which bird?')", "train.py failed: EOFError: EOF when reading a line."),
+    ],
+)
+def test_how_a_script_ends_is_one_sentence(tmp_path: Path, end: str, message: str) -> None:
+    root = write_files(tmp_path / "project", {"train.py": f"import os, sys\nprint('last words', flush=True)\n{end}\n"})
+    result = run("doctor", root, "--", "python", "train.py")
+    assert result.exit_code == 14 and message in result.stderr.splitlines()[-1]
+    assert result.stderr.count(message) == 1
+
+
+@pytest.mark.slow
+def test_the_error_of_a_worker_is_named(tmp_path: Path) -> None:
+    root = script(tmp_path, workers=1)
+    text = (root / "train.py").read_text().replace("iter(torch.eye(8).unbind())", "iter(torch.eye(8)[9])")
+    (root / "train.py").write_text(text)
+    result = run("doctor", root, "--", "python", "train.py")
+    assert result.exit_code == 14
+    assert "worker process 0. … IndexError: index 9 is out of bounds" in result.stderr.splitlines()[-1]
+
+
+SHORTENED = """
+import time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        time.sleep(0.2)
+        return torch.rand(4)
+
+model, loader = torch.nn.Linear(4, 1), DataLoader(Slow())
+assert sum(model(x).sum().backward() is None for x in loader) == len(loader), "no metrics"
+"""
+
+
+@pytest.mark.slow
+def test_an_error_after_an_epoch_that_doctor_ended_early_says_so(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "project", {"train.py": SHORTENED})
+    result = run("doctor", root, "--time-budget", 2, "--", "python", "train.py")
+    assert result.exit_code == 14
+    early = "(doctor had ended an epoch early: use a longer --time-budget)"
+    assert result.stderr.endswith(f"chirp-migrate: train.py failed: AssertionError: no metrics {early}.\n")
+
+
+@pytest.mark.parametrize("text", ["print('nothing')", "sys.exit()", "print(len(DataLoader(range(8))))"])
+def test_a_script_that_takes_no_batch_was_not_checked(tmp_path: Path, text: str) -> None:
+    start = "import sys\nfrom torch.utils.data import DataLoader\n"
+    root = write_files(tmp_path / "project", {"train.py": start + text + "\n"})
+    result = run("doctor", root, "--", "python", "train.py")
+    assert result.exit_code == 2
+    message = "the training took no batch from a PyTorch loader, so nothing was checked: pass a script that trains."
+    assert result.stderr.endswith(f"chirp-migrate: {message}\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["{root}/train.py", "../project/train.py"])
+def test_the_script_of_the_copy_runs_although_its_path_names_the_project(tmp_path: Path, path: str) -> None:
+    root = script(tmp_path, epochs=2, workers=1)
+    text = (root / "train.py").read_text().replace('open("epochs.txt"', 'open(__file__ + ".txt"')
+    (root / "train.py").write_text(text)
+    before = snapshot(root)
+    result = run("doctor", root, "--", "python", path.format(root=root))
+    assert (result.exit_code, result.stdout.strip()) == (0, "Doctor: no problems in 1 entry point.")
+    assert snapshot(root) == before
+
+
 @pytest.mark.slow
 def test_entry_points_that_fail_or_end_their_process_are_named_and_block_no_other(tmp_path: Path) -> None:
     root, document = write_files(tmp_path / "project", {"chirp_verify.py": CALLS}), tmp_path / "doctor.json"
@@ -299,6 +384,7 @@ def test_an_entry_point_without_end_is_ended_within_the_time_budget(tmp_path: Pa
         (("--", "torchrun", "train.py"), "torchrun is not Python"),
         (("--", "torchrun", "train.py"), "only `chirp-migrate verify --command` runs other programs"),
         (("--", "python", "nowhere.py"), "there is no nowhere.py"),
+        (("--", "python", "../data.py"), "there is no ../data.py"),
         (("--", "python", "-m", "trian"), "PATH has no module trian; did you mean train?"),
         (("--", "python", "-m", "nowhere.train"), "PATH has no module nowhere.train"),
         (("--", "python", "-m", "package"), "PATH has no module package.__main__"),
@@ -306,7 +392,7 @@ def test_an_entry_point_without_end_is_ended_within_the_time_budget(tmp_path: Pa
     ],
 )
 def test_what_cannot_be_run_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], problem: str) -> None:
-    root = write_files(script(tmp_path), {"package/__init__.py": ""})
+    root = write_files(script(tmp_path), {"package/__init__.py": "", "../data.py": "outside = True"})
     before, after = (arguments, ()) if arguments[:1] != ("--",) else ((), arguments)
     result = run("doctor", *before, root, *after)
     assert result.exit_code == 2 and problem in result.stderr and len(result.stderr.splitlines()) <= 2

@@ -180,8 +180,13 @@ def test_the_page_names_the_check_of_each_kind_of_problem() -> None:
     rows = re.findall(r"^\| .+ \| \[(.+)\]\(#\1\) \| `(\w+)` \|$", page, re.MULTILINE)
     assert len(rows) >= 25
     assert [(check, program) for check, program in rows if check not in PROBLEMS[program]] == []
+    alike = sum(not checks for checks in PROBLEMS.values()) - (0 if SEES_RESULTS else 2)
+    assert f"{len(PROBLEMS) - alike} programs with a problem and {alike} programs that look similar" in page
     sections = set(re.findall(r"^## ([a-z-]+)$", page, re.MULTILINE))
     assert {check for checks in PROBLEMS.values() for check in checks} | {"unguarded-main"} <= sections
+    for check in sections:
+        section = page.partition(f"\n## {check}\n")[2].partition("\n## ")[0]
+        assert all(f"**{part}:**" in section for part in ("Seen", "Why it hurts", "Fix"))
 
 
 def problem(report: dict[str, Any], program: str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def act(asked, parent):
 
 sys.exit(serve(Asked, act))
 """
-ROLE = ChildLabels("The stub", "The stub failed: ", "--samples", "before")
+ROLE = ChildLabels("The stub", "The stub failed: ", "raise --timeout, or lower --samples", "before")
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,6 @@ def test_what_cannot_be_run_as_asked_is_the_user_s_to_change(stub: Start) -> Non
             pytest.param(act, marks=pytest.mark.slow)
             for act in (
                 "parent.wait_for_turn()\ntime.sleep(600)",
-                "threading.Thread(target=time.sleep, args=(600,)).start()\nreturn Found(1, {})",
                 "parent._connection.close()\ntime.sleep(600)",
             )
         ),
@@ -227,6 +226,20 @@ def test_one_that_hangs_is_ended(stub: Start, act: str) -> None:
         pytest.raises(WorkloadFailed, match=r"1 s.* --timeout.* --samples"),
         stub(act, timeout_s=0.6) as child,
     ):
+        child.result()
+
+
+THREAD = "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+
+
+def test_a_result_counts_although_the_process_does_not_end(stub: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chirp_migrate.training.process.run_child._ENDS_WITHIN_S", 0.1)
+    with stub(f"{THREAD}parent.show(str(os.getpid()))\nreturn Found(1, {{}})", said=(said := [])) as child:
+        child.wait_until_ready()
+        assert not _runs(int(str(said[0])))
+        assert child.result().total == 1
+    fails = f"{THREAD}raise UserCodeError('train raised') from NotUsable()"
+    with pytest.raises(WorkloadFailed, match=r"^The stub failed: train raised\.$"), stub(fails) as child:
         child.result()
 
 

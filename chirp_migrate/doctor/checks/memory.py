@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from statistics import fmean, stdev
 
 from chirp_migrate.console.text import count
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, Recording
+from chirp_migrate.stats.ratios import student_quantile
 
 __all__ = ["check"]
 
-_MIB = 2**20
+_KIB, _MIB = 2**10, 2**20
 _LEAST_RISE = 3 * _MIB
 _LEAST_MEASURED = 4
 _LARGEST_STEP = 0.6
@@ -71,16 +74,29 @@ def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
         return None
     rises = [memory[-1] - memory[0] for memory in measured]
     path, objects = max(loader.objects.items(), key=lambda item: item[1])
-    read = sum(len(task.indices) for run in runs for task in run.tasks)
+    batches = [len(task.indices) for run in runs for task in run.tasks]
+    slope = f", by {_for_each_sample(runs)}" if all(batches) else ""
     return Problem.at(
         loader.dataset_place if loader.dataset_place.file else loader.place,
         "memory",
         f"Every worker copies the Python objects of {path}: reading an object writes its reference count, so the "
         "memory of forked workers does not stay shared.",
         f"{path} has {objects:,} objects. The memory of {count(len(rises), 'worker')} rose by "
-        f"{sum(rises) / _MIB:.0f} MiB in total while {loader} read {read:,} samples.",
+        f"{sum(rises) / _MIB:.0f} MiB in total while {loader} read {sum(batches):,} samples{slope}.",
         "Keep the objects in one array or tensor: numbers in numpy or torch, text as one bytes object with offsets.",
     )
+
+
+def _for_each_sample(runs: list[FetcherRun]) -> str:
+    """Return by how much memory rises for each sample after the second measurement of a worker, with its interval."""
+    slopes = []
+    for run in runs:
+        read = accumulate(len(task.indices) for task in run.tasks)
+        points = [(number, task.memory) for number, task in zip(read, run.tasks, strict=True) if task.memory][1:]
+        slopes += [(after - before) / (end - begin) / _KIB for (begin, before), (end, after) in pairwise(points)]
+    half = student_quantile(0.975, len(slopes) - 1) * stdev(slopes) / math.sqrt(len(slopes))
+    mean = fmean(slopes)
+    return f"{mean:.1f} KiB for each sample (95 % interval: {mean - half:.1f} to {mean + half:.1f})"
 
 
 def _rises_steadily(memory: list[int]) -> bool:

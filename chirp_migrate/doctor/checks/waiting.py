@@ -79,7 +79,8 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: L
             loader,
             "Training waits for samples that are in memory already, because they are read one by one.",
             f"{waited}, whose samples are in memory.",
-            "Read whole batches at once, as the loader factory does: `chirp-migrate plan` shows the change.",
+            "Keep the samples in tensors and read whole batches at once; `chirp-migrate plan` shows whether the loader "
+            "factory can do this.",
         )
         return
     if not loader.num_workers:

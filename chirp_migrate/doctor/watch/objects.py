@@ -139,11 +139,16 @@ def _object_bytes(value: Any) -> int:
 
 
 def held_bytes(dataset: Any) -> int:
-    """Return the bytes of the tensors and arrays in a dataset. All entries of a list count as large as the first."""
+    """Return the bytes of the tensors, arrays and pandas tables in a dataset.
+
+    All entries of a list count as large as the first.
+    """
     found = 0
     for path, value in objects_in(dataset):
         if isinstance(value, (torch.Tensor, np.ndarray)) and not path.endswith("]"):
             found += value.nbytes
+        elif type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "memory_usage"):
+            found += int(np.sum(value.memory_usage()))
         elif type(value) in (*_CONTAINERS, tuple) and value:
             first = next(iter(value.values() if isinstance(value, dict) else value))
             found += sum(one.nbytes for one in _parts(first) if isinstance(one, (torch.Tensor, np.ndarray))) * len(

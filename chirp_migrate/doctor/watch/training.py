@@ -50,6 +50,7 @@ from chirp_migrate.doctor.watch.samples import (
     strided_tensors,
 )
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
+from chirp_migrate.training.watch.lightning import validate_after
 from chirp_migrate.training.watch.pacing import Pacing, watching_backward
 from chirp_migrate.training.watch.samples import contents
 from chirpid_patch.loader_speed.measure import shut_down_workers
@@ -171,14 +172,19 @@ class _Watch(Interception):
         pass_s = self._pass_s * (_LONGER if info.num_workers and info.start_method == "fork" and info.objects else 1)
         began = time.perf_counter()
         record: Callable[[Any], None] | None = None
+        is_last = False
 
         def around(advance: Callable[[], Any]) -> Any:
+            nonlocal is_last
             asked = time.perf_counter()
             if one.sizes:  # not before the first batch, because the start of workers may take long
                 self._end_if_late()
-            if len(one.sizes) >= _LEAST_BATCHES and asked - began > pass_s:
-                raise StopIteration
             has_gradients = torch.is_grad_enabled()
+            if len(one.sizes) >= _LEAST_BATCHES and asked - began > pass_s:
+                if is_last or not has_gradients or not validate_after(len(one.sizes) + 1):
+                    self._recording.is_shortened = True
+                    raise StopIteration
+                is_last = True
             self._loading = None if record is None else loader
             try:
                 batch = advance()

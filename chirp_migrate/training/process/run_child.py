@@ -42,6 +42,8 @@ __all__ = ["Child", "ChildLabels", "workload_failed"]
 _KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
 _OUTPUT_ENDS_WITHIN_S = 5.0
+_ENDS_WITHIN_S = 10.0
+"""Time for a child to end after its result. Handlers of the user's code that run at the end may wait for ever."""
 _LONGEST_FOLDER = 50
 """Largest length of a temporary folder's path to which multiprocessing and PyTorch can append the names of sockets."""
 _LOOK_S = 0.1
@@ -58,7 +60,7 @@ class ChildLabels:
     Attributes:
         name: subject of the message, such as ``The version before the migration``.
         failed: text in front of the error that a failed child reports.
-        less: options that reduce the work of the child, such as ``--samples``.
+        less: what the user can do if the child takes too long, such as ``use a longer --time-budget``.
         side: the version that the child trains, ``before`` or ``after``; empty for other child processes.
     """
 
@@ -283,18 +285,23 @@ class Child(Generic[_T]):
         return False
 
     def _wait_for_end(self) -> None:
-        """Wait until the process has ended, so that it does not disturb the next timing."""
+        """Wait until the process has ended, so that it does not disturb the next timing.
+
+        The method kills a process that has sent its result or its failure and then does not end.
+        """
         try:
-            self._process.wait(max(0.0, self._remaining_s()))
+            self._process.wait(max(0.0, self._remaining_s()) if self._last is None else _ENDS_WITHIN_S)
         except subprocess.TimeoutExpired:
-            self._take_too_long()
+            if self._last is None:
+                self._take_too_long()
+            _end_processes(self._process, self._mark)
 
     def _remaining_s(self) -> float:
         return self._left_s - (time.time() - self._began)
 
     def _take_too_long(self) -> NoReturn:
         within = f"did not end within {self._limit_s:.0f} s"
-        more = f": raise --timeout, or reduce the work with {self.role.less}"
+        more = f": {self.role.less}"
         self._end_lost_child(within, more, hung=True)
 
     def _end_lost_child(self, how: str, more: str = "", hung: bool = False) -> NoReturn:

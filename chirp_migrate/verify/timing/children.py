@@ -55,7 +55,7 @@ def child_of(spec: RunSpec, side: str, progress: Progress = no_progress) -> Chil
     role = ChildLabels(
         f"The version {side} the migration",
         f"The version {side} the migration failed: ",
-        "--samples and --epochs",
+        "raise --timeout, or reduce the work with --samples and --epochs",
         side,
     )
     environment = dict.fromkeys(_THREAD_SETTINGS, str(spec.threads))
