@@ -173,8 +173,8 @@ exec chroot "$0" "$@"
 ENVIRONMENTS: tuple[Interpreter | Debian, ...] = (
     Interpreter("python3.11", "2.13.0"),
     Interpreter("python3.10"),
-    Interpreter("python3.12", "2.15.0"),
-    Interpreter("python3.13", "2.15.0"),
+    Interpreter("python3.12", "2.14.1"),
+    Interpreter("python3.13", "2.14.1"),
     Interpreter("python3.14t", "2.13.0"),
     Debian("trixie"),
     Debian("forky"),
