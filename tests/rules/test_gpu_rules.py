@@ -97,6 +97,7 @@ def sums(body: str) -> str:
         "host = out.cpu()\nseen += host.sum().item()",
         "seen += sink.mean().item()",
         "def g():\n    return loss.item()",
+        "return loss.item()",
     ],
 )
 def test_what_does_not_wait_in_every_step_is_not_spoken_of(body: str) -> None:
@@ -171,6 +172,7 @@ def test_copies_that_are_only_collected_are_listed(body: str) -> None:
         "np.save(sink, out.cpu().numpy())",
         "sink.append(out)",
         "sink.append(data.cpu())",
+        "sink(torch.cat([sink, out.cpu()]))",
         "if step % 10 == 0:\n    sink.append(out.cpu())",
         "sink.append(x.shape)",
     ],
@@ -227,7 +229,10 @@ def test_a_cache_emptied_now_and_then_is_not(body: str) -> None:
     assert migrate("CHP027", text) == (text, [])
 
 
-@pytest.mark.parametrize(("size", "spoken_of"), [("", False), ("batch_size=1", False), ("batch_size=8", True)])
+@pytest.mark.parametrize(
+    ("size", "spoken_of"),
+    [("", False), ("batch_size=1", False), ("batch_size=8", True), ("batch_sampler=s", True), ("*sizes", True)],
+)
 def test_where_batches_hold_one_sample_the_cache_is_not_spoken_of(size: str, spoken_of: bool) -> None:
     text = f"import torch\nfrom torch.utils.data import DataLoader\nfor x in DataLoader(d, {size}):\n    model(x)\n"
     text += "    torch.cuda.empty_cache()\n"

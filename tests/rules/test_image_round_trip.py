@@ -22,3 +22,15 @@ def test_choices_between_values_are_handed_up() -> None:
     choice = "if base_dataset is None:\n            self.base_dataset = []\n        else:\n            " + store
     after, _ = migrate("CHP010", BEFORE.replace(store, choice))
     assert "    ([]) if (base_dataset is None) else base_dataset,\n" in after
+
+
+def test_a_dataset_without_a_flag_for_training_passes_none_on() -> None:
+    text = BEFORE.replace("        self.training = training\n", "").replace("if self.training:", "if True:")
+    after, _ = migrate("CHP010", text)
+    assert "super().__init__(base_dataset, transforms=[WorkerSafeSpecAugment(" in after
+
+
+def test_a_class_of_the_project_takes_no_place_of_the_runtime_s() -> None:
+    after, _ = migrate("CHP010", BEFORE.replace("class Augmented", "class SpecAugment:\n    pass\n\n\nclass Augmented"))
+    assert "from chirpid_patch import SpecAugment as WorkerSafeSpecAugment\n" in after
+    assert "transforms=[WorkerSafeSpecAugment(**(augment_params or {}))]" in after

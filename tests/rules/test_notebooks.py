@@ -301,6 +301,11 @@ def test_lines_are_told_by_cell() -> None:
             id="definitions go into the cell that needs them",
         ),
         pytest.param(
+            ["import torch", "add = lambda x: x + 1", "load = Data(transform=add)"],
+            ["import torch", "def add(x):\n    return x + 1", "load = Data(transform=add)"],
+            id="a lambda of a cell becomes a function in that cell",
+        ),
+        pytest.param(
             ["import torch", "%%time\nload = Data(transform=lambda x: x + 1)"],
             ["import torch", "%%time\ndef _add_1(x):\n    return x + 1\n\n\nload = Data(transform=_add_1)"],
             id="definitions stay below a cell magic",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from chirp_migrate import rules as package
 from chirp_migrate.console.json_document import plain
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite
@@ -354,3 +355,11 @@ def test_places_that_are_fine_are_counted_once_and_before_the_rewrite() -> None:
     assert after == "new = 1\nnew = 2\n"
     assert statuses(findings) == [("CHP999", 1, "rewrite"), ("CHP999", 2, "fine")]
     assert [finding.why for finding in findings] == ["age", ""]
+
+
+def test_two_rules_of_one_code_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    again = "from chirp_migrate.rules.api import Rule\n\n\nclass Again(Rule):\n    code = 'CHP001'\n"
+    (tmp_path / "chp999_again.py").write_text(again)
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    with pytest.raises(ValueError, match="two rules have the code CHP001"):
+        all_rules.__wrapped__()
