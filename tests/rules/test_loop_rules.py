@@ -30,6 +30,10 @@ def body(text: str, header: str = "for x, y in DataLoader(data):") -> str:
         ("x = x.to(device=device)", "x = x.to(device=device, non_blocking=True)"),
         ("x = x.to(device, torch.float)", "x = x.to(device, torch.float, non_blocking=True)"),
         ("x = x.to(device, dtype=torch.half)", "x = x.to(device, dtype=torch.half, non_blocking=True)"),
+        (
+            "x = x.to(\n    device=device  # why\n)",
+            "x = x.to(\n    non_blocking=True,\n    device=device  # why\n)",
+        ),
         ("x = x.to('cuda:0')", "x = x.to('cuda:0', non_blocking=True)"),
         ("x = x.to(f'cuda:{sink}')", "x = x.to(f'cuda:{sink}', non_blocking=True)"),
         ("x = x.to(torch.device('cuda'))", "x = x.to(torch.device('cuda'), non_blocking=True)"),
