@@ -133,6 +133,10 @@ def test_memory_that_is_used_again_is_copied_as_before(text: str, used: str) -> 
         ),
         ("class Bag:\n    __getattribute__ = look_up", "whose `__getattribute__` perhaps takes no"),
         ("class Bag:\n    to = move", "whose `to` perhaps takes no `non_blocking`"),
+        ("class Bag:\n    if fast:\n        def to(self, device): ...", "a `Bag`, whose `to` takes no `non_blocking`"),
+        ("setattr(Bag, 'to', move)", "replaces the method `to` of an object"),
+        ("Bag = type('Bag', (), {'to': move})", "a class made with `type()` may have a `to`"),
+        ("print 'old'\nclass Bag:\n    def to(self): ...", "a file that is not Python may define `to`"),
     ],
 )
 def test_what_the_backend_holds_decides_too(text: str, reason: str) -> None:
@@ -145,6 +149,7 @@ def test_what_the_backend_holds_decides_too(text: str, reason: str) -> None:
 
 def test_only_copies_that_may_go_to_mps_are_doubtful() -> None:
     other = "DEVICE = 'mps' if torch.backends.mps.is_available() else 'cpu'"
+    assert "MPS" in reports(migrate("CHP013", body("x = x.to(device)"), other="print 'old', 'mps'")[1])[0]
     for call in ("cuda(0)", "to('cuda')", "to('cuda' if data else 'cpu')"):
         assert not reports(migrate("CHP013", body(f"x = x.{call}"), other=other)[1])
     assert "MPS" in reports(migrate("CHP013", body("x = x.to('cuda' if data else 'mps')"))[1])[0]
