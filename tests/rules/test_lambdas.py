@@ -798,3 +798,27 @@ def test_lines_of_a_function_take_the_indentation_of_their_new_place() -> None:
     after = migrate(text, "CHP012")[0]
     moved = after.partition("\n\ndef f(d):")[0].strip().splitlines()
     assert moved == ["def collate(b):", "    b = (1,", " " * 16 + "2)", "    return b"]
+
+
+@pytest.mark.parametrize(
+    ("body", "moves"),
+    [
+        ("with open(k) as n:\n    LOADER", True),
+        ("with open(k) as m:\n    n = m\nLOADER", True),
+        ("with ds as m:\n    n = m\nLOADER", False),
+        ("if (n := k):\n    return ds\nelse:\n    LOADER", True),
+        ("if ds and (n := k):\n    LOADER", True),
+        ("if ds and (n := k):\n    return ds\nLOADER", False),
+        ("if ds or (n := k):\n    LOADER", False),
+        ("match ds:\n    case [n]:\n        LOADER", True),
+        ("match ds:\n    case [n]:\n        pass\nLOADER", False),
+        ("try:\n    print(ds)\nfinally:\n    n = 1\nLOADER", True),
+        ("try:\n    n = k()\nexcept OSError:\n    print(ds)\nLOADER", False),
+    ],
+)
+def test_a_value_is_bound_only_if_each_way_to_the_lambda_sets_it(body: str, moves: bool) -> None:
+    loader = "return DataLoader(ds, collate_fn=lambda b: (b, n))"
+    text = f"def make(ds, k):\n{textwrap.indent(body.replace('LOADER', loader), '    ')}\n"
+    after, (finding,) = migrate(text)
+    assert ("collate_fn=partial(_collate_fn, n)" in after) is moves
+    assert moves or "`n` may have no value yet at the definition" in finding.message

@@ -45,6 +45,10 @@ def body(text: str, header: str = "for x, y in DataLoader(data):") -> str:
         ("if sink:\n    x = x.to(device)\nmodel(x)", "if sink:\n    x = x.to(device, non_blocking=True)\nmodel(x)"),
         ("y = [t.to(device) for t in y]", "y = [t.to(device, non_blocking=True) for t in y]"),
         (
+            "for v in y.values():\n    sink(v.to(device))",
+            "for v in y.values():\n    sink(v.to(device, non_blocking=True))",
+        ),
+        (
             "y = [{k: v.to(device) for k, v in t.items()} for t in y]",
             "y = [{k: v.to(device, non_blocking=True) for k, v in t.items()} for t in y]",
         ),
@@ -82,6 +86,7 @@ def test_a_copy_of_the_batch_need_not_wait(before: str, after: str) -> None:
         "x = x.to(*sink)",
         "x = x.to(device, **sink)",
         "out = model(x).to(device)",
+        "with sink as x:\n    x = x.to(device)",
         "x = model(x)\nx = x.to(device)",
         "out = x.float().to(device)",
         "w = data.to(device)",
@@ -179,6 +184,16 @@ def test_what_pytorch_collates_is_tensors() -> None:
         ("from torch.utils.data import DataLoader\nbatches = [DataLoader(d) for d in data]", "batches[0]"),
         ("from torch.utils.data import DataLoader\nbatches: DataLoader = unknown()", "batches"),
         ("from torch.utils.data import DataLoader\nbatches = DataLoader(data) if data else None", "batches"),
+        ("from unknown import made\nbatches: 'DataLoader' = made", "batches"),
+        ("from torch.utils.data import DataLoader\nbatches: DataLoader | None = unknown()", "batches"),
+        ("from torch.utils.data import DataLoader\nbatches: DataLoader[int] = unknown()", "batches"),
+        ("from torch.utils.data import DataLoader\nbatches: list[DataLoader] = unknown()", "batches[0]"),
+        (
+            "from typing import Optional\nfrom torch.utils.data import DataLoader\n"
+            "batches: Optional[DataLoader] = unknown()",
+            "batches",
+        ),
+        ("from unknown import made", "made().train_loader"),
         ("from unknown import build\ntrain_loader = build()", "train_loader"),
         ("from unknown import cfg", "cfg.val_dataloader"),
         ("from unknown import model", "model.train_dataloader()"),
@@ -231,6 +246,8 @@ def test_loaders_are_seen_through_wrappers(header: str, body_line: str) -> None:
         ("from unknown import loader", "enumerate(loader)"),
         ("from unknown import loader, things", "things"),
         ("from unknown import loaders", "loaders"),
+        ("from torch.utils.data import DataLoader\nbatches: list[DataLoader] = unknown()", "batches"),
+        ("from torch.utils.data import Dataset\nbatches: list[Dataset] = unknown()", "batches[0]"),
     ],
 )
 def test_what_is_no_loader_is_left_alone(setting: str, iterable: str) -> None:
