@@ -744,7 +744,11 @@ def test_a_default_transform_of_another_file_is_found_and_named(other: str) -> N
 
 @pytest.mark.parametrize(
     "other",
-    ["import a\n\na.identity = len\n", "from unittest.mock import patch\n\npatch('a.identity', len)\n"],
+    [
+        "import a\n\na.identity = len\n",
+        "from unittest.mock import patch\n\npatch('a.identity', len)\n",
+        "import a\n\na.identity = len\nprint 'a file of an old Python'\n",
+    ],
 )
 def test_a_name_that_is_replaced_keeps_its_value_apart(other: str) -> None:
     after, _ = migrate(IDENTITY, other=other)

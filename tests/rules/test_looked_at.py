@@ -246,6 +246,8 @@ SEEN = {
         LOCAL,
         "import builtins\nSEEN = {}\ndef use(ds):\n    SEEN[builtins.type(ds)] = 1\n",
     ),
+    "copied in a file of an old Python": (SCALED, "print 'x'\nimport copy\ndef use(h, f):\n    copy.deepcopy(h)\n"),
+    "copied by a function of the name": (SCALED, "def use(h, f): pass\ndef deepcopy(x):\n    return x\n"),
     "its class in a file of an old Python": (LOCAL, "print 'x'\ndef use(ds):\n    SEEN[type(ds)] = 1\n"),
 }
 
