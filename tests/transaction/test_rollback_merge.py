@@ -99,6 +99,14 @@ def test_what_would_be_no_python_or_json_is_not_written(
     assert (tree / name).read_bytes() == after.replace(*edit)
 
 
+def test_edits_of_requirements_stay_too(tree: Path) -> None:
+    (tree / "requirements.txt").write_bytes(b"torch\n\n# tests\npytest\n")
+    commit(rewrites(tree, {"requirements.txt": b"torch\nchirpid-patch\n\n# tests\npytest\n"}))
+    (tree / "requirements.txt").write_bytes(b"torch\nchirpid-patch\n\n# tests\npytest>=8\n")
+    assert rollback(tree, merge=True)[0].merged == ("requirements.txt",)
+    assert (tree / "requirements.txt").read_bytes() == b"torch\n\n# tests\npytest>=8\n"
+
+
 def test_what_git_cannot_merge_as_text_is_named_and_nothing_changes(tree: Path) -> None:
     (tree / "a.py").write_bytes(b"x = 1\n")
     commit(rewrites(tree, {"a.py": b"x = 2\n"}))
