@@ -175,6 +175,10 @@ def test_what_has_its_own_way_of_reading_samples_is_read_that_way(name: str) -> 
     assert reads_batches(dataset) is (name == "tensors that were replaced")  # else by PyTorch, in its workers
 
 
+def test_no_indices_are_no_batch() -> None:
+    assert fetch_batch(tensor_data(SIZE), []) is None
+
+
 def test_concatenation_reads_parts_by_their_own_code() -> None:
     assert fetch_batch(ConcatDataset([tensor_data(3), PairDataset(3)]), [0, 4]) is None
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -358,8 +360,11 @@ def test_places_that_are_fine_are_counted_once_and_before_the_rewrite() -> None:
 
 
 def test_two_rules_of_one_code_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    again = "from chirp_migrate.rules.api import Rule\n\n\nclass Again(Rule):\n    code = 'CHP001'\n"
-    (tmp_path / "chp999_again.py").write_text(again)
+    name = f"{package.__name__}.chp999_again"
+    module = ModuleType(name)
+    vars(module)["Again"] = type("Again", (Rule,), {"code": "CHP001", "__module__": name})
+    (tmp_path / "chp999_again.py").touch()
+    monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     with pytest.raises(ValueError, match="two rules have the code CHP001"):
         all_rules.__wrapped__()
