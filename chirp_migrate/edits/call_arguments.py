@@ -59,14 +59,10 @@ class CallEdit:
         self._spans = [module.span(argument) for argument in call.args]
         self._callee = ""
         self._named: list[Edit] = []
-        self._dropped: set[int] = set()
         self._added: list[str] = []
 
     def rename(self, callee: str) -> None:
-        """Replace the called name by ``callee``.
-
-        If the call already has this name, an earlier rewrite wrote it; the edits then become part of that rewrite.
-        """
+        """Replace the called name by ``callee``."""
         self._callee = callee
 
     def name(self, position: int, keyword: str) -> None:
@@ -74,10 +70,6 @@ class CallEdit:
         argument, start = self._call.args[position], self._spans[position][0]
         said = argument.keyword
         self._named.append(Edit(*self._module.span(said), keyword) if said else Edit(start, start, f"{keyword}="))
-
-    def drop(self, position: int) -> None:
-        """Remove an argument, with its comma and the comment on its line. At least one argument must remain."""
-        self._dropped.add(position)
 
     def add(self, *arguments: str) -> None:
         """Add keyword arguments, each written as ``name=value``."""
@@ -87,8 +79,6 @@ class CallEdit:
         """Return all edits. If lines would get too long or too far to the right, break the call into lines again."""
         start, end = self._module.span(self._call.func)
         renamed = [Edit(start, end, self._callee)] if self._callee else []
-        if self._callee == self._module.text[start:end]:
-            renamed = [Edit(start + 1, start + 1, "")]
         shift = len(self._callee) - (end - start) if renamed else 0
         in_place = self._edits_in_place(renamed, shift)
         return self._with_new_layout(in_place, shift) or self._edits_below_name(renamed, shift) or tuple(in_place)
@@ -98,13 +88,7 @@ class CallEdit:
 
         Lines that are aligned with the first argument move by ``shift`` columns.
         """
-        return [
-            *renamed,
-            *self._named,
-            *self._realign_lines(shift),
-            *self._removal_edits(),
-            *self._insertion_edits(shift),
-        ]
+        return [*renamed, *self._named, *self._realign_lines(shift), *self._insertion_edits(shift)]
 
     def _edits_below_name(self, renamed: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
         """Return edits that move the first argument, and the lines aligned with it, to a new line below the name.
@@ -112,7 +96,7 @@ class CallEdit:
         The result is empty if these lines would not be far to the right anyway.
         """
         start = self._spans[0][0] if self._spans else 0
-        if self._style is None or 0 in self._dropped or not self._is_far_right(shift):
+        if self._style is None or not self._is_far_right(shift):
             return ()
         inner = self._indents[1]
         return Edit(start, start, self._module.newline + inner), *self._edits_in_place(
@@ -125,58 +109,19 @@ class CallEdit:
         wanted = self._style.longest_line(self._module.text)
         return shift > 0 and self._aligned_column() + shift > _FARTHEST * wanted
 
-    @property
-    def _kept_positions(self) -> list[int]:
-        return [position for position in range(len(self._spans)) if position not in self._dropped]
-
-    def _removal_edits(self) -> Iterator[Edit]:
-        """Yield the edits that remove arguments. Comments on separate lines and comments of other arguments stay."""
-        for first in sorted(self._dropped):
-            if first - 1 not in self._dropped:
-                following = next((one for one in self._kept_positions if one > first), None)
-                yield self._tail_removal(first) if following is None else self._removal_before(first, following)
-
-    def _removal_before(self, first: int, following: int) -> Edit:
-        """Return the edit that removes the arguments from ``first`` up to, but without, ``following``."""
-        last, end = self._spans[following - 1][1], self._spans[following][0]
-        between = self._module.text[last:end]
-        line_break = NEWLINE.search(between)
-        own_line = between.find("#", line_break.start()) if line_break is not None else -1
-        return Edit(self._spans[first][0], last + own_line if own_line >= 0 else end, "")
-
-    def _tail_removal(self, first: int) -> Edit:
-        """Return the edit that removes the arguments from ``first`` to the last one."""
-        module, last = self._module, self._spans[-1][1]
-        start, gap_end = self._spans[first - 1][1], self._spans[first][0]
-        gap, close = module.text[start:gap_end], module.span(self._call)[1] - 1
-        tail = module.text[last:close]
-        end_of_line = NEWLINE.search(tail)
-        end = last + (end_of_line.start() if end_of_line is not None else len(tail))
-        if "#" in gap:
-            # Keep the comma and the comment of the previous argument: remove the text after the end of its line.
-            after_comment = NEWLINE.search(gap, gap.rfind("#"))
-            start += after_comment.start() if after_comment is not None else len(gap)
-            if end_of_line is None:
-                return Edit(start, close, module.newline + module.indentation(gap_end))
-            return Edit(start, end, "")
-        if end_of_line is not None and NEWLINE.search(gap) is not None:
-            keep_comma = gap.find(",") + 1 if tail.lstrip(" \t").startswith(",") else 0
-            return Edit(start + keep_comma, end, "")
-        return Edit(start, last, "")
-
     def _insertion_edits(self, shift: int) -> Iterator[Edit]:
-        """Yield the edits that insert new arguments after the last kept argument, or before it if it has a comment.
+        """Yield the edits that insert new arguments after the last argument, or before it if it has a comment.
 
         Args:
             shift: number of columns by which the arguments move that are aligned with the opening parenthesis.
         """
         if not self._added:
             return
-        if not self._kept_positions:
+        if not self._spans:
             end = self._module.span(self._call)[1] - 1
             yield Edit(end, end, ", ".join(self._added))
             return
-        module, last = self._module, self._kept_positions[-1]
+        module, last = self._module, len(self._spans) - 1
         start, end = self._spans[last]
         separator = ", "
         if self._opens_line(last):
@@ -203,13 +148,9 @@ class CallEdit:
         if not shift or not self._spans or self._opens_line(0):
             return
         column = self._column(0)
-        for position, (start, _) in enumerate(self._spans[1:], start=1):
+        for start, _ in self._spans[1:]:
             line = self._module.line_start(start)
-            aligned = self._module.text[line:start] == " " * column
-            # The line of an argument does not move if the argument takes the place of removed arguments before it. The
-            # line of a removed argument moves only if a kept argument takes its place.
-            stays = position <= max(self._kept_positions)
-            if aligned and stays and position - 1 not in self._dropped:
+            if self._module.text[line:start] == " " * column:
                 yield Edit(line, line, " " * shift) if shift > 0 else Edit(line, line - shift, "")
 
     def _with_new_layout(self, in_place: Sequence[Edit], shift: int) -> tuple[Edit, ...]:
@@ -220,7 +161,7 @@ class CallEdit:
         call contains comments, which could lose their place.
         """
         module, style = self._module, self._style
-        if style is None or not self._kept_positions or is_laid_out(module, style, self._call):
+        if style is None or not self._spans or is_laid_out(module, style, self._call):
             return ()
         start, end = module.span(self._call)
         first, last = module.line_start(start), module.line_end(end - 1)
@@ -257,22 +198,21 @@ class CallEdit:
         return f"{self._callee or self._module.source(self._call.func).strip()}("
 
     def _argument_texts(self) -> list[str]:
-        """Return the source of each kept argument, with its new keyword, and of each added argument."""
+        """Return the source of each argument, with its new keyword, and of each added argument."""
         named = [[one for one in self._named if start <= one.start < end] for start, end in self._spans]
-        return [edited(self._module.text, self._spans[n], named[n]) for n in self._kept_positions] + self._added
+        texts = [edited(self._module.text, span, own) for span, own in zip(self._spans, named, strict=True)]
+        return texts + self._added
 
     def _in_groups(self) -> Iterator[str]:
         """Yield the source of the call with the same arguments together on a line as before, below the called name."""
-        if not any(self._opens_line(n) for n in self._kept_positions[1:]):
+        if not any(self._opens_line(n) for n in range(1, len(self._spans))):
             return
         (indent, inner), texts = self._indents, self._argument_texts()
         groups: list[list[str]] = []
-        for n, text in zip(self._kept_positions, texts, strict=False):
-            if not groups or self._opens_line(n):
+        for n, text in enumerate(texts):
+            if not groups or n >= len(self._spans) or self._opens_line(n):
                 groups.append([])
             groups[-1].append(text)
-        for text in texts[len(self._kept_positions) :]:
-            groups.append([text])
         module, close = self._module, self._module.span(self._call)[1] - 1
         tail = module.text[self._spans[-1][1] : close]
         behind = not NEWLINE.search(tail)

@@ -164,8 +164,6 @@ def superclass_edits(
     targets = (one.target for method in others for one in find_in(method, cst.AssignTarget))
     if any(not store.alone for store in (*gone, *late)):
         return "one statement of its `__init__` stores several attributes"
-    if not gone:
-        return "its attributes have other names than those of the runtime's class"
     if kept and any(is_on_self(target, *kept) for target in targets):
         return "a method assigns one of the attributes that the samples depend on"
     if any(re.search(r"\bself\b", store.value) for store in consumed):

@@ -77,14 +77,11 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
         return Proposal(
             offset, f"{found}; mask the tensor instead. Not rewritten: the rule does not recognise its masks"
         )
-    mine = "SpecAugment" if project.is_class(f"{module.name}.SpecAugment") else "WorkerSafeSpecAugment"
-    imports = {runtime(_SHIPPED)}
-    if mine == "WorkerSafeSpecAugment":
-        imports.add(runtime("SpecAugment as WorkerSafeSpecAugment"))
+    imports = frozenset({runtime(_SHIPPED), runtime("SpecAugment as WorkerSafeSpecAugment")})
     sources = [base.value]
     if training is not None:
         sources.append(f"training={training.value}")
-    sources.append(f"transforms=[{mine}({made['arguments']}){made['condition'] or ''}]")
+    sources.append(f"transforms=[WorkerSafeSpecAugment({made['arguments']}){made['condition'] or ''}]")
     consumed = [s for s in (base, training, augmenter) if s is not None]
     provided = _PROVIDED | {augmenter.attribute}
     edits = superclass_edits(module, node, stores, _SHIPPED, sources, consumed, provided, project.code_style)
@@ -92,7 +89,7 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
         return Proposal(offset, f"{found}; mask the tensor instead. Not rewritten: {edits}")
     edits = (*edits, _remove_declaration(module, node))
     message = f"{found}; replaced by `{_SHIPPED}`, which masks the tensor"
-    return Proposal(offset, message, edits, frozenset(imports))
+    return Proposal(offset, message, edits, imports)
 
 
 def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:

@@ -101,11 +101,11 @@ class LabelScan(Rule):
         """Rewrite comprehensions and loops that use only the labels of samples."""
         is_dataset = module.once(dataset_test, project)
         for node in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.For):
-            scan = None
-            if isinstance(node, Comprehension):
-                scan = label_comprehension(module, project, is_dataset, node)
-            elif isinstance(node, cst.For):
+            if isinstance(node, cst.For):
                 scan = label_loop(module, project, is_dataset, node)
+            else:
+                assert isinstance(node, Comprehension)
+                scan = label_comprehension(module, project, is_dataset, node)
             if scan is not None:
                 yield _proposal(module, node, scan)
 

@@ -11,6 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.value_flow import CallArgument, DisplayElement, ValueAssignment, step_of
 from chirp_migrate.analysis.devices.device_moves import may_move
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
+from chirp_migrate.analysis.loops.loop_names import statement_of
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.analysis.loops.sync_points import Wait, device_loops, group_by_advice
 from chirp_migrate.rules.api import (
@@ -79,12 +80,8 @@ def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
             names = (node for node in find_own(loop.body, cst.Name) if node.value == name)
             reads = [one for one in names if mention(module, one) is Mention.READ and not holds(module, statement, one)]
             return _LATER if reads and all(_is_collected(module, read) for read in reads) else None
-    for ancestor in module.ancestors(wait.node):
-        if isinstance(ancestor, cst.For) and ancestor is not loop and holds(module, ancestor.iter, wait.node):
-            return _ONE_BY_ONE
-        if isinstance(ancestor, cst.BaseSmallStatement | cst.BaseCompoundStatement):
-            return None
-    return None
+    around = statement_of(module, wait.node)
+    return _ONE_BY_ONE if isinstance(around, cst.For) and holds(module, around.iter, wait.node) else None
 
 
 def _is_collected(module: Module, node: cst.CSTNode) -> bool:

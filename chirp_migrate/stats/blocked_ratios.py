@@ -77,17 +77,16 @@ def blocked_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, 
         for label, of in _clip_logarithms(logs).items()
     }
     freedom = sum(len(one.logs) - 1 for one in entries.values())
-    blocks = {n for one in entries.values() for n in one.logs}
-    if not freedom or len(blocks) < 2:
+    if not freedom:
         return None, {}
-    pooled = max(math.fsum(one.squares for one in entries.values()) / freedom, _FINEST**2)
     squares = math.fsum(one.squares for one in entries.values())
+    pooled = max(squares / freedom, _FINEST**2)
     each = {}
     for label, one in entries.items():
         of_others = freedom - (len(one.logs) - 1)
-        if of_others or len(one.logs) > 1:
-            others = max((squares - one.squares) / of_others, _FINEST**2) if of_others else 0.0
-            each[label] = _moderate_ratio(one, others, min(_BORROWED, of_others))
+        others = max((squares - one.squares) / of_others, _FINEST**2) if of_others else 0.0
+        each[label] = _moderate_ratio(one, others, min(_BORROWED, of_others))
+    blocks = {n for one in entries.values() for n in one.logs}
     return _ratio_of_sums(list(entries.values()), pooled, len(blocks)), each
 
 

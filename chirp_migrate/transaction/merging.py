@@ -35,8 +35,6 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
         Conflict: both changes edit the same lines, or the merged file is not valid.
         Refused: git is not installed.
     """
-    if edited == base:
-        return other
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-merge-") as folder:
         names = {"edited": edited, "base": base, "other": other}
         for name, content in names.items():

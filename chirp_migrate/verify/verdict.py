@@ -209,13 +209,11 @@ class Judge:
         )
 
     def _is_decided(self, timing: Timing) -> bool:
-        """Return whether more rounds cannot change the verdict on this timing.
+        """Return whether more rounds cannot change the verdict on a total time that is not shown to be shorter.
 
-        This requires that the saving clearly meets or clearly misses the threshold. If it misses the threshold, the
-        saving of zero-cost loading must clearly meet or miss the threshold, too.
+        This requires that the saving clearly misses the threshold, and that the saving of zero-cost loading clearly
+        meets or clearly misses it.
         """
-        if timing.ratio.wholly_below(self._wanted):
-            return True
         return timing.ratio.wholly_above(self._wanted) and (
             timing.zero_cost_ratio is None
             or timing.zero_cost_ratio.wholly_below(self._wanted)

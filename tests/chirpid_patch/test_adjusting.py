@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from originals import DrawsAsItGoes
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
@@ -152,7 +153,8 @@ def test_ranks_on_one_machine_share_its_cpus(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_could_not_stay_the_same_or_not_help_is_left_alone() -> None:
     memory = BatchedDataLoader(TensorDataset(torch.arange(40.0)), batch_size=4, most_workers=2)
     stream, plain = BatchedDataLoader(Stream(), batch_size=2, most_workers=2), BatchedDataLoader(Squares())
-    assert [one.adjusting.startswith("fixed: ") for one in (memory, stream, plain)] == [True] * 3
+    drawing = BatchedDataLoader(Squares(), batch_size=4, sampler=DrawsAsItGoes(40), most_workers=2)
+    assert [one.adjusting.startswith("fixed: ") for one in (memory, stream, plain, drawing)] == [True] * 4
     assert not BatchedDataLoader(Squares(), batch_size=4, most_workers=2).adjusting.startswith("fixed")
     for _ in range(2):
         assert len(list(memory)) == 10

@@ -12,10 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from originals import PairDataset, StandardizedSubset, same, tensor_data
-from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset, default_collate
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset, default_collate
 
 from chirpid_patch import (
     BatchedDataLoader,
+    WorkerSafeArrayDataset,
     WorkerSafeAugmentedDataset,
     WorkerSafeSequenceDataset,
     WorkerSafeStandardizedDataset,
@@ -174,8 +175,33 @@ def test_what_has_its_own_way_of_reading_samples_is_read_that_way(name: str) -> 
     assert reads_batches(dataset) is (name == "tensors that were replaced")  # else by PyTorch, in its workers
 
 
+def test_no_indices_are_no_batch() -> None:
+    assert fetch_batch(tensor_data(SIZE), []) is None
+
+
 def test_concatenation_reads_parts_by_their_own_code() -> None:
     assert fetch_batch(ConcatDataset([tensor_data(3), PairDataset(3)]), [0, 4]) is None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        BATCHABLE["concatenation"],
+        lambda: ConcatDataset([WorkerSafeArrayDataset(np.arange(6.0), np.arange(6))] * 2),
+        lambda: ConcatDataset([standardized(PairDataset(6)), standardized(PairDataset(6))]),
+        lambda: ConcatDataset([WorkerSafeSequenceDataset([(torch.rand(1 << 16), text) for text in "abcdef"])] * 2),
+    ],
+    ids=["tensors", "arrays", "samples of somebody else", "text"],
+)
+@pytest.mark.parametrize("indices", [[3], [1, 0], [0, 11], [*range(SIZE)] * 2], ids=len)
+def test_joined_samples_are_those_that_pytorch_collates(make: Callable[[], Any], indices: list[int]) -> None:
+    dataset = make()
+    assert same(load_batch(dataset, indices, None, default_collate), default_collate([dataset[i] for i in indices]))
+
+
+@pytest.mark.parametrize("other", [(torch.rand(1 << 16), 1, 2), (torch.rand(1 << 16).half(), 1)])
+def test_large_samples_that_differ_are_left_to_pytorch(other: Any) -> None:
+    assert fetch_batch(WorkerSafeSequenceDataset([(torch.rand(1 << 16), 0), other]), [0, 1]) is None
 
 
 def test_a_list_of_small_samples_is_put_together_by_pytorch() -> None:
@@ -212,6 +238,7 @@ def test_every_kind_of_index_is_understood_as_by_the_samples(indices: Any) -> No
 )
 def test_an_index_that_samples_refuse_or_read_otherwise_is_left_to_them(index: Any) -> None:
     assert fetch_batch(tensor_data(SIZE), [0, index]) is None
+    assert fetch_batch(BATCHABLE["concatenation"](), [0, index]) is None
     assert fetch_batch(Subset(tensor_data(SIZE), range(SIZE)), [SIZE]) is None
 
 
@@ -313,3 +340,35 @@ def test_parts_of_other_dtypes_are_computed_in_their_own(second: torch.dtype) ->
     for dataset in (inner, WorkerSafeStandardizedDataset(inner, [0, 1, 2, 3, 5], 0.3, 0.7)):
         loader = BatchedDataLoader(dataset, batch_size=2)
         assert same(list(loader), list(DataLoader(dataset, 2)))
+
+
+class Known(Dataset[Any]):
+    """A dataset of the user's that takes names, and numbers of any size."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: Any) -> Any:
+        return torch.full((1, 2, 3), float(len(str(index)))), len(str(index))
+
+
+@pytest.mark.parametrize("batches", [[["a", "bc"], ["d"]], [[2**70, 3], [1]]], ids=["names", "large numbers"])
+def test_indices_that_give_no_random_key_are_the_dataset_s(batches: list[Any]) -> None:
+    dataset = WorkerSafeAugmentedDataset(Known(), {"p": 0.0})
+    expected = list(DataLoader(Known(), batch_sampler=batches))
+    assert same(list(BatchedDataLoader(dataset, batch_sampler=batches)), expected)
+
+
+def test_a_sampler_may_give_iterators_in_place_of_lists() -> None:
+    def batches() -> list[Any]:
+        return [iter([0, 3]), (index for index in (1,))]
+
+    expected = list(DataLoader(tensor_data(SIZE), batch_sampler=batches()))
+    assert same(list(BatchedDataLoader(tensor_data(SIZE), batch_sampler=batches())), expected)
+
+
+@pytest.mark.parametrize("kind", [DataLoader, BatchedDataLoader])
+def test_a_batch_that_is_no_list_is_refused_when_it_is_read(kind: Any) -> None:
+    loader = kind(WorkerSafeAugmentedDataset(tensor_data(SIZE)), batch_sampler=[5])
+    with pytest.raises(TypeError):
+        list(loader)

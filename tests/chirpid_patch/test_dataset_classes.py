@@ -34,6 +34,7 @@ def every_dataset() -> list[Dataset[Any]]:
         WorkerSafeSequenceDataset([data[index] for index in range(24)]),
         WorkerSafeAugmentedDataset(data),
         WorkerSafeAugmentedDataset(standardized, BOTH),
+        WorkerSafeStandardizedDataset(data, range(24), np.array(0.25), [0.5]),
     ]
 
 
@@ -63,6 +64,8 @@ def test_standardized_takes_new_values_by_assignment() -> None:
     assert same(dataset[1], old[1])
     batch = fetch_batch(dataset, [0, 1])
     assert batch is not None and same(batch[0][1], old[1][0])
+    dataset.original_dataset = tensor_data(6, seed=7)
+    assert same(dataset[1], StandardizedSubset(tensor_data(6, seed=7), [5, 3], 0.25, 2.0)[1])
 
 
 def test_sequence_returns_exactly_what_it_was_given() -> None:

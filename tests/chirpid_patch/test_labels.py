@@ -142,6 +142,20 @@ def assert_equal_scans(original: Callable[[], list[Any]], migrated: Callable[[],
     assert left[1:] == right[1:]
 
 
+def assert_labels_of_samples(dataset: Any, indices: Any) -> None:
+    """Labels that are read are those of the samples at the indices; without indices, of all samples."""
+    assert_equal_scans(lambda: [dataset[i][1] for i in indices], lambda: read_labels(dataset, indices))
+    assert_equal_scans(lambda: [y for _, y in dataset], lambda: read_labels(dataset))
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
+@pytest.mark.parametrize("indices", [[0, -1, 1, 0], [0, 99], ["0"], np.array([1, 0])], ids=str)
+def test_labels_of_each_dataset_are_those_of_its_samples(leaf: str, indices: Any) -> None:
+    assert_labels_of_samples(LEAVES[leaf](), indices)
+    for wrapper in WRAPPERS.values():
+        assert_labels_of_samples(wrapper(LEAVES[leaf]()), indices)
+
+
 @pytest.mark.slow
 @settings(max_examples=400)
 @given(st.sampled_from(sorted(LEAVES)), st.lists(st.sampled_from(sorted(WRAPPERS)), max_size=3), INDICES)

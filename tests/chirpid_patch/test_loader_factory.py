@@ -276,6 +276,7 @@ def test_help_lists_every_argument(make: Any) -> None:
     arguments = inspect.signature(make).parameters
     assert set(arguments) == {"dataset", "batch_size", "shuffle", *LoaderArguments.__annotations__}
     assert all(one.kind is not one.VAR_KEYWORD for one in arguments.values())
+    assert str(arguments["shuffle"]).endswith("= UNSAID") is (make is create_training_loader)
 
 
 @pytest.mark.parametrize(

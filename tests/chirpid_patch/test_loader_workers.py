@@ -155,6 +155,23 @@ def test_a_batch_that_kills_its_worker_twice_fails_in_its_place_and_the_others_g
 
 
 @posix
+def test_the_error_of_a_large_batch_names_its_first_samples() -> None:
+    batches = iter(BatchedDataLoader(CrashingDataset(70, 7), batch_size=70, num_workers=1))
+    with pytest.raises(RuntimeError, match=r"batch 0 .* with the indices \[0, 1, .*62, 63, …\]\."):
+        next(batches)
+
+
+@posix
+def test_the_number_of_workers_stays_after_one_has_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with BatchedDataLoader(
+        KilledDataset(40, 7, tmp_path / "died"), batch_size=2, num_workers=1, most_workers=2
+    ) as loader:
+        monkeypatch.setattr(loader.overlap.worker_count, "observe", lambda load: 2)
+        assert [len(list(loader)) for _ in range(3)] == [20, 20, 20]
+        assert loader.worker_processes == 1 and "worker processes were lost" in loader.adjusting
+
+
+@posix
 def test_every_batch_that_kills_its_workers_fails_by_itself() -> None:
     loader = BatchedDataLoader(AlwaysCrashing(6), batch_size=2, num_workers=2)
     batches = iter(loader)
@@ -324,12 +341,15 @@ def no_process(self: Any) -> None:
     raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
 
-def test_samples_in_memory_are_loaded_here_where_no_process_can_be_created(monkeypatch: Any) -> None:
+@pytest.mark.parametrize("kept", [{}, {"keep_workers": True}], ids=str)
+def test_samples_in_memory_are_loaded_here_where_no_process_can_be_created(
+    kept: dict[str, Any], monkeypatch: Any
+) -> None:
     options: dict[str, Any] = {"batch_size": 2, "shuffle": True, "num_workers": 2}
     expected = run(DataLoader(tensor_data(9), **options))
     monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", no_process)
     with pytest.warns(RuntimeWarning, match="No sample is lost") as caught:
-        actual = run(BatchedDataLoader(tensor_data(9), **options))
+        actual = run(BatchedDataLoader(tensor_data(9), **options, **kept))
     assert [one.category for one in caught if "worker processes" not in str(one.message)] == [RuntimeWarning]
     assert same(actual[0], expected[0]) and actual[1] == expected[1]
 
@@ -598,6 +618,15 @@ def test_a_forked_copy_goes_on_with_workers_of_its_own_after_a_shutdown() -> Non
     assert os.waitpid(pid, 0)[1] == 0
     assert numbers(list(loader)) == list(range(6)), "its workers are still there"
     loader.shutdown()
+
+
+def test_an_epoch_with_kept_workers_has_a_length_and_ends_for_good() -> None:
+    with BatchedDataLoader(PairDataset(5), batch_size=2, num_workers=1, keep_workers=True) as loader:
+        batches = iter(loader)
+        assert len(batches) == len(list(batches)) == 3  # type: ignore[arg-type]
+        for _ in range(2):
+            with pytest.raises(StopIteration):
+                next(batches)
 
 
 def test_a_loader_can_be_pickled_whatever_its_workers_do() -> None:

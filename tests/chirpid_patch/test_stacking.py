@@ -91,7 +91,7 @@ def test_it_is_the_stack_of_the_samples(name: str, indices: list[int]) -> None:
     dataset = DATASETS[name]()
     if name in ("parts", "an array", "the user's", "standardised samples of the user's"):
         indices = [index % SIZE for index in indices]
-    for given_ in (indices, np.array(indices), torch.tensor(indices), iter(indices)):
+    for given_ in (indices, np.array(indices), torch.tensor(indices), iter(indices), (index for index in indices)):
         assert_equal(stack_samples(dataset, given_), torch.stack([dataset[i][0] for i in indices]))
 
 
@@ -220,3 +220,4 @@ def test_standardising_raises_what_the_code_raised(name: str, indices: Any, form
 
 def test_without_samples_nothing_is_computed() -> None:
     assert standardized_samples([], ..., None, None) == standardized_samples({}, [], None, None, eps=1.0) == []
+    assert standardized_samples(tensor_data(SIZE), [], 0.5, 2.0) == []

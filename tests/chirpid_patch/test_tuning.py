@@ -961,4 +961,15 @@ def test_the_chosen_loader_is_an_ordinary_one(monkeypatch: pytest.MonkeyPatch) -
     chosen(monkeypatch, 0, 2)
     loader = measured(tensor_data(12), prefetch_factor=3, drop_last=True)
     assert isinstance(loader, BatchedDataLoader) and loader.drop_last and loader.batch_size == 4
-    assert "prefetch_factor" in loader.decision
+    assert "prefetch_factor" in loader.decision and loader.prefetch_threads == 2
+    assert measured(tensor_data(12), prefetch_threads=1).prefetch_threads == 1
+
+
+def test_a_dataset_without_a_length_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless(Dataset[int]):
+        def __getitem__(self, index: int) -> int:
+            return index
+
+    chosen(monkeypatch, 0, 2)
+    loader = measured(Endless(), 2, sampler=[0, 5, 1])
+    assert [batch.tolist() for batch in loader] == [[0, 5], [1]]

@@ -370,6 +370,7 @@ def test_memory_maps_are_pickled_whole(init: str, found: bool) -> None:
         ("model.cuda()\nDataLoader(x, num_workers=2)", False),
         ("model.to('cpu')\nDataLoader(x, multiprocessing_context='fork'), 'cuda'", False),
         ("torch.cuda.is_available()\nDataLoader(x, multiprocessing_context='fork')", False),
+        ("torch.cuda.is_available()\nmultiprocessing.set_start_method('fork')", False),
         ("def g():\n    model.cuda()\nDataLoader(x, multiprocessing_context='fork')", False),
     ],
 )
@@ -486,6 +487,9 @@ def test_a_module_that_trains_when_it_is_imported_is_found_whoever_imports_it() 
         ("DataLoader(val_set, batch_size=n, drop_last=True)", "up to one less than the batch size"),
         ("DataLoader(val_set, drop_last=True, **options)", "up to one less than the batch size"),
         ("valLoader = DataLoader(x, batch_size=8, drop_last=True)", "up to 7 samples"),
+        ("val: DataLoader = DataLoader(x, batch_size=8, drop_last=True)", "up to 7 samples"),
+        ("DataLoader(Clips(), batch_size=8, shuffle=False, drop_last=True)", "up to 7 samples"),
+        ("m.x = Clips()\nDataLoader(m.x, batch_size=8, shuffle=False, drop_last=True)", "up to 7 samples"),
         ("DataLoader(val_set, batch_size=8, sampler=None, shuffle=None, drop_last=True)", "up to 7 samples"),
         ("Factory.create_training_loader(x, 8, shuffle=False, drop_last=True)", "up to 7 samples"),
         ("Factory.create_validation_loader(x, 8, drop_last=True)", "ignores `drop_last=True`, and warns"),
@@ -493,7 +497,8 @@ def test_a_module_that_trains_when_it_is_imported_is_found_whoever_imports_it() 
     ],
 )
 def test_samples_that_are_never_seen(call: str, lost: str) -> None:
-    (message,) = advice("CHP021", f"from chirpid_patch import OptimalDataLoaderFactory as Factory\n{call}\n")
+    header = "from chirpid_patch import OptimalDataLoaderFactory as Factory\nclass Clips(Dataset): ...\n"
+    (message,) = advice("CHP021", f"{header}{call}\n")
     assert lost in message
 
 
@@ -505,7 +510,11 @@ def test_samples_that_are_never_seen(call: str, lost: str) -> None:
         "DataLoader(x, batch_size=64, shuffle=False, drop_last=args.drop)",
         "DataLoader(x, batch_size=64, shuffle=False, drop_last=False)",
         "DataLoader(val_set, batch_size=64, sampler=s, drop_last=True)",
+        "DataLoader(val_set, batch_sampler=s, drop_last=True)",
         "DataLoader(val_set, batch_size=1, shuffle=False, drop_last=True)",
+        "DataLoader(val_set, batch_size=None, drop_last=True)",
+        "DataLoader(val_set, drop_last=True)",
+        "DataLoader(batch_size=64, shuffle=False, drop_last=True)",
         "DataLoader(x, batch_size=64, shuffle=False, drop_last=True, **options)",
         "DataLoader(x, batch_size=64, drop_last=True)",
         "DataLoader(train_set, batch_size=64, shuffle=False, drop_last=True)",
@@ -514,6 +523,7 @@ def test_samples_that_are_never_seen(call: str, lost: str) -> None:
         "DataLoader(contrastive, batch_size=64, drop_last=True)",
         "DataLoader(Stream(), batch_size=64, shuffle=False, drop_last=True)",
         "s = Stream()\nDataLoader(s, batch_size=64, shuffle=False, drop_last=True)",
+        "m.x = Stream()\nDataLoader(m.x, batch_size=64, shuffle=False, drop_last=True)",
         "Factory.create_training_loader(val_set, 8, drop_last=True)",
         "OtherLoader(val_set, batch_size=64, shuffle=False, drop_last=True)",
     ],

@@ -718,6 +718,19 @@ def test_single_samples_that_only_the_factory_pins_are_a_gain(
 
 
 @pytest.mark.parametrize(
+    ("then", "expected"), [("model(x)", ("pinned-transfers", "rewrite")), ("total = x.sum().item()", NOTHING)]
+)
+def test_only_the_loop_over_a_loader_decides_on_its_copies(
+    tmp_path: Path, then: str, expected: tuple[str, str]
+) -> None:
+    other = "def evaluate(model, val_loader):\n    for x in val_loader:\n        model(x)\n\n"
+    text = TRAIN.format(
+        head=HEAD + other, copy="x = x.to(device)", then=then, dataset="TensorDataset(paths)", pinning=""
+    )
+    assert gains(tmp_path, train=text.replace("batch_size=4", "batch_size=1")) == [expected]
+
+
+@pytest.mark.parametrize(
     ("pinning", "dataset"),
     [("", "TensorDataset(paths)"), (", pin_memory=None", "Subset(TensorDataset(paths), [0])")],
 )

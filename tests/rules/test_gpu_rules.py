@@ -97,6 +97,7 @@ def sums(body: str) -> str:
         "host = out.cpu()\nseen += host.sum().item()",
         "seen += sink.mean().item()",
         "def g():\n    return loss.item()",
+        "return loss.item()",
     ],
 )
 def test_what_does_not_wait_in_every_step_is_not_spoken_of(body: str) -> None:
@@ -116,6 +117,9 @@ def test_on_the_cpu_nothing_waits() -> None:
         ("total += loss.item()\nsink.set_postfix(loss=total)", "where the sum is used, every N steps"),
         ("total += loss.item()\nif seen % 9 == 0:\n    print(total)", "where the sum is used, every N steps"),
         ("sink.total += loss.item()", "where the sum is used, every N steps"),
+        ("for i, part in enumerate(out):\n    seen += part.item()", "and call `.item()` once after the loop"),
+        ("if (last := loss):\n    seen += last.item()", "and call `.item()` once after the loop"),
+        ("last: object = loss\nseen += last.item()", "and call `.item()` once after the loop"),
         ("sink.append(loss.item())", "`torch.stack(…).tolist()` after the loop"),
         ("sink.append(loss.item())\nprint(sum(sink[-9:]))", "where the list is used, every N steps"),
         ("last = loss.item()", "keep the detached tensor, and call `.item()` after the loop"),
@@ -171,6 +175,7 @@ def test_copies_that_are_only_collected_are_listed(body: str) -> None:
         "np.save(sink, out.cpu().numpy())",
         "sink.append(out)",
         "sink.append(data.cpu())",
+        "sink(torch.cat([sink, out.cpu()]))",
         "if step % 10 == 0:\n    sink.append(out.cpu())",
         "sink.append(x.shape)",
     ],
@@ -227,7 +232,10 @@ def test_a_cache_emptied_now_and_then_is_not(body: str) -> None:
     assert migrate("CHP027", text) == (text, [])
 
 
-@pytest.mark.parametrize(("size", "spoken_of"), [("", False), ("batch_size=1", False), ("batch_size=8", True)])
+@pytest.mark.parametrize(
+    ("size", "spoken_of"),
+    [("", False), ("batch_size=1", False), ("batch_size=8", True), ("batch_sampler=s", True), ("*sizes", True)],
+)
 def test_where_batches_hold_one_sample_the_cache_is_not_spoken_of(size: str, spoken_of: bool) -> None:
     text = f"import torch\nfrom torch.utils.data import DataLoader\nfor x in DataLoader(d, {size}):\n    model(x)\n"
     text += "    torch.cuda.empty_cache()\n"

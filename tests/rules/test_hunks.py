@@ -135,7 +135,7 @@ def test_what_is_written_around_or_into_a_rewrite_belongs_to_it() -> None:
     trail.splice([(Edit(3, 3, "-"), frozenset({2})), (Edit(7, 8, ""), frozenset({3}))])
     assert trail.text == "#aX-Yde!"
     assert trail.joined == {(0, 2)}
-    assert [trail.origin(offset) for offset in (1, 2, 5, 7)] == [0, 1, 3, 5]
+    assert [trail.origin(offset) for offset in (1, 2, 5, 7, 8)] == [0, 1, 3, 5, 6]
     assert list(trail.edits()) == [
         (Edit(1, 3, "X"), frozenset({0})),
         (Edit(3, 3, "-"), frozenset({2})),
@@ -143,6 +143,7 @@ def test_what_is_written_around_or_into_a_rewrite_belongs_to_it() -> None:
         (Edit(5, 5, "!"), frozenset({1})),
         (Edit(5, 6, ""), frozenset({3})),
     ]
+    assert list(PieceTable("abcdef").edits()) == []
 
 
 def test_each_of_several_hunks_brings_the_function_that_they_share() -> None:

@@ -327,6 +327,13 @@ def test_a_default_that_other_code_sets_is_bound_where_it_stood() -> None:
         assert "partial(_collate_fn, size=SIZE)" in migrate(text, other=other)[0]
 
 
+def test_a_default_that_other_code_sets_has_no_place_in_the_body_of_a_class() -> None:
+    text = "SIZE = 3\nclass A(Dataset):\n    loader = DataLoader([1], collate_fn=lambda b, size=SIZE: (b, size))\n"
+    assert "collate_fn=_collate_fn)" in migrate(text)[0]
+    after, (finding,) = migrate(text, other="a.SIZE = 4")
+    assert after == text and "in the body of a class it becomes a method" in finding.message
+
+
 #: Sources of modules with a function ``make()`` that gives an object of a class made inside a function.
 CLASSES = {
     "iterable": """
@@ -451,6 +458,10 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return [D() for n in (1, 2)]\n",
             "`n` means something else at a constructor call",
         ),
+        (
+            "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return D(3)\n",
+            "a constructor call passes arguments to the constructor of its base class",
+        ),
         ("def f(n):\n    class D(Dataset):\n        pass\n    return D\n", "the code uses the class as a value"),
     ],
 )
@@ -495,6 +506,15 @@ def test_only_a_function_that_an_earlier_run_made_is_shared(name: str, is_shared
     after = migrate(text, "CHP007")[0]
     assert after.count("return tuple(b[0])") == (1 if is_shared else 2)
     assert "collate_fn=_collate_fn," in after
+
+
+def test_a_function_that_may_be_another_one_later_is_not_shared() -> None:
+    text = (
+        "def _collate_fn(b):\n    return tuple(b[0])\n\n\ndef train(data):\n"
+        "    return DataLoader(data, collate_fn=lambda b: tuple(b[0]), num_workers=2)\n"
+    )
+    after = migrate(text, other="import a\n\na._collate_fn = len\n")[0]
+    assert after.count("return tuple(b[0])") == 2 and "collate_fn=_collate_fn," not in after
 
 
 @pytest.mark.parametrize(
@@ -656,6 +676,14 @@ def test_a_function_of_the_project_is_used_through_partial(
         assert made[0]([1]) == pickle.loads(pickle.dumps(made[1]))([1])
 
 
+@pytest.mark.parametrize("parameters", ["batch, r, /", "batch, *rest"])
+def test_an_argument_that_cannot_be_given_by_name_is_not_bound(parameters: str) -> None:
+    text = (
+        f"def collate({parameters}):\n    return batch\n\n\ndef make(d):\n    return DataLoader(d, collate_fn={{}})\n"
+    )
+    assert "collate_fn=_collate_fn)" in migrate(text.format("lambda b: collate(b, 3)"))[0]
+
+
 def test_a_first_argument_is_bound_by_its_position() -> None:
     text = "def collate(r, batch):\n    return batch\n\n\ndef make(d, r):\n    return DataLoader(d, collate_fn={})\n"
     text = text.format("lambda b: collate(r, b)")
@@ -692,20 +720,35 @@ def test_a_lambda_of_the_module_becomes_a_function_of_its_name(load: Callable[[s
     assert pickle.loads(pickle.dumps(load(HEADER + after).Clips(1).t))(7) == 7
 
 
-def test_a_default_transform_of_another_file_is_found_and_named() -> None:
+@pytest.mark.parametrize("comment", ["", "  # noqa", "  # noqa: E731"])
+def test_blank_lines_separate_the_function_from_the_code_around_it(comment: str) -> None:
+    after, _ = migrate(f"SIZE = 1\nidentity = lambda x: x{comment}\nSIZE = 3\n{IDENTITY.partition('x: x')[2]}")
+    assert after.startswith("SIZE = 1\n\n\ndef identity(x):\n    return x\n\n\nSIZE = 3\n")
+
+
+@pytest.mark.parametrize("other", ["", "print(f.__name__)\n"])
+def test_a_default_transform_of_another_file_is_found_and_named(other: str) -> None:
     data = (
         "from torch.utils.data import DataLoader, Dataset\nfrom a import identity\n\n\nclass Clips(Dataset):\n"
         "    def __init__(self, x, transform=identity):\n        self.t = transform\n\n"
         "    def __getitem__(self, i):\n        return self.t(i)\n\n\n"
         "loader = DataLoader(Clips([1]), num_workers=2)\n"
     )
-    after, (finding,) = support.migrate("CHP007", "identity = lambda x, k=2: x\n", data=data)
-    assert after == "def identity(x, k=2):\n    return x\n" and "`identity`" in finding.message
+    before = "identity = lambda x, k=2: x\n"
+    after, (finding,) = support.migrate("CHP007", before, data=data, other=other)
+    if other:  # it reads names of functions
+        assert after == before and "lambda in `Clips.t` cannot be pickled" in finding.message
+    else:
+        assert after == "def identity(x, k=2):\n    return x\n" and "`identity`" in finding.message
 
 
 @pytest.mark.parametrize(
     "other",
-    ["import a\n\na.identity = len\n", "from unittest.mock import patch\n\npatch('a.identity', len)\n"],
+    [
+        "import a\n\na.identity = len\n",
+        "from unittest.mock import patch\n\npatch('a.identity', len)\n",
+        "import a\n\na.identity = len\nprint 'a file of an old Python'\n",
+    ],
 )
 def test_a_name_that_is_replaced_keeps_its_value_apart(other: str) -> None:
     after, _ = migrate(IDENTITY, other=other)
@@ -759,3 +802,27 @@ def test_lines_of_a_function_take_the_indentation_of_their_new_place() -> None:
     after = migrate(text, "CHP012")[0]
     moved = after.partition("\n\ndef f(d):")[0].strip().splitlines()
     assert moved == ["def collate(b):", "    b = (1,", " " * 16 + "2)", "    return b"]
+
+
+@pytest.mark.parametrize(
+    ("body", "moves"),
+    [
+        ("with open(k) as n:\n    LOADER", True),
+        ("with open(k) as m:\n    n = m\nLOADER", True),
+        ("with ds as m:\n    n = m\nLOADER", False),
+        ("if (n := k):\n    return ds\nelse:\n    LOADER", True),
+        ("if ds and (n := k):\n    LOADER", True),
+        ("if ds and (n := k):\n    return ds\nLOADER", False),
+        ("if ds or (n := k):\n    LOADER", False),
+        ("match ds:\n    case [n]:\n        LOADER", True),
+        ("match ds:\n    case [n]:\n        pass\nLOADER", False),
+        ("try:\n    print(ds)\nfinally:\n    n = 1\nLOADER", True),
+        ("try:\n    n = k()\nexcept OSError:\n    print(ds)\nLOADER", False),
+    ],
+)
+def test_a_value_is_bound_only_if_each_way_to_the_lambda_sets_it(body: str, moves: bool) -> None:
+    loader = "return DataLoader(ds, collate_fn=lambda b: (b, n))"
+    text = f"def make(ds, k):\n{textwrap.indent(body.replace('LOADER', loader), '    ')}\n"
+    after, (finding,) = migrate(text)
+    assert ("collate_fn=partial(_collate_fn, n)" in after) is moves
+    assert moves or "`n` may have no value yet at the definition" in finding.message

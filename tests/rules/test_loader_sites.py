@@ -280,6 +280,21 @@ def test_a_configuration_is_read_where_it_surely_was_read_before(text: str, read
     assert ("optimize=config.get('optimize_dataloaders', True)" in after) is read
 
 
+def test_what_is_read_from_it_has_lines_of_its_own_in_a_call_of_several_lines() -> None:
+    text = (
+        "def f(d, config):\n    n = config.get('n', 3)\n"
+        "    training_loader = DataLoader(d, batch_size=config['batch_size'],\n"
+        "                                 shuffle=True, num_workers=config['num_workers'])\n"
+    )
+    after, _ = migrate(f"{IMPORT}{text}")
+    assert after.endswith(
+        "create_training_loader(\n        d, batch_size=config['batch_size'],\n"
+        "        shuffle=True, num_workers=config['num_workers'],\n"
+        "        optimize=config.get('optimize_dataloaders', True),\n"
+        "        benchmark=config.get('benchmark_performance', False))\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("other", "read"),
     [

@@ -121,3 +121,10 @@ def test_what_moves_is_no_test() -> None:
 def test_what_is_captured_does_not_meet_attributes_of_others(base: str) -> None:
     body = "def __init__(self):\n    super().__init__()\n\ndef __len__(self):\n    return n"
     assert "self._captured_n = n" in migrate(body, base)[0]
+
+
+@pytest.mark.parametrize(("given", "taken"), [("size, /", "size, /, *, n"), ("size, /, *, k=1", "size, /, *, k=1, n")])
+def test_what_is_captured_is_given_by_name(given: str, taken: str) -> None:
+    body = f"def __init__(self, {given}):\n    self.size = size\n\ndef __len__(self):\n    return self.size * n"
+    after, reasons = migrate(body)
+    assert not reasons and f"    def __init__(self, {taken}):\n" in after

@@ -168,9 +168,100 @@ SEEN = {
         CLOSED,
         "class Named:\n    def name(self): return type(self).__qualname__\ndef use(ds): pass\n",
     ),
+    "an element of a set display": (DOUBLED, "SEEN = []\ndef use(h, f):\n    SEEN.append({f, h})\n"),
+    "an element of a set comprehension": (DOUBLED, "def use(h, f):\n    return {one for one in [f]}\n"),
+    "each element of a set comprehension": (DOUBLED, "def use(h, f):\n    return {f for one in h}\n"),
+    "a key of a dictionary display": (DOUBLED, "def use(h, f):\n    return {f: 1}\n"),
+    "a key of a dictionary comprehension": (DOUBLED, "def use(h, f):\n    return {f: n for n in h}\n"),
+    "looked up by in": (DOUBLED, "SEEN = {}\ndef use(h, f):\n    return f in SEEN\n"),
+    "its hash": (DOUBLED, "def use(h, f):\n    return f.__hash__()\n"),
+    "spread from a list and set": (DOUBLED, "def use(h, f):\n    for one in [*[f]]: one.n = 1\n"),
+    "spread into a set": (DOUBLED, "def use(h, f):\n    return {*[f]}\n"),
+    "named in an expression and set": (DOUBLED, "def use(h, f):\n    if (g := f):\n        g.n = 1\n"),
+    "captured by a pattern and set": (DOUBLED, "def use(h, f):\n    match f:\n        case g:\n            g.n = 1\n"),
+    "unpacked and set": (DOUBLED, "def use(h, f):\n    first, *rest = [h, f]\n    rest[0].n = 1\n"),
+    "unpacked by a star and set": (DOUBLED, "def use(h, f):\n    first, *rest = h, f\n    rest[0].n = 1\n"),
+    "held in an element and set": (
+        DOUBLED,
+        "ALL = {}\ndef use(h, f):\n    ALL['f']['g'] = f\ndef number():\n    ALL['f']['g'].n = 1\n",
+    ),
+    "held in an element of an attribute and set": (
+        DOUBLED,
+        "def use(h, f):\n    h.all['f'] = f\ndef number(h):\n    h.all['f'].n = 1\n",
+    ),
+    "held in the namespace of a class": (SCALED, "class Other: pass\ndef use(h, f):\n    Other.__dict__['f'] = f\n"),
+    "held in the variables of an object": (DOUBLED, "def use(h, f):\n    vars(h)['g'] = f\n"),
+    "a keyword in the header of a class": (DOUBLED, "def use(h, f):\n    class Other(key=f): pass\n"),
+    "updated by name and set": (
+        DOUBLED,
+        "ALL = {}\ndef use(h, f):\n    ALL.update(g=f)\ndef number():\n    ALL['g'].n = 1\n",
+    ),
+    "passed to the constructor above": (
+        DOUBLED,
+        "class Base:\n    def __init__(self, f): f.n = 1\n"
+        "class Op(Base):\n    def __init__(self, f): super().__init__(f)\ndef use(h, f):\n    Op(f)\n",
+    ),
+    "passed to a named constructor above": (
+        DOUBLED,
+        "class Base:\n    def __init__(self, f): f.n = 1\n"
+        "class Op(Base):\n    def __init__(self, f): Base.__init__(self, f)\ndef use(h, f):\n    Op(f)\n",
+    ),
+    "passed by a class method": (
+        DOUBLED,
+        "class Op:\n    def __init__(self, f): f.n = 1\n    @classmethod\n    def of(cls, f): return cls(f)\n"
+        "def use(h, f):\n    Op.of(f)\n",
+    ),
+    "passed by the class of self": (
+        DOUBLED,
+        "class Op:\n    def __init__(self, f): f.n = 1\n    def again(self, f): return type(self)(f)\n"
+        "def use(h, f):\n    Op(None).again(f)\n",
+    ),
+    "spread into arguments": (
+        DOUBLED,
+        "def use(h, f):\n    one(*[f])\ndef one(*all):\n    for each in all: each.n = 1\n",
+    ),
+    "spread by keywords": (DOUBLED, "def use(h, f):\n    one(**{'g': f})\ndef one(g=None):\n    g.n = 1\n"),
+    "set by a method with a computed name": (DOUBLED, "def use(h, f):\n    setattr(h, str(h), f)\n"),
+    "given to a __setattr__": (
+        DOUBLED,
+        "class H:\n    def __setattr__(self, name, value): value.n = 1\ndef use(h, f):\n    H().f = f\n",
+    ),
+    "given to a __setitem__": (
+        DOUBLED,
+        "class H:\n    def __setitem__(self, name, value): value.n = 1\ndef use(h, f):\n    H()[0] = f\n",
+    ),
+    "checked with classes of a union": (SCALED, "def use(h, f):\n    return isinstance(f, int | type(len))\n"),
+    "a default": (DOUBLED, "def use(h, f):\n    def inner(a, b=f): b.n = 1\n    inner(1)\n"),
+    "set on an item of a class list": (
+        SCALED,
+        "class Other: pass\ndef use(h, f):\n    for one in [Other]: one.f = f\n",
+    ),
+    "set on a chosen class": (SCALED, "class Other: pass\ndef use(h, f):\n    (Other if h else Other).f = f\n"),
+    "set on the first class": (SCALED, "class Other: pass\ndef use(h, f):\n    [Other][0].f = f\n"),
+    "set on a class named in an expression": (
+        SCALED,
+        "class Other: pass\ndef use(h, f):\n    if (to := Other):\n        to.f = f\n",
+    ),
+    "its class by the module of built-in names": (
+        LOCAL,
+        "import builtins\nSEEN = {}\ndef use(ds):\n    SEEN[builtins.type(ds)] = 1\n",
+    ),
+    "copied in a file of an old Python": (SCALED, "print 'x'\nimport copy\ndef use(h, f):\n    copy.deepcopy(h)\n"),
+    "copied by a function of the name": (SCALED, "def use(h, f): pass\ndef deepcopy(x):\n    return x\n"),
+    "its class in a file of an old Python": (LOCAL, "print 'x'\ndef use(ds):\n    SEEN[type(ds)] = 1\n"),
 }
 
 UNSEEN = {
+    "a check of what is no class": (LOCAL, "def use(ds):\n    return isinstance(ds, type), list[type]\n"),
+    "the class of the own object in a function": (
+        LOCAL,
+        "class A:\n    def use(self, ds):\n        return lambda: type(self)\n",
+    ),
+    "the class in an output": (LOCAL, "def use(ds):\n    print(type(ds), f'{type(ds)}')\n    type(ds)\n"),
+    "a check of its bases": (LOCAL, "def use(ds):\n    return issubclass(type(ds), Dataset)\n"),
+    "chosen by a test": (DOUBLED, "def use(h, f):\n    return 1 if f else 2\n"),
+    "shown": (DOUBLED, "def use(h, f):\n    print('%s' % f)\n"),
+    "checked with none": (SCALED, "def use(h, f):\n    return isinstance(f, int | None)\n"),
     "the class of another object": (SCALED, "def use(holder, f):\n    print(type(holder).__name__)\n"),
     "the class of an object in an error": (SCALED, "def use(holder, f, n=1):\n    raise TypeError(type(n))\n"),
     "a constant stored on a class": (SCALED, "class Other: pass\ndef use(holder, f):\n    Other.ready = True\n"),

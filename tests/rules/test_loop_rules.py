@@ -30,6 +30,10 @@ def body(text: str, header: str = "for x, y in DataLoader(data):") -> str:
         ("x = x.to(device=device)", "x = x.to(device=device, non_blocking=True)"),
         ("x = x.to(device, torch.float)", "x = x.to(device, torch.float, non_blocking=True)"),
         ("x = x.to(device, dtype=torch.half)", "x = x.to(device, dtype=torch.half, non_blocking=True)"),
+        (
+            "x = x.to(\n    device=device  # why\n)",
+            "x = x.to(\n    non_blocking=True,\n    device=device  # why\n)",
+        ),
         ("x = x.to('cuda:0')", "x = x.to('cuda:0', non_blocking=True)"),
         ("x = x.to(f'cuda:{sink}')", "x = x.to(f'cuda:{sink}', non_blocking=True)"),
         ("x = x.to(torch.device('cuda'))", "x = x.to(torch.device('cuda'), non_blocking=True)"),
@@ -40,6 +44,10 @@ def body(text: str, header: str = "for x, y in DataLoader(data):") -> str:
         ("z = x.cuda()\nsink(y)", "z = x.cuda(non_blocking=True)\nsink(y)"),
         ("if sink:\n    x = x.to(device)\nmodel(x)", "if sink:\n    x = x.to(device, non_blocking=True)\nmodel(x)"),
         ("y = [t.to(device) for t in y]", "y = [t.to(device, non_blocking=True) for t in y]"),
+        (
+            "for v in y.values():\n    sink(v.to(device))",
+            "for v in y.values():\n    sink(v.to(device, non_blocking=True))",
+        ),
         (
             "y = [{k: v.to(device) for k, v in t.items()} for t in y]",
             "y = [{k: v.to(device, non_blocking=True) for k, v in t.items()} for t in y]",
@@ -78,6 +86,7 @@ def test_a_copy_of_the_batch_need_not_wait(before: str, after: str) -> None:
         "x = x.to(*sink)",
         "x = x.to(device, **sink)",
         "out = model(x).to(device)",
+        "with sink as x:\n    x = x.to(device)",
         "x = model(x)\nx = x.to(device)",
         "out = x.float().to(device)",
         "w = data.to(device)",
@@ -129,6 +138,10 @@ def test_memory_that_is_used_again_is_copied_as_before(text: str, used: str) -> 
         ),
         ("class Bag:\n    __getattribute__ = look_up", "whose `__getattribute__` perhaps takes no"),
         ("class Bag:\n    to = move", "whose `to` perhaps takes no `non_blocking`"),
+        ("class Bag:\n    if fast:\n        def to(self, device): ...", "a `Bag`, whose `to` takes no `non_blocking`"),
+        ("setattr(Bag, 'to', move)", "replaces the method `to` of an object"),
+        ("Bag = type('Bag', (), {'to': move})", "a class made with `type()` may have a `to`"),
+        ("print 'old'\nclass Bag:\n    def to(self): ...", "a file that is not Python may define `to`"),
     ],
 )
 def test_what_the_backend_holds_decides_too(text: str, reason: str) -> None:
@@ -141,6 +154,7 @@ def test_what_the_backend_holds_decides_too(text: str, reason: str) -> None:
 
 def test_only_copies_that_may_go_to_mps_are_doubtful() -> None:
     other = "DEVICE = 'mps' if torch.backends.mps.is_available() else 'cpu'"
+    assert "MPS" in reports(migrate("CHP013", body("x = x.to(device)"), other="print 'old', 'mps'")[1])[0]
     for call in ("cuda(0)", "to('cuda')", "to('cuda' if data else 'cpu')"):
         assert not reports(migrate("CHP013", body(f"x = x.{call}"), other=other)[1])
     assert "MPS" in reports(migrate("CHP013", body("x = x.to('cuda' if data else 'mps')"))[1])[0]
@@ -170,6 +184,16 @@ def test_what_pytorch_collates_is_tensors() -> None:
         ("from torch.utils.data import DataLoader\nbatches = [DataLoader(d) for d in data]", "batches[0]"),
         ("from torch.utils.data import DataLoader\nbatches: DataLoader = unknown()", "batches"),
         ("from torch.utils.data import DataLoader\nbatches = DataLoader(data) if data else None", "batches"),
+        ("from unknown import made\nbatches: 'DataLoader' = made", "batches"),
+        ("from torch.utils.data import DataLoader\nbatches: DataLoader | None = unknown()", "batches"),
+        ("from torch.utils.data import DataLoader\nbatches: DataLoader[int] = unknown()", "batches"),
+        ("from torch.utils.data import DataLoader\nbatches: list[DataLoader] = unknown()", "batches[0]"),
+        (
+            "from typing import Optional\nfrom torch.utils.data import DataLoader\n"
+            "batches: Optional[DataLoader] = unknown()",
+            "batches",
+        ),
+        ("from unknown import made", "made().train_loader"),
         ("from unknown import build\ntrain_loader = build()", "train_loader"),
         ("from unknown import cfg", "cfg.val_dataloader"),
         ("from unknown import model", "model.train_dataloader()"),
@@ -222,6 +246,8 @@ def test_loaders_are_seen_through_wrappers(header: str, body_line: str) -> None:
         ("from unknown import loader", "enumerate(loader)"),
         ("from unknown import loader, things", "things"),
         ("from unknown import loaders", "loaders"),
+        ("from torch.utils.data import DataLoader\nbatches: list[DataLoader] = unknown()", "batches"),
+        ("from torch.utils.data import Dataset\nbatches: list[Dataset] = unknown()", "batches[0]"),
     ],
 )
 def test_what_is_no_loader_is_left_alone(setting: str, iterable: str) -> None:

@@ -188,6 +188,20 @@ def test_cells_of_another_language_are_not_read(cell: str) -> None:
     assert sources(source.encode(source.text.replace("y = 2", "y = 3"))) == ["x = 1", cell, "y = 3"]
 
 
+def test_cells_that_an_editor_marks_as_another_language_are_not_read() -> None:
+    made = notebook("x = 1", "SELECT 1", "y = 2")
+    made["cells"][1]["metadata"] = {"vscode": {"languageId": "sql"}}
+    source = NotebookSource.from_bytes(json.dumps(made).encode())
+    assert "SELECT" not in source.text and not source.unreadable
+    assert sources(source.encode(source.text.replace("y = 2", "y = 3"))) == ["x = 1", "SELECT 1", "y = 3"]
+
+
+def test_code_may_contain_the_words_that_stand_for_cells() -> None:
+    cells = ["x = '_chirp_cell'\n%time x", "y = 2"]
+    source = read(*cells)
+    assert sources(source.encode(source.text.replace("y = 2", "y = 3"))) == [cells[0], "y = 3"]
+
+
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
@@ -209,10 +223,12 @@ def test_a_cell_that_is_no_python_is_named_and_the_others_are_read(cell: str, sa
     [
         (b"", "not the JSON"),
         (b'{"cells": [{]}', "not the JSON"),
+        (b'{"cells" []}', "not the JSON of a notebook: Expecting ':'"),
         (b'{"cells": [], "nbformat": 4} x', "Extra data"),
         (b'{"cells": [{"source": "", "source": ""}], "nbformat": 4}', "twice"),
         (b"[" * 100_000, "not the JSON"),
         (b"[1]", "not a notebook"),
+        (b"3", "not a notebook"),
         (b'{"a": 1}', "not a notebook"),
         (b"\xff\xfe{}", "byte 0 is not valid utf-8"),
         (b'{"worksheets": [], "nbformat": 3}', "format is 3, not 4"),
@@ -299,6 +315,11 @@ def test_lines_are_told_by_cell() -> None:
             ["import torch", "# Names.\nload = Data(transform=lambda x: x + 1)"],
             ["import torch", "def _add_1(x):\n    return x + 1\n\n\n# Names.\nload = Data(transform=_add_1)"],
             id="definitions go into the cell that needs them",
+        ),
+        pytest.param(
+            ["import torch", "add = lambda x: x + 1", "load = Data(transform=add)"],
+            ["import torch", "def add(x):\n    return x + 1", "load = Data(transform=add)"],
+            id="a lambda of a cell becomes a function in that cell",
         ),
         pytest.param(
             ["import torch", "%%time\nload = Data(transform=lambda x: x + 1)"],

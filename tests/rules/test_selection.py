@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from chirp_migrate import rules as package
 from chirp_migrate.console.json_document import plain
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite
@@ -354,3 +357,14 @@ def test_places_that_are_fine_are_counted_once_and_before_the_rewrite() -> None:
     assert after == "new = 1\nnew = 2\n"
     assert statuses(findings) == [("CHP999", 1, "rewrite"), ("CHP999", 2, "fine")]
     assert [finding.why for finding in findings] == ["age", ""]
+
+
+def test_two_rules_of_one_code_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"{package.__name__}.chp999_again"
+    module = ModuleType(name)
+    vars(module)["Again"] = type("Again", (Rule,), {"code": "CHP001", "__module__": name})
+    (tmp_path / "chp999_again.py").touch()
+    monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    with pytest.raises(ValueError, match="two rules have the code CHP001"):
+        all_rules.__wrapped__()

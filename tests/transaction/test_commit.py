@@ -15,7 +15,10 @@ from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, writ
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan
+from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.journal import JournalRun
+from chirp_migrate.transaction.journal_schema import State
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 
@@ -325,6 +328,23 @@ def test_an_interrupt_from_the_keyboard_undoes_all_and_goes_on(tree: Path) -> No
     assert snapshot(tree) == before
 
 
+def test_an_interrupt_after_the_run_is_recorded_undoes_all_too(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tree(tree)
+    before = snapshot(tree)
+    change = journal.change_state
+
+    def interrupt(run: JournalRun, state: State) -> JournalRun:
+        changed = change(run, state)
+        if state is State.APPLIED:
+            raise KeyboardInterrupt
+        return changed
+
+    monkeypatch.setattr(journal, "change_state", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        commit(migration(tree))
+    assert snapshot(tree) == before
+
+
 def test_undoing_that_fails_too_is_said_and_can_be_taken_up_later(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tree(tree)
     before = snapshot(tree)
@@ -395,13 +415,17 @@ def test_a_root_that_is_not_there_is_one_sentence(tree: Path) -> None:
         commit(plan_of(tree / "missing", FilePlan("a.py", None, b"x", "scaffold")))
 
 
-def test_a_half_written_journal_is_cleared_away(tree: Path) -> None:
-    staging = tree / ".chirp-migrate" / "new-0001"
+@pytest.mark.parametrize(
+    ("name", "happened"),
+    [("new-0001", "before it changed any file"), ("old-0001", "after its files had been restored")],
+)
+def test_a_half_written_or_half_removed_journal_is_cleared_away(tree: Path, name: str, happened: str) -> None:
+    staging = tree / ".chirp-migrate" / name
     staging.mkdir(parents=True)
     (staging / "0123").write_bytes(b"half")
     (tree / ".chirp-migrate" / ".gitignore").write_bytes(b"")
     said = recover(tree)
-    assert said is not None
+    assert said is not None and happened in said
     assert snapshot(tree) == {}
 
 

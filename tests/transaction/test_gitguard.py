@@ -35,6 +35,12 @@ def backend(tmp_path: Path) -> Path:
     return root
 
 
+def test_a_repository_that_git_cannot_read_stops_a_run(backend: Path) -> None:
+    (backend.parent / ".git" / "config").write_text("[")
+    with pytest.raises(Refused, match=r"cannot list uncommitted changes.*bad config.*--allow-dirty"):
+        guard(backend, FILES)
+
+
 def test_a_clean_tree_passes(backend: Path) -> None:
     assert uncommitted_paths(backend, FILES) == []
     guard(backend, FILES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import snapshot
-from transaction_tools import migration, rewrites, write_tree
+from transaction_tools import migration, plan_of, rewrites, write_tree
 
 from chirp_migrate.errors import JournalDamaged, Refused
-from chirp_migrate.plans.plan import sha256
+from chirp_migrate.plans.plan import FilePlan, sha256
+from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.commit import commit
-from chirp_migrate.transaction.journal import applied_runs
+from chirp_migrate.transaction.journal import DOCTOR, VERDICT, JournalRun, applied_runs, keep_document
 from chirp_migrate.transaction.journal_schema import JournalFile, Record, State, Version, read_record, write_record
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
@@ -127,6 +129,8 @@ TAMPERINGS = {
     "mode as text": set_in_file(mode="rw"),
     "unknown action": set_in_file(action="delete"),
     "created from something": set_in_file(action="create"),
+    "rewritten from nothing": set_in_file(sha256_before=None),
+    "found without a mode": set_in_file(sha256_found="0" * 64),
     "no action": lambda record: record["files"][0].pop("action"),
     "a file twice": lambda record: record["files"].append(record["files"][0]),
     "folder upwards": lambda record: record["folders"].append("../outside"),
@@ -193,6 +197,42 @@ def test_a_journal_of_a_newer_version_is_left_to_that_one(tree: Path, state: str
         with pytest.raises(JournalDamaged, match=r"newer chirp-migrate \(3\.1\.0;.*nothing was changed"):
             command(tree)
         assert snapshot(tree) == left
+
+
+def test_a_run_that_another_process_removes_meanwhile_is_not_listed(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(plan_of(tree, FilePlan("a.py", None, b"x = 1\n", "scaffold")))
+    commit(plan_of(tree, FilePlan("b.py", None, b"x = 2\n", "scaffold")))
+    read = journal.read_run
+
+    def read_late(root: Path, name: str) -> JournalRun:
+        if name == "0002":
+            shutil.rmtree(root / ".chirp-migrate" / name)
+        return read(root, name)
+
+    monkeypatch.setattr(journal, "read_run", read_late)
+    assert [run.name for run in applied_runs(tree)] == ["0001"]
+
+
+def test_a_place_that_cannot_have_a_journal_is_named(tree: Path) -> None:
+    (tree / "a.py").write_bytes(b"x = 1\n")
+    with pytest.raises(JournalDamaged, match=r"a\.py.*cannot be read"):
+        applied_runs(tree / "a.py")
+
+
+def test_a_document_that_is_no_file_is_named_and_never_replaced(tree: Path) -> None:
+    commit(plan_of(tree, FilePlan("a.py", None, b"x = 1\n", "scaffold")))
+    (run,) = applied_runs(tree)
+    keep_document(run, DOCTOR, b"{}")
+    assert (run.document(DOCTOR), run.document(VERDICT)) == (b"{}", None)
+    (run.folder / VERDICT).mkdir()
+    left = snapshot(tree)
+    with pytest.raises(JournalDamaged, match=r"verify\.json cannot be read"):
+        run.document(VERDICT)
+    with pytest.raises(OSError):
+        keep_document(run, VERDICT, b"{}")
+    assert snapshot(tree) == left
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links of POSIX")

@@ -15,7 +15,7 @@ import pytest
 from support import in_child, snapshot
 from transaction_tools import plan_of
 
-from chirp_migrate.errors import Refused
+from chirp_migrate.errors import CommitFailed, Refused
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.lock import hold_lock
@@ -131,6 +131,74 @@ def test_where_files_cannot_be_locked_the_named_process_decides(
     else:
         with pytest.raises(Refused), hold_lock(folder):
             pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="another call there")
+@pytest.mark.parametrize("removed", ["folder", "lock"])
+@pytest.mark.parametrize("times", [1, 1000])
+def test_what_the_former_holder_removes_meanwhile_is_made_again(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, removed: str, times: int
+) -> None:
+    import fcntl
+
+    folder, left = tree / ".chirp-migrate", times
+    opened, locked = os.open, fcntl.flock
+
+    def open_late(path: Path, *flags: int) -> int:
+        nonlocal left
+        if removed == "folder" and left:
+            left -= 1
+            folder.rmdir()
+        return opened(path, *flags)
+
+    def lock_late(descriptor: int, operation: int) -> None:
+        nonlocal left
+        if removed == "lock" and left:
+            left -= 1
+            (folder / "lock").unlink()
+        locked(descriptor, operation)
+
+    monkeypatch.setattr(os, "open", open_late)
+    monkeypatch.setattr(fcntl, "flock", lock_late)
+    if times == 1:
+        with hold_lock(folder):
+            assert (folder / "lock").exists()
+    else:
+        with pytest.raises(Refused, match="is running"), hold_lock(folder):
+            raise AssertionError("it has the lock")
+
+
+@pytest.mark.parametrize("code", [32, None], ids=["in use on Windows", "another error"])
+def test_a_lock_file_that_cannot_be_removed_is_released(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, code: int | None
+) -> None:
+    folder, unlink = tree / ".chirp-migrate", Path.unlink
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        monkeypatch.setattr(Path, "unlink", unlink)
+        error = PermissionError(errno.EACCES, "Permission denied", str(self))
+        error.winerror = code  # type: ignore[attr-defined]
+        raise error
+
+    with hold_lock(folder):
+        monkeypatch.setattr(Path, "unlink", refuse)
+    assert (folder / "lock").exists() is (code is None)
+    with hold_lock(folder):
+        pass
+    assert snapshot(tree) == {}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="another call there")
+def test_a_file_system_that_fails_to_lock_is_one_sentence(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    def fail(descriptor: int, operation: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with pytest.raises(CommitFailed, match="Input/output error: nothing was changed"):
+        commit(plan_of(tree, FilePlan("a.py", None, b"x", "scaffold")))
+    assert not (tree / "a.py").exists()
 
 
 def test_a_lock_taken_over_has_no_rest_of_the_former_text(tree: Path) -> None:

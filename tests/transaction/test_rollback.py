@@ -17,6 +17,7 @@ from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction.commit import commit
 from chirp_migrate.transaction.journal import applied_runs
+from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 
 
@@ -141,6 +142,10 @@ def test_nothing_applied_is_one_sentence(tree: Path) -> None:
         rollback(tree)
     assert caught.value.exit_code == 2
     assert snapshot(tree) == {}
+    (tree / ".chirp-migrate").mkdir()
+    with pytest.raises(UsageProblem, match="nothing was applied"):
+        rollback(tree)
+    assert snapshot(tree) == {}
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -162,6 +167,19 @@ def test_a_link_that_took_the_place_of_a_file_is_never_followed(tmp_path: Path, 
     with pytest.raises(Refused, match="move the link or folder away"):
         rollback(root, force=force)
     assert snapshot(tmp_path) == left
+
+
+def test_a_file_that_took_the_place_of_a_folder_stays(tree: Path) -> None:
+    (tree / "utils").mkdir()
+    (tree / "utils" / "a.py").write_bytes(b"x = 1\n")
+    commit(rewrites(tree, {"utils/a.py": b"x = 2\n"}))
+    (tree / "utils" / "a.py").unlink()
+    (tree / "utils").rmdir()
+    (tree / "utils").write_bytes(b"x = 3\n")
+    left = snapshot(tree)
+    with pytest.raises(Refused, match="no longer a regular file"):
+        rollback(tree)
+    assert snapshot(tree) == left
 
 
 @pytest.mark.parametrize("edited", [False, True])
@@ -203,3 +221,68 @@ def test_a_file_that_changes_during_the_rollback_stops_it(tree: Path) -> None:
     with pytest.raises(Refused, match=r"latin\.py changed"):
         rollback(tree, on_step=edit)
     assert snapshot(tree, journal=False) == {**left, "latin.py": ("file", 0o640, b"edited\n")}
+
+
+def test_a_folder_that_cannot_be_removed_leaves_the_migration_standing(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(tree)
+    commit(migration(tree))
+    left = snapshot(tree)
+    remove = Path.rmdir
+
+    def refuse(self: Path) -> None:
+        if self.name == "notebooks":
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        remove(self)
+
+    monkeypatch.setattr(Path, "rmdir", refuse)
+    with pytest.raises(CommitFailed, match=r"notebooks cannot be written: Permission denied: nothing was rolled back"):
+        rollback(tree)
+    assert snapshot(tree) == left
+
+
+def test_undoing_that_fails_too_is_said_and_the_rollback_can_be_finished(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(tree)
+    before = snapshot(tree)
+    commit(migration(tree))
+    replace = Path.replace
+
+    def refuse(self: Path, target: Path) -> Path:
+        if "crlf.py" in str(target):
+            raise PermissionError(errno.EACCES, "Permission denied", str(target))
+        return replace(self, target)
+
+    def then_break(step: ProgressStep) -> None:
+        if step.text == "replaced utils/crlf.py":
+            monkeypatch.setattr(Path, "replace", refuse)
+            raise OSError(errno.EIO, "Input/output error", "somewhere")
+
+    with pytest.raises(CommitFailed, match=r"Input/output error\) and so did undoing that .*finishes the rollback"):
+        rollback(tree, on_step=then_break)
+    monkeypatch.undo()
+    said = recover(tree)
+    assert said is not None and said.startswith("A rollback") and snapshot(tree) == before
+
+
+def test_a_journal_that_cannot_be_removed_is_said_and_removed_later(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tree(tree)
+    before = snapshot(tree)
+    commit(migration(tree))
+    rename = Path.rename
+
+    def refuse(self: Path, target: Path) -> Path:
+        if self.name == "0001":
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(CommitFailed, match="all files are as before the migration, but its journal cannot be removed"):
+        rollback(tree)
+    assert snapshot(tree, journal=False) == before
+    monkeypatch.undo()
+    assert recover(tree) is not None and snapshot(tree) == before

@@ -80,13 +80,41 @@ def test_added_and_deleted_files_have_no_merge(tree: Path) -> None:
     assert snapshot(tree) == left
 
 
-def test_what_would_be_no_python_is_not_written(tree: Path) -> None:
-    (tree / "a.py").write_bytes(b"a\nb\nc\nd\n")
-    commit(rewrites(tree, {"a.py": b'"""\na\nb\nc\nd\n"""\n'}))
-    edit(tree, (b"c\n", b"no Python\nc\n"))
+@pytest.mark.parametrize(
+    ("name", "before", "around", "edit"),
+    [
+        ("a.py", b"a\nb\nc\nd\n", b'"""\n%b"""\n', (b"c\n", b"no Python\nc\n")),
+        ("a.ipynb", b"1\n\n \n\n", b"[\n%b]\n", (b" \n", b", 2\n")),
+    ],
+)
+def test_what_would_be_no_python_or_json_is_not_written(
+    tree: Path, name: str, before: bytes, around: bytes, edit: tuple[bytes, bytes]
+) -> None:
+    (tree / name).write_bytes(before)
+    after = around % before
+    commit(rewrites(tree, {name: after}))
+    (tree / name).write_bytes(after.replace(*edit))
     with pytest.raises(Refused, match="the edits need code that the migration added"):
         rollback(tree, merge=True)
-    assert b"no Python" in (tree / "a.py").read_bytes()
+    assert (tree / name).read_bytes() == after.replace(*edit)
+
+
+def test_edits_of_requirements_stay_too(tree: Path) -> None:
+    (tree / "requirements.txt").write_bytes(b"torch\n\n# tests\npytest\n")
+    commit(rewrites(tree, {"requirements.txt": b"torch\nchirpid-patch\n\n# tests\npytest\n"}))
+    (tree / "requirements.txt").write_bytes(b"torch\nchirpid-patch\n\n# tests\npytest>=8\n")
+    assert rollback(tree, merge=True)[0].merged == ("requirements.txt",)
+    assert (tree / "requirements.txt").read_bytes() == b"torch\n\n# tests\npytest>=8\n"
+
+
+def test_what_git_cannot_merge_as_text_is_named_and_nothing_changes(tree: Path) -> None:
+    (tree / "a.py").write_bytes(b"x = 1\n")
+    commit(rewrites(tree, {"a.py": b"x = 2\n"}))
+    (tree / "a.py").write_bytes(b"x = 2\n\0")
+    left = snapshot(tree)
+    with pytest.raises(Refused, match=r"a\.py \(git cannot merge it as text\)"):
+        rollback(tree, merge=True)
+    assert snapshot(tree) == left
 
 
 def test_an_edit_is_carried_down_through_several_runs(tree: Path) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
+import errno
+import os
 from pathlib import Path
 
+import no_posix
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chirp_migrate.plans.plan import Edit
+from chirp_migrate.source.files import sync_folder
 from chirp_migrate.source.text import SourceFile, UnreadableSource, apply_edits
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=60)
@@ -92,3 +97,18 @@ def test_overlapping_edits_are_an_error(edits: list[Edit]) -> None:
 def test_an_edit_outside_the_text_is_an_error(edit: Edit) -> None:
     with pytest.raises(ValueError, match="outside"):
         apply_edits("abc", [edit])
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "O_DIRECTORY") or no_posix.VARIABLE in os.environ, reason="Windows cannot open a folder"
+)
+@pytest.mark.parametrize(("code", "fails"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_only_file_systems_that_cannot_flush_a_folder_may_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, fails: bool
+) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError) if fails else contextlib.nullcontext():
+        sync_folder(tmp_path)

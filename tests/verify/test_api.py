@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.verify.equivalence.api import Signature, describe_api, missing_from, public_names
+from chirp_migrate.verify.equivalence.compare import compare_api
 
 OLD: dict[str, dict[str, Signature | str]] = {
     "utils.m": {"f": [["a", "POSITIONAL_OR_KEYWORD", ""], ["b", "POSITIONAL_OR_KEYWORD", "1"]]}
@@ -119,3 +120,9 @@ def test_a_module_may_rename_its_input_but_not_ask_for_more() -> None:
     assert missing_from(forward("self", "spec"), forward("self", "sample")) == []
     assert missing_from(forward("self", "spec"), forward("self", "sample", "key")) != []
     assert missing_from(forward("self", "spec"), forward("self")) != []
+
+
+def test_a_name_that_callers_miss_is_a_difference() -> None:
+    assert compare_api(OLD, OLD).found == []
+    (found,) = compare_api(OLD, {"utils.m": {}}).found
+    assert (found.name, found.entry_point, found.message) == ("api-changed", "", "utils.m.f is gone")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,12 @@ def test_every_leaf_has_its_path() -> None:
         (np.float32(1), np.float32(np.nextafter(np.float32(1), np.float32(2)))),
         (np.array([1.0]), np.array([-1.0])),
         ({"a": 1}, {"b": 1}),
+        ({"a", "b"}, {"a"}),
+        (np.array([None, "a"]), np.array([None, "b"])),
+        (SimpleNamespace(loss=0.5), SimpleNamespace(loss=0.25)),
+        (SimpleNamespace(parts=[1]), SimpleNamespace(parts=[2])),
+        (len, max),
+        (dict, OrderedDict),
     ],
 )
 def test_any_difference_shows(a: Any, b: Any) -> None:
@@ -48,6 +55,8 @@ def test_any_difference_shows(a: Any, b: Any) -> None:
         (torch.tensor(True), torch.tensor(True)),
         (torch.ones(2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.bfloat16)),
         (torch.empty(0), torch.empty(0)),
+        ({"a", "b"}, {"b", "a"}),
+        (SimpleNamespace(a=1, b=2), SimpleNamespace(b=2, a=1)),
     ],
 )
 def test_equal_values_are_equal(a: Any, b: Any) -> None:

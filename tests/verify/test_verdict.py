@@ -106,6 +106,12 @@ def test_the_slower_entry_point_is_named() -> None:
     assert "entry1 takes over 5 % longer" in reason and "entry0" not in reason
 
 
+def test_the_total_time_is_named_where_no_entry_point_is_surely_slower() -> None:
+    decision = decided(timing(1.2), timing(1.2, spread=0.3), timing(1.2, spread=0.3))
+    assert decision.verdict is Verdict.SLOWER
+    assert decision.reason.startswith("all entry points together: 20.0 % more time")
+
+
 def test_each_entry_point_has_a_verdict_of_its_own() -> None:
     found = judge(timing(0.6), timing(0.6), timing(0.9, zero_cost_ratio=0.9), timing(1.1, spread=0.3), timing(1.4))
     assert list(found.verdicts().values()) == [
