@@ -430,6 +430,90 @@ def train(paths, workers):
     assert "Clean" in run("check", tmp_path / "project").stdout
 
 
+@pytest.mark.parametrize(
+    ("reads", "more", "expected"),
+    [
+        ("torch.load(paths[index])[:size]", "", NOTHING),
+        ("{'a': self.opened[index].read(size)}", "def __init__(self):\n            self.opened = paths", NOTHING),
+        ("torch.load(self.paths[index])", "def __init__(self):\n            self.paths = paths", NOTHING),
+        ("samples[index]", "", AT_RUN_TIME),
+        ("self.read(index)", "def read(self, index):\n            return samples[index]", AT_RUN_TIME),
+    ],
+)
+def test_a_local_class_is_judged_by_its_code(tmp_path: Path, reads: str, more: str, expected: tuple[str, str]) -> None:
+    text = f"""{HEAD}
+def train(paths, samples, size):
+    class Local(torch.utils.data.Dataset):
+        {more or repr("Samples.")}
+
+        def __len__(self):
+            return len(paths)
+
+        def __getitem__(self, index):
+            return {reads}
+
+    return DataLoader(Local(), batch_size=4)
+"""
+    assert gains(tmp_path, train=text) == [expected]
+
+
+WRAPPERS = """
+import functools
+
+def seeded(function):
+    def wrapper(self, *args, **kwargs):
+        if self.seed is None:
+            return function(self, *args, **kwargs)
+        return function(self, *args, **kwargs)
+    return wrapper
+
+def renamed(name):
+    def decorator(function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            kwargs.pop(name, None)
+            return function(*args, **kwargs)
+        return wrapper
+    return decorator
+"""
+
+
+@pytest.mark.parametrize("decorator", ["@seeded", "@renamed('x')", "@renamed('x')\n    @seeded", "@staticmethod"])
+@pytest.mark.parametrize(("made", "expected"), [("TensorDataset(x)", BATCHED), ("Pictures(x)", NOTHING)])
+@pytest.mark.parametrize("call", ["", "\n\ndef main(files):\n    return Trainer().fit(files)\n"])
+def test_a_decorated_method_is_judged_like_another(
+    tmp_path: Path, decorator: str, made: str, expected: tuple[str, str], call: str
+) -> None:
+    first = "" if "static" in decorator else "self, "
+    text = f"""{HEAD}from data import Pictures
+from wrappers import *
+
+class Trainer:
+    seed = None
+
+    {decorator}
+    def fit({first}x, size=4):
+        data = {made}
+        return DataLoader(data, size)
+{call}"""
+    assert gains(tmp_path, train=text, wrappers=WRAPPERS) == [expected]
+
+
+def test_a_decorator_of_many_functions_is_run_for_each(tmp_path: Path) -> None:
+    body = "data = [x]\n    for one in data:\n        print(one)\n"
+    functions = "".join(f"@renamed('x')\ndef load_{n}(x):\n    {body}\n" for n in range(60))
+    text = f"""{HEAD}from data import Pictures
+from wrappers import *
+
+{functions}
+@renamed('x')
+def fit(x):
+    data = Pictures(x)
+    return DataLoader(data, 4)
+"""
+    assert gains(tmp_path, train=text, wrappers=WRAPPERS) == [NOTHING]
+
+
 def test_workers_that_stay_unstartable_are_no_gain(tmp_path: Path) -> None:
     text = f"""{HEAD}from data import Pictures
 

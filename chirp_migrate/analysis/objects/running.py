@@ -453,7 +453,10 @@ class Run(Calls):
                     case Instance(cls="functools.wraps"):
                         function.is_named = True
                     case FunctionThing() | Instance(cls=ClassThing()) | BoundMethod() | ClassThing():
-                        value = self._call(thing, Arguments([value]), Place(scope.path, decorator))
+                        inner, value = value, self._call(thing, Arguments([value]), Place(scope.path, decorator))
+                        for one in value:
+                            if isinstance(one, FunctionThing) and one.scope.is_local and one not in inner:
+                                one.cells.setdefault("__wrapped__", inner)
                     case External(name=name) if TRANSPARENT.fullmatch(name):
                         pass
                     case _:
@@ -475,9 +478,9 @@ class Run(Calls):
         self.classes.append(cls)
         self._block(node.body, body)
         for value in body.cells.values():
-            for thing in value:
-                if isinstance(thing, FunctionThing) and thing.owner is None and thing.scope is body:
-                    thing.owner = cls
+            for function in (thing.unwrapped for thing in value if isinstance(thing, FunctionThing)):
+                if function.owner is None and function.scope is body:
+                    function.owner = cls
         if is_data or named:
             inherited = [name for one in bases if isinstance(one, ClassThing) for name in one.fields or ()]
             own = [
