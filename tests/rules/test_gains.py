@@ -823,6 +823,25 @@ def test_copies_of_what_may_not_be_pinned_stay_as_they_are(tmp_path: Path, pinni
 
 
 @pytest.mark.parametrize(
+    ("dataset", "is_there"),
+    [
+        ("TensorDataset(paths.to(device), pin.to(device))", True),
+        ("Subset(TensorDataset(paths.cuda()), [0])", True),
+        ("TensorDataset(torch.zeros(9, device='cuda'))", True),
+        ("TensorDataset(paths.to(torch.float32))", False),
+        ("TensorDataset(paths.to('cpu'))", False),
+        ("TensorDataset(torch.zeros(9, device='cpu'))", False),
+    ],
+)
+def test_samples_that_are_on_the_device_need_no_copies(tmp_path: Path, dataset: str, is_there: bool) -> None:
+    after = migrated_transfer(tmp_path, pinning="", dataset=dataset)
+    assert "OptimalDataLoaderFactory" in after and ("non_blocking=True" not in after) is is_there
+    assert (not loaders(tmp_path, rule="CHP024")) is is_there
+    assert run("apply", "--all-loaders", tmp_path).exit_code == 0
+    assert ("non_blocking=True" not in (tmp_path / "train.py").read_text()) is is_there
+
+
+@pytest.mark.parametrize(
     ("copy", "then", "added"),
     [
         ("x = x.to(device)", "total = x.sum().item()", False),
