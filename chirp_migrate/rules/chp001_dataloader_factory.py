@@ -75,8 +75,8 @@ class DataLoaderFactory(Rule):
     The rewritten code calls `create_loader`, which takes the arguments of `DataLoader`. If every loader of a file is
     clearly for training, validation or test, the rewritten code calls `create_training_loader`,
     `create_validation_loader` and `create_test_loader` instead. The names of the loader, its dataset and the enclosing
-    functions show what a loader is for. The rewrite keeps all arguments. A loader pins its batches if the call sets
-    `pin_memory`.
+    functions show what a loader is for. The rewrite keeps all arguments. A loader pins every batch if the call sets
+    `pin_memory`, and without this argument the batches that the factory allocates itself.
 
     By default the rule only rewrites calls that gain something: docs/apply.md lists the gains. If the code stores the
     class and calls it later, the rewrite gains something only if this file passes a dataset to that call which the
