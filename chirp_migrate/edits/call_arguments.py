@@ -16,7 +16,7 @@ from chirp_migrate.syntax.queries import is_in_string
 
 #: If arguments aligned with the opening bracket would begin to the right of this column, or of this share of the line
 #: length, they are written on new lines instead.
-_FARTHEST, _FARTHEST_SHARE = 60, 0.6
+_FARTHEST, _FARTHEST_SHARE = 50, 0.6
 #: A wide gap between code and a comment. It may shrink, so lines are measured with a gap of two spaces.
 _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 

@@ -101,11 +101,11 @@ def test_a_call_that_fits_stays_on_its_line(tmp_path: Path) -> None:
 
 def test_an_aligned_call_stays_aligned(tmp_path: Path) -> None:
     text = (
-        f"{IMPORTS}def make(train_set, sampler):\n    it = DataLoader(train_set, shuffle=True,\n"
+        f"{IMPORTS}def make(data, sampler):\n    it = DataLoader(data, shuffle=True,\n"
         f"                    drop_last=True)\n    return it, torch\n"
     )
-    first = f"    it = {FACTORY}("
-    expected = f"{first}train_set, shuffle=True,\n{' ' * len(first)}drop_last=True)\n"
+    first = "    it = OptimalDataLoaderFactory.create_loader("
+    expected = f"{first}data, shuffle=True,\n{' ' * len(first)}drop_last=True)\n"
     assert expected in migrated(tmp_path, text, WIDE_ENOUGH)
 
 
