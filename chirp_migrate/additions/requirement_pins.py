@@ -1,9 +1,10 @@
 """Find version pins of a project because of which the project and the runtime cannot be installed together.
 
 The module reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, literals in ``setup.py``,
-and conda's ``environment.yml``. From the ``PKG-INFO`` of a source distribution, it reads the requirements for packages
-that none of these files requires. The runtime needs minimum versions of torch, NumPy and Python, so an upper bound can
-contradict them. If a project also supports an older Python, the two cannot be installed together on that Python.
+and conda's ``environment.yml``. From the metadata of a source distribution (``PKG-INFO`` and ``requires.txt``), it
+reads the requirements for packages that none of these files requires. The runtime needs minimum versions of torch,
+NumPy and Python, so an upper bound can contradict them. If a project also supports an older Python, the two cannot be
+installed together on that Python.
 """
 
 from __future__ import annotations
@@ -148,7 +149,10 @@ def pins_in(root: Path) -> Iterator[PinnedRequirement]:
     yield from found
     if (root / "PKG-INFO").is_file():
         stated = {pin.name for pin in found}
-        yield from (pin for pin in _pins_of_metadata(text_of(root / "PKG-INFO")) if pin.name not in stated)
+        metadata = [*_pins_of_metadata(text_of(root / "PKG-INFO"))]
+        for path in _matching(root, ("*.egg-info/requires.txt",)):
+            metadata += _pins_of_egg(text_of(path), path.relative_to(root).as_posix())
+        yield from (pin for pin in metadata if pin.name not in stated)
 
 
 def _pins_of_sources(root: Path) -> Iterator[PinnedRequirement]:
@@ -355,6 +359,20 @@ def _pins_of_metadata(text: str) -> Iterator[PinnedRequirement]:
         yield from _pin("python", requires, f"Requires-Python {requires}", path)
     for one in headers.get_all("Requires-Dist", []):
         yield from _pin_of_requirement(one, path)
+
+
+def _pins_of_egg(text: str, path: str) -> Iterator[PinnedRequirement]:
+    """Yield the pins in the ``requires.txt`` of a source distribution, without those of extras.
+
+    Old versions of setuptools write the requirements only to this file. A section is an extra, or a marker: ``[:…]``.
+    """
+    extra = marker = ""
+    for line in filter(None, map(str.strip, text.splitlines())):
+        section = re.fullmatch(r"\[([^:]*):?(.*)\]", line)
+        if section is not None:
+            extra, marker = section.groups()
+        elif not extra:
+            yield from _pin_of_requirement(f"{line}; {marker}" if marker else line, path)
 
 
 def _pins_of_conda_environment(text: str, path: str) -> Iterator[PinnedRequirement]:

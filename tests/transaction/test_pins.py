@@ -117,6 +117,16 @@ def test_other_pins_are_no_obstacle(tmp_path: Path, path: str, content: str) -> 
     assert run("apply", root).exit_code == 0
 
 
+def test_old_metadata_is_in_the_egg(tmp_path: Path) -> None:
+    egg = "numpy>=1.19\ntorch<1.13.1,>=1.10.0\n\n[:python_version < '3']\nnumpy<1\n\n[old]\nnumpy<1\n"
+    root = write_files(tmp_path, {"train.py": LOADER, "a.egg-info/requires.txt": egg, "setup.py": "setup()\n"})
+    assert run("plan", root).exit_code == 0 and "refuse" not in run("apply", "--diff", root).stderr
+    write_files(root, {"PKG-INFO": "Metadata-Version: 2.1\nName: a\n"})
+    done = run("apply", root)
+    assert done.exit_code == 3 and "torch<1.13.1,>=1.10.0 in a.egg-info/requires.txt" in sentence(done)
+    assert "numpy<1" not in sentence(done)
+
+
 @pytest.mark.parametrize(
     ("metadata", "path", "content"),
     [
