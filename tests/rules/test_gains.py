@@ -841,6 +841,39 @@ def test_samples_that_are_on_the_device_need_no_copies(tmp_path: Path, dataset: 
     assert ("non_blocking=True" not in (tmp_path / "train.py").read_text()) is is_there
 
 
+CHAIN = """import torch
+
+def noise(x):
+    return x + torch.randn_like(x)
+
+class Chain:
+    def __init__(self, transforms):
+        self.transforms = transforms
+
+    def __call__(self, x):
+        for each in self.transforms:
+            x = each(x)
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "is_decorated"),
+    [
+        ({}, False),
+        ({"tests/test_a.py": f"{HEAD}DataLoader([1, 2], batch_size=2)\n"}, False),
+        ({"train.py": f"{HEAD}from data import Pictures\n\nDataLoader(Pictures([]), batch_size=2)\n"}, False),
+        ({"train.py": f"{HEAD}\ndef train(data):\n    return DataLoader(data, batch_size=2)\n"}, True),
+    ],
+)
+def test_transforms_are_declared_for_loaders_that_build_batches(
+    tmp_path: Path, files: dict[str, str], is_decorated: bool
+) -> None:
+    root = write_files(tmp_path, {"data.py": PICTURES, "transforms.py": CHAIN, **files})
+    assert run("apply", root).exit_code == 0
+    assert ("@composes_transforms" in (root / "transforms.py").read_text()) is is_decorated
+
+
 @pytest.mark.parametrize(
     ("copy", "then", "added"),
     [

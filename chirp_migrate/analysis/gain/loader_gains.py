@@ -211,6 +211,19 @@ class LoaderGains:
             return None
         return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", loaders[0].place)
 
+    def gain_of_transform(self, path: str, name: str) -> Gain | None:
+        """Return the gain *nothing* for a transform class that a decorator declares, if no loader builds its batches.
+
+        The result is None if a loader may apply the transform to batches.
+
+        Args:
+            path: path of the module that defines the class.
+            name: the name of the class.
+        """
+        if not _evidence(path, self._run.loaders):
+            return Gain(GainKind.NOTHING, "the project builds no loader")
+        return self.gain_of_class(path, name)
+
     def _builds_no_batches(self, loader: LoaderThing) -> bool:
         """Return whether a loader gains nothing from its migration, or has a ``collate_fn`` that is not PyTorch's."""
         collations = loader.arguments.get("collate_fn", ())
