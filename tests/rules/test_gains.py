@@ -514,6 +514,30 @@ def fit(x):
     assert gains(tmp_path, train=text, wrappers=WRAPPERS) == [NOTHING]
 
 
+def test_a_run_that_ends_inside_a_branch_keeps_what_it_has_created(tmp_path: Path) -> None:
+    calls = "".join(f"def f{n}(x):\n    y = x\n" + f"    f{n + 1}(y)\n" * 8 + "\n" for n in range(6))
+    text = f"""{HEAD}
+def f6(x):
+    return [x, x]
+
+{calls}
+def train(paths, kind):
+    if kind:
+        class Local(torch.utils.data.Dataset):
+            def __init__(self, paths):
+                self.paths = paths
+
+            def __getitem__(self, index):
+                return torch.load(self.paths[index])
+
+        loader = DataLoader(Subset(Local(paths), [0]), batch_size=4)
+        f0(kind)
+        return loader
+    return f0(paths)
+"""
+    assert gains(tmp_path, train=text) == [NOTHING]
+
+
 def test_workers_that_stay_unstartable_are_no_gain(tmp_path: Path) -> None:
     text = f"""{HEAD}from data import Pictures
 

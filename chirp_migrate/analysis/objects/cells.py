@@ -49,15 +49,16 @@ class State:
         outer = self._log
         for alternative in alternatives:
             log: list[tuple[Cells, object, Value | None]] = []
-            self._log = log
+            self._log, is_complete = log, False
             try:
                 ended = alternative()
+                is_complete = True
             finally:
                 after = {(id(cells), key): (cells, cells.get(key)) for cells, key, _ in log}
                 for cells, key, before in reversed(log):
-                    if before is None:
+                    if before is None and is_complete:
                         cells.pop(key, None)
-                    else:
+                    elif before is not None:  # if the run ends inside, the objects that it created keep their cells
                         cells[key] = before
                 self._log = outer
             ends = ends and ended
