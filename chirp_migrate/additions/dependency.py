@@ -12,6 +12,7 @@ import configparser
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def outside_package(root: Path, paths: Iterable[str]) -> list[str]:
     return sorted(set(tops)) if is_outside and _is_package(root) else []
 
 
-def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:
+def dependency_plan(root: Path, version: str, line_length: int | None = None) -> tuple[FilePlan | None, str | None]:
     """Return the edit that adds the runtime to the dependencies of a project, and a note for the user.
 
     The edit extends the first list that names torch. The order is: ``requirements.txt``, ``requirements/base.txt`` and
@@ -108,12 +109,13 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
     Args:
         root: folder of the project.
         version: version of this program.
+        line_length: the longest line that the project's settings permit, in columns; None without such a setting.
 
     Returns:
         The edit, or None if no file changes; and a sentence for the user, or None if the user need not do anything.
     """
     wanted = requirement(version)
-    edits, others = _lists_with_torch(root)
+    edits, others = _lists_with_torch(root, line_length)
     if not edits:
         if not others:
             what = f"No dependency list of the project names torch, so no list was changed. Install {wanted}"
@@ -145,7 +147,7 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
 _Edit = Callable[[str, str], str]
 
 
-def _lists_with_torch(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
+def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[tuple[str, _Edit]], list[str]]:
     """Return the files that list torch as a dependency.
 
     The first list has the files that can be edited, each with the function that edits it, the best file first. The
@@ -180,7 +182,7 @@ def _lists_with_torch(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
     lists = [one for one in ([main_of_script] if has_main else extras_of_script) if _concerns(one)]
     if any(not edits or _lacks_runtime(one) for one in lists):
         if _can_extend_script(script):
-            edits.append((_SETUP_SCRIPT, with_setup_entry))
+            edits.append((_SETUP_SCRIPT, partial(with_setup_entry, line_length=line_length)))
         elif any(map(_lacks_runtime, lists)):
             others.append(_SETUP_SCRIPT)
     main = next((one for one in _REQUIREMENTS if one in named), None)
@@ -425,10 +427,15 @@ def with_install_requires(text: str, wanted: str) -> str:
     return after
 
 
-def with_setup_entry(text: str, wanted: str) -> str:
+def with_setup_entry(text: str, wanted: str, line_length: int | None = None) -> str:
     """Return a ``setup.py`` with ``wanted`` as last entry of ``install_requires``, or else of each extra with torch.
 
     Lists that already contain the runtime do not change.
+
+    Args:
+        text: the script.
+        wanted: the new entry.
+        line_length: the longest permitted line, in columns. None: the longest line of the script, from 88 to 120.
 
     Raises:
         ValueError: a list with torch is not a plain literal that only ``setup`` uses.
@@ -441,7 +448,8 @@ def with_setup_entry(text: str, wanted: str) -> str:
     is_main = _concerns(_script_lists(text)[0])
     if not lacking(text):
         return text
-    after = with_entry(text, wanted, _needs_runtime, is_main=is_main)
+    longest = line_length or min(max(88, *map(len, text.splitlines())), 120)
+    after = with_entry(text, wanted, _needs_runtime, is_main=is_main, longest=longest)
     if lacking(after):
         raise ValueError("not every list with torch is a plain list of strings that only `setup` uses")
     return after

@@ -66,16 +66,20 @@ def _value_of(node: ast.expr, tree: ast.AST) -> ast.expr:
     return values[0] if len(values) == 1 else node
 
 
-def with_entry(text: str, entry: str, is_wanted: Callable[[Sequence[str]], bool], *, is_main: bool) -> str:
+def with_entry(
+    text: str, entry: str, is_wanted: Callable[[Sequence[str]], bool], *, is_main: bool, longest: int
+) -> str:
     """Return a ``setup.py`` in which lists of dependencies have one more entry at their end.
 
-    The lists keep their quotes, commas, comments and lines.
+    The lists keep their quotes, commas, comments and lines. A list on one line gets a line for each entry if its line
+    would become too long.
 
     Args:
         text: the script.
         entry: the new entry, without quotes.
         is_wanted: decides from the entries of a list whether the list gets the new entry.
         is_main: whether ``install_requires`` gets the entry, and not the lists in ``extras_require``.
+        longest: the longest permitted line, in columns.
 
     Raises:
         ValueError: the script is not valid, no wanted list is a plain literal, or a list cannot be extended reliably.
@@ -84,7 +88,7 @@ def with_entry(text: str, entry: str, is_wanted: Callable[[Sequence[str]], bool]
     chosen = [number for number, one in enumerate(lists) if one.is_main == is_main and is_wanted(one.entries)]
     if not chosen:
         raise ValueError("its list with torch is not a plain list of strings that only `setup` uses")
-    after = _extend(text, chosen, entry)
+    after = _extend(text, chosen, entry, longest)
     expected = [[*one.entries, entry] if number in chosen else [*one.entries] for number, one in enumerate(lists)]
     if [[*one.entries] for one in _lists(after)] != expected:
         raise ValueError("its list of dependencies has a form that chirp-migrate cannot parse")
@@ -94,7 +98,7 @@ def with_entry(text: str, entry: str, is_wanted: Callable[[Sequence[str]], bool]
 def without_entry(text: str, is_added: Callable[[str], bool]) -> str:
     """Return a ``setup.py`` without the entries that :func:`with_entry` added at the end of lists.
 
-    The text stays as it is if adding the same entries again would not restore it.
+    The text stays as it is if its lists cannot be shortened reliably.
 
     Args:
         text: the script.
@@ -106,8 +110,8 @@ def without_entry(text: str, is_added: Callable[[str], bool]) -> str:
         after = text
         for number in chosen:
             after = _shortened(after, _lists(after)[number])
-        added = {lists[number].entries[-1] for number in chosen}
-        return after if len(added) == 1 and _extend(after, chosen, added.pop()) == text else text
+        kept = [[*one.entries[:-1]] if number in chosen else [*one.entries] for number, one in enumerate(lists)]
+        return after if [[*one.entries] for one in _lists(after)] == kept else text
     except ValueError:
         return text
 
@@ -120,12 +124,14 @@ class _Literal:
         is_main: whether the list is ``install_requires`` and not an extra.
         entries: its entries.
         spans: start and end of each entry.
+        start: position of the opening bracket.
         end: position of the closing bracket.
     """
 
     is_main: bool
     entries: tuple[str, ...]
     spans: tuple[tuple[int, int], ...]
+    start: int
     end: int
 
 
@@ -200,17 +206,17 @@ def _literal(text: str, node: ast.List | ast.Tuple, is_main: bool) -> Iterator[_
         for one in node.elts
     ]
     if entries and len(entries) == len(node.elts) and text[start] in "[(" and start < spans[0][0]:
-        yield _Literal(is_main, tuple(entries), tuple(spans), end - 1)
+        yield _Literal(is_main, tuple(entries), tuple(spans), start, end - 1)
 
 
-def _extend(text: str, chosen: Sequence[int], entry: str) -> str:
+def _extend(text: str, chosen: Sequence[int], entry: str, longest: int) -> str:
     """Return a script in which the lists with these numbers have one more entry."""
     for number in chosen:
-        text = _extended(text, _lists(text)[number], entry)
+        text = _extended(text, _lists(text)[number], entry, longest)
     return text
 
 
-def _extended(text: str, given: _Literal, entry: str) -> str:
+def _extended(text: str, given: _Literal, entry: str, longest: int) -> str:
     """Return a script in which a list has one more entry: on a line of its own if the last entry has its own line."""
     start, last = given.spans[-1]
     ended = _LIST_END.fullmatch(text, last, given.end)
@@ -219,9 +225,16 @@ def _extended(text: str, given: _Literal, entry: str) -> str:
     quotes = [text[one] for one, _ in given.spans if text[one] in "'\""]
     mark = "'" if 2 * quotes.count("'") > len(quotes) else '"'
     line = text.rfind("\n", 0, start) + 1
+    newline = "\r\n" if "\r\n" in text else "\n"
     if text[line:start].strip():
-        return f"{text[:last]}, {mark}{entry}{mark}{text[last:]}"
-    newline = "\r\n" if text[:line].endswith("\r\n") else "\n"
+        after = f"{text[:last]}, {mark}{entry}{mark}{text[last:]}"
+        if len(after[line:].split("\n", 1)[0].rstrip()) <= longest or "\n" in text[given.start : given.end]:
+            return after
+        indent = re.match(r"[ \t]*", text[line:])[0]  # type: ignore[index]
+        inner = indent + ("\t" if "\t" in indent else "    ")
+        entries = [*(text[slice(*one)] for one in given.spans), f"{mark}{entry}{mark}"]
+        lines = "".join(f"{newline}{inner}{one}," for one in entries)
+        return f"{text[: given.start + 1]}{lines}{newline}{indent}{text[given.end :]}"
     kept = f"{text[:last]}{ended['comma'] or ','}{ended['comment']}"
     own = f"{text[line:start]}{mark}{entry}{mark}{',' if ended['comma'] else ''}"
     return f"{kept}{newline}{own}{text[ended.end('comment') :]}"

@@ -366,8 +366,8 @@ def test_a_setup_script_is_named_as_the_place_for_the_dependency(tmp_path: Path,
         ),
         ("install_requires=[\r\n\t'torch',\r\n]", f"install_requires=[\r\n\t'torch',\r\n\t'{WANTED}',\r\n]"),
         (
-            "install_requires=['six'], extras_require={'doc': ['six'], 'nn': ['torch'], 'all': ['torch', 'six']}",
-            "install_requires=['six'], extras_require={'doc': ['six'], "
+            "install_requires=['six'], extras_require={'doc': ['six'],\n'nn': ['torch'], 'all': ['torch', 'six']}",
+            "install_requires=['six'], extras_require={'doc': ['six'],\n"
             f"'nn': ['torch', '{WANTED}'], 'all': ['torch', 'six', '{WANTED}']}}",
         ),
         (
@@ -379,9 +379,22 @@ def test_a_setup_script_is_named_as_the_place_for_the_dependency(tmp_path: Path,
 def test_a_setup_script_gets_one_entry(before: str, after: str) -> None:
     newline = "\r\n" if "\r" in before else "\n"
     head = f"# setup(){newline}import setuptools as s{newline}{newline}s.setup("
-    assert with_setup_entry(f"{head}{before}){newline}", WANTED) == f"{head}{after}){newline}"
+    assert with_setup_entry(f"{head}{before}){newline}", WANTED, 120) == f"{head}{after}){newline}"
     assert with_setup_entry(f"{head}{after})", WANTED) == f"{head}{after})"
     assert without_setup_entry(f"\ufeff{head}{after})") == f"\ufeff{head}{before})"
+
+
+def test_a_list_that_gets_too_long_for_its_line_gets_lines(tmp_path: Path) -> None:
+    script = (
+        "from setuptools import setup\n\nsetup(\n    install_requires=['torch', 'torchvision', 'scikit-learn'],\n)\n"
+    )
+    entries = "".join(f"        '{one}',\n" for one in ("torch", "torchvision", "scikit-learn", WANTED))
+    files = {"setup.py": script, "setup.cfg": "[flake8]\nmax-line-length = 79\n", "train.py": TRAIN}
+    root = write_files(tmp_path, files)
+    assert run("apply", root).exit_code == 0
+    after = (root / "setup.py").read_text()
+    assert after.endswith(f"    install_requires=[\n{entries}    ],\n)\n")
+    assert WANTED not in without_setup_entry(after)
 
 
 def test_a_list_of_a_setup_script_may_be_a_variable_of_the_module() -> None:
