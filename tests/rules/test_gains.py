@@ -499,6 +499,55 @@ class Trainer:
     assert gains(tmp_path, train=text, wrappers=WRAPPERS) == [expected]
 
 
+REVIEWED = """
+import functools
+import inspect
+
+def reviewed():
+    def decorator(given, was_class=False):
+        if inspect.isclass(given):
+            given.__init__ = decorator(given.__init__, was_class=True)
+            return given
+
+        @functools.wraps(given)
+        def wrapper(*args, **kwargs):
+            print("reviewed")
+            return given(*args, **kwargs)
+        return wrapper
+    return decorator
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [("Reviewed(paths)", NOTHING), ("Subset(Reviewed(paths), [0])", NOTHING), ("TensorDataset(paths)", BATCHED)],
+)
+def test_a_decorator_that_returns_classes_and_wraps_functions(
+    tmp_path: Path, made: str, expected: tuple[str, str]
+) -> None:
+    text = f"""{HEAD}from wrappers import reviewed
+
+@reviewed()
+class Reviewed(torch.utils.data.Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __getitem__(self, index):
+        return torch.load(self.paths[index])
+
+class Module:
+    @reviewed()
+    def __init__(self, paths):
+        self.data = {made}
+
+    def train_dataloader(self):
+        return DataLoader(self.data, batch_size=4)
+
+Module([]).train_dataloader()
+"""
+    assert gains(tmp_path, train=text, wrappers=REVIEWED) == [expected]
+
+
 def test_a_decorator_of_many_functions_is_run_for_each(tmp_path: Path) -> None:
     body = "data = [x]\n    for one in data:\n        print(one)\n"
     functions = "".join(f"@renamed('x')\ndef load_{n}(x):\n    {body}\n" for n in range(60))

@@ -114,8 +114,10 @@ class Calls(ObjectAccess):
                 arguments.positional.append(value)
                 continue
             match value:
-                case (Container(kind="list" | "tuple", cells=cells),) if None not in cells:
+                case (Container(kind="list" | "tuple" as kind, cells=cells),) if kind == "tuple" or None not in cells:
+                    # Unknown elements of a tuple follow the known elements.
                     arguments.positional += [cells[key] for key in sorted(k for k in cells if isinstance(k, int))]
+                    arguments.more |= None in cells
                 case _:
                     arguments.more = True
         for keyword in node.keywords:

@@ -186,6 +186,10 @@ class LibraryCalls(State, ABC):
                             self._call(
                                 BoundMethod(thing, one) if isinstance(one, FunctionThing) else one, NO_ARGUMENTS, place
                             )
+            case "inspect.isclass":
+                kinds = {type(one) for one in first}
+                if kinds == {ClassThing} or (kinds and kinds <= {FunctionThing, BoundMethod}):
+                    return (Constant(kinds == {ClassThing}),)
             case "builtins.vars":
                 return unite_values(*(self._attribute(thing, "__dict__") for thing in first))
             case "builtins.getattr" if len(arguments.positional) > 1:
