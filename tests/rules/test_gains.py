@@ -548,6 +548,21 @@ Module([]).train_dataloader()
     assert gains(tmp_path, train=text, wrappers=REVIEWED) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [("accelerator.prepare", NOTHING), ("accelerator.gather", AT_RUN_TIME), ("keep", AT_RUN_TIME)],
+)
+def test_the_accelerator_of_a_trainer_rebuilds_loaders(tmp_path: Path, method: str, expected: tuple[str, str]) -> None:
+    text = f"""{HEAD}from transformers import Trainer
+
+class Tuner(Trainer):
+    def get_train_dataloader(self):
+        options = dict(batch_size=self.args.size, collate_fn=self.collator)
+        return self.{method}(DataLoader(self.train_dataset, **options))
+"""
+    assert gains(tmp_path, train=text) == [expected]
+
+
 def test_a_decorator_of_many_functions_is_run_for_each(tmp_path: Path) -> None:
     body = "data = [x]\n    for one in data:\n        print(one)\n"
     functions = "".join(f"@renamed('x')\ndef load_{n}(x):\n    {body}\n" for n in range(60))
