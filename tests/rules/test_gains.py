@@ -563,6 +563,25 @@ class Tuner(Trainer):
     assert gains(tmp_path, train=text) == [expected]
 
 
+def test_methods_are_run_although_the_constructor_is_too_long(tmp_path: Path) -> None:
+    calls = "".join(f"def f{n}(x):\n    y = x\n" + f"    f{n + 1}(y)\n" * 8 + "\n" for n in range(6))
+    text = f"""{HEAD}from data import Pictures
+
+def f6(x):
+    return [x, x]
+
+{calls}
+class Trainer:
+    def __init__(self, paths):
+        self.pictures = Pictures(paths)
+        f0(paths)
+
+    def batches(self):
+        return DataLoader(self.pictures, batch_size=4)
+"""
+    assert gains(tmp_path, train=text) == [NOTHING]
+
+
 def test_a_decorator_of_many_functions_is_run_for_each(tmp_path: Path) -> None:
     body = "data = [x]\n    for one in data:\n        print(one)\n"
     functions = "".join(f"@renamed('x')\ndef load_{n}(x):\n    {body}\n" for n in range(60))

@@ -269,7 +269,9 @@ class Unpicklable:
         ]
         if is_made and not methods:
             return
-        objects = run.call_alone(cls)
+        objects = [one for one in run.call_alone(cls) if isinstance(one, Instance)]
+        # If the steps end inside the constructor, the methods are called on the unfinished object.
+        objects = objects or [one for one in run.instances if one.cls is cls][-1:]
         yield
         for name, function in methods:
             if function.unwrapped.place.node not in run.called:
