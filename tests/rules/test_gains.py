@@ -597,7 +597,10 @@ def fit(x):
     assert gains(tmp_path, train=text, wrappers=WRAPPERS) == [NOTHING]
 
 
-def test_a_run_that_ends_inside_a_branch_keeps_what_it_has_created(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "branch", ["f0(kind)\n        return loader", "    return loader\n    else:\n        f0(kind)"]
+)
+def test_a_run_that_ends_inside_a_branch_keeps_what_it_has_created(tmp_path: Path, branch: str) -> None:
     calls = "".join(f"def f{n}(x):\n    y = x\n" + f"    f{n + 1}(y)\n" * 8 + "\n" for n in range(6))
     text = f"""{HEAD}
 def f6(x):
@@ -614,8 +617,7 @@ def train(paths, kind):
                 return torch.load(self.paths[index])
 
         loader = DataLoader(Subset(Local(paths), [0]), batch_size=4)
-        f0(kind)
-        return loader
+        {branch.strip()}
     return f0(paths)
 """
     assert gains(tmp_path, train=text) == [NOTHING]

@@ -58,9 +58,13 @@ class State:
                 for cells, key, before in reversed(log):
                     if before is None and is_complete:
                         cells.pop(key, None)
-                    elif before is not None:  # if the run ends inside, the objects that it created keep their cells
+                    elif before is not None:
                         cells[key] = before
                 self._log = outer
+                # If the run ends inside, the objects that it created, also in earlier alternatives, keep their cells.
+                for (_, key), (cells, value) in () if is_complete else (one for each in finals for one in each.items()):
+                    if value is not None:
+                        cells.setdefault(key, value)
             ends = ends and ended
             finals.append(after)
         for place in dict.fromkeys(one for final in finals for one in final):
