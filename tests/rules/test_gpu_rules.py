@@ -41,9 +41,13 @@ def test_moves_of_every_batch_are_named(text: str, header: str, moves: str) -> N
     assert loops_advised(looped(text, header)) == [moves]
 
 
-@pytest.mark.parametrize("tensor", ["data", "data.to(torch.float16)", "data.to('cpu')", "data.to(device).cpu()"])
+@pytest.mark.parametrize(
+    "tensor",
+    ["x", "data", "data.to(torch.float16)", "data.to('cpu')", "data.to(device).cpu()", "torch.from_numpy(data.cuda())"],
+)
 def test_moves_of_samples_from_the_cpu_are_named(tensor: str) -> None:
-    assert loops_advised(looped("model(x.to(device))", made=STORED.format(tensor))) == ["`x.to(device)`"]
+    text = looped("x = x.to(device)\nmodel(x)", made=STORED.format(tensor))
+    assert loops_advised(text) == ["`x.to(device)`"]
 
 
 def test_how_the_loader_was_made_need_not_be_seen() -> None:

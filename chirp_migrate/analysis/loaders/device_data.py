@@ -15,8 +15,8 @@ from chirp_migrate.syntax.queries import keywords, method_called
 __all__ = ["is_on_device", "reads_device_data"]
 
 _DEPTH = 4
-#: Methods of tensors whose results are on the CPU.
-_TO_CPU = ("cpu", "numpy", "tolist")
+#: Methods of tensors, and functions, whose results are on the CPU.
+_TO_CPU = ("cpu", "numpy", "tolist", "from_numpy")
 
 
 def reads_device_data(loader: Loader) -> bool:
@@ -37,14 +37,17 @@ def is_on_device(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) 
     match node:
         case cst.Call(func=function, args=arguments):
             device = keywords(node).get("device")
-            if method_called(node) in _TO_CPU:
+            if method_called(node) in _TO_CPU:  # also `torch.from_numpy(…)`
                 return False
             if moved_to(module, node) is not None or (device is not None and device_value(module, device).may_be()):
                 return True
             owner = [function.value] if isinstance(function, cst.Attribute) else []
             return any(is_on_device(module, one, depth) for one in (*owner, *(one.value for one in arguments)))
         case cst.Name() | cst.Attribute() if depth:
-            return any(is_on_device(module, one.value, depth - 1) for one in values_of(module, node))
+            values = [one.value for one in values_of(module, node)]
+            if isinstance(node, cst.Name):  # a loop over the loader may assign its batch to the same name
+                values = [one for one in values if module.span(one)[0] < module.span(node)[0]]
+            return any(is_on_device(module, one, depth - 1) for one in values)
         case cst.Tuple(elements=elements) | cst.List(elements=elements):
             return any(is_on_device(module, one.value, depth) for one in elements)
         case cst.Subscript(value=value):
