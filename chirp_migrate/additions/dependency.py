@@ -12,10 +12,12 @@ import configparser
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.additions.requirement_pins import name_of, requirement_files, setup_arguments, text_of
+from chirp_migrate.additions.requirement_pins import name_of, requirement_files, text_of
+from chirp_migrate.additions.setup_script import setup_arguments, with_entry, without_entry
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.source.files import read_file
 
@@ -34,6 +36,7 @@ __all__ = [
     "with_install_requires",
     "with_project_dependency",
     "with_requirement",
+    "with_setup_entry",
 ]
 
 _DISTRIBUTION = "chirpid-patch"
@@ -94,24 +97,25 @@ def outside_package(root: Path, paths: Iterable[str]) -> list[str]:
     return sorted(set(tops)) if is_outside and _is_package(root) else []
 
 
-def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | None]:
+def dependency_plan(root: Path, version: str, line_length: int | None = None) -> tuple[FilePlan | None, str | None]:
     """Return the edit that adds the runtime to the dependencies of a project, and a note for the user.
 
     The edit extends the first list that names torch. The order is: ``requirements.txt``, ``requirements/base.txt`` and
-    similar files, ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` in ``setup.cfg``,
-    and, if no other list of main dependencies names torch, the extras in ``pyproject.toml``. If no list names torch and
-    the project is not a package, the edit extends the requirements file. A list that already names the runtime does not
-    change.
+    similar files, ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` in ``setup.cfg`` and
+    in ``setup.py``, and, if no other list of main dependencies names torch, the extras in ``pyproject.toml`` or in
+    ``setup.py``. If no list names torch and the project is not a package, the edit extends the requirements file. A
+    list that already names the runtime does not change.
 
     Args:
         root: folder of the project.
         version: version of this program.
+        line_length: the longest line that the project's settings permit, in columns; None without such a setting.
 
     Returns:
         The edit, or None if no file changes; and a sentence for the user, or None if the user need not do anything.
     """
     wanted = requirement(version)
-    edits, others = _lists_with_torch(root)
+    edits, others = _lists_with_torch(root, line_length)
     if not edits:
         if not others:
             what = f"No dependency list of the project names torch, so no list was changed. Install {wanted}"
@@ -143,7 +147,7 @@ def dependency_plan(root: Path, version: str) -> tuple[FilePlan | None, str | No
 _Edit = Callable[[str, str], str]
 
 
-def _lists_with_torch(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
+def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[tuple[str, _Edit]], list[str]]:
     """Return the files that list torch as a dependency.
 
     The first list has the files that can be edited, each with the function that edits it, the best file first. The
@@ -166,18 +170,21 @@ def _lists_with_torch(root: Path) -> tuple[list[tuple[str, _Edit]], list[str]]:
         entries = _read_dependencies(root / path, read)
         if entries is not None and _concerns(entries) and (not edits or _lacks_runtime(entries)):
             edits.append((path, edit))
-    script = setup_arguments(text_of(root / _SETUP_SCRIPT))
-    main_of_script = _entries_of(script.get("install_requires"))
-    elsewhere = ((_PYPROJECT, _poetry_dependencies(root)), (_SETUP_SCRIPT, main_of_script))
-    has_main = bool(edits) or any(_concerns(entries) for _, entries in elsewhere)
+    script = text_of(root / _SETUP_SCRIPT)
+    main_of_script, *extras_of_script = _script_lists(script)
+    poetry = _poetry_dependencies(root)
+    has_main = bool(edits) or _concerns(poetry) or _concerns(main_of_script)
     extras = _read_dependencies(root / _PYPROJECT, _extra_dependencies)
     if extras is not None and _concerns(extras) and not has_main:
         edits.append((_PYPROJECT, with_extra_dependency))
-    given = script.get("extras_require")
-    extras_of_script = [] if has_main or not isinstance(given, dict) else given.values()
-    for path, entries in (*elsewhere, *((_SETUP_SCRIPT, _entries_of(one)) for one in extras_of_script)):
-        if _concerns(entries) and _lacks_runtime(entries):
-            others.append(path)
+    if _concerns(poetry) and _lacks_runtime(poetry):
+        others.append(_PYPROJECT)
+    lists = [one for one in ([main_of_script] if has_main else extras_of_script) if _concerns(one)]
+    if any(not edits or _lacks_runtime(one) for one in lists):
+        if _can_extend_script(script):
+            edits.append((_SETUP_SCRIPT, partial(with_setup_entry, line_length=line_length)))
+        elif any(map(_lacks_runtime, lists)):
+            others.append(_SETUP_SCRIPT)
     main = next((one for one in _REQUIREMENTS if one in named), None)
     if main is not None and not edits and not others and not _is_package(root):
         edits.append((main, with_requirement))
@@ -209,15 +216,27 @@ def _poetry_dependencies(root: Path) -> list[Any]:
     return list(table) if isinstance(table, dict) else []
 
 
-def _entries_of(listed: Any) -> list[Any]:
-    """Return the entries of a literal list; empty if the value is not a list."""
-    return list(listed) if isinstance(listed, list | tuple) else []
+def _script_lists(text: str) -> list[list[Any]]:
+    """Return the entries of the lists that ``setup.py`` contains: ``install_requires`` first, then those of extras."""
+    given = setup_arguments(text)
+    extras = given.get("extras_require")
+    lists = [given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ())]
+    return [list(one) if isinstance(one, list | tuple) else [] for one in lists]
+
+
+def _can_extend_script(text: str) -> bool:
+    try:
+        with_setup_entry(text, _DISTRIBUTION)
+    except ValueError:
+        return False
+    return True
 
 
 def dependency_removal(root: Path) -> FilePlan | None:
     """Return the edit that removes the dependency that an earlier ``apply`` added; None if there is none."""
-    for name, without in (*((one, without_requirement) for one in _REQUIREMENTS), (_PYPROJECT, without_entry),
-                          (_SETUP, without_requirement)):  # fmt: skip
+    edits: dict[str, Callable[[str], str]] = dict.fromkeys((*_REQUIREMENTS, _SETUP), without_requirement)
+    edits |= {_PYPROJECT: without_project_entry, _SETUP_SCRIPT: without_setup_entry}
+    for name, without in edits.items():
         try:
             before = read_file(root / name)
             after = without(before.decode("utf-8")).encode("utf-8")
@@ -236,7 +255,7 @@ def without_requirement(text: str) -> str:
     return after if text.endswith(("\n", "\r")) or len(kept) == len(lines) else after.rstrip("\r\n")
 
 
-def without_entry(text: str) -> str:
+def without_project_entry(text: str) -> str:
     """Return a ``pyproject.toml`` without the dependencies that ``apply`` added.
 
     The text stays as it is if the removal would change anything else.
@@ -260,6 +279,11 @@ def without_entry(text: str) -> str:
     except tomlkit.exceptions.TOMLKitError:
         return text
     return after if _parse_toml(after) == expected else text
+
+
+def without_setup_entry(text: str) -> str:
+    """Return a ``setup.py`` without the entries that ``apply`` added."""
+    return without_entry(text, lambda entry: _ADDED.fullmatch(entry) is not None)
 
 
 def _remove_added(entries: Any) -> None:
@@ -401,6 +425,39 @@ def with_install_requires(text: str, wanted: str) -> str:
     if _install_requires(after) != [*before, wanted]:
         raise ValueError("its list of dependencies has a form that chirp-migrate cannot parse")
     return after
+
+
+def with_setup_entry(text: str, wanted: str, line_length: int | None = None) -> str:
+    """Return a ``setup.py`` with ``wanted`` as last entry of ``install_requires``, or else of each extra with torch.
+
+    Lists that already contain the runtime do not change.
+
+    Args:
+        text: the script.
+        wanted: the new entry.
+        line_length: the longest permitted line, in columns. None: the longest line of the script, from 88 to 120.
+
+    Raises:
+        ValueError: a list with torch is not a plain literal that only ``setup`` uses.
+    """
+
+    def lacking(text: str) -> bool:
+        """Return whether a list needs the new entry."""
+        return any(map(_needs_runtime, _script_lists(text)[: 1 if is_main else None]))
+
+    is_main = _concerns(_script_lists(text)[0])
+    if not lacking(text):
+        return text
+    longest = line_length or min(max(88, *map(len, text.splitlines())), 120)
+    after = with_entry(text, wanted, _needs_runtime, is_main=is_main, longest=longest)
+    if lacking(after):
+        raise ValueError("not every list with torch is a plain list of strings that only `setup` uses")
+    return after
+
+
+def _needs_runtime(entries: Sequence[Any]) -> bool:
+    """Return whether a list of dependencies names torch and not the runtime."""
+    return _concerns(entries) and _lacks_runtime(list(entries))
 
 
 def _install_requires(text: str) -> list[Any] | None:

@@ -1,19 +1,20 @@
 """Find version pins of a project because of which the project and the runtime cannot be installed together.
 
 The module reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, literals in ``setup.py``,
-and conda's ``environment.yml``. The runtime needs minimum versions of torch, NumPy and Python, so an upper bound can
-contradict them. If a project also supports an older Python, the two cannot be installed together on that Python.
+and conda's ``environment.yml``. From the metadata of a source distribution (``PKG-INFO`` and ``requires.txt``), it
+reads the requirements for packages that none of these files requires. The runtime needs minimum versions of torch,
+NumPy and Python, so an upper bound can contradict them. If a project also supports an older Python, the two cannot be
+installed together on that Python.
 """
 
 from __future__ import annotations
 
-import ast
 import configparser
-import contextlib
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from chirp_migrate.additions.setup_script import setup_arguments
 from chirp_migrate.source.files import read_file
 
 if sys.version_info >= (3, 11):
@@ -36,7 +38,6 @@ __all__ = [
     "name_of",
     "pins_in",
     "requirement_files",
-    "setup_arguments",
     "text_of",
     "wider_ranges",
 ]
@@ -144,6 +145,18 @@ def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, PinnedRequiremen
 
 def pins_in(root: Path) -> Iterator[PinnedRequirement]:
     """Yield the requirements for torch, NumPy and Python in the files of a folder."""
+    found = list(_pins_of_sources(root))
+    yield from found
+    if (root / "PKG-INFO").is_file():
+        stated = {pin.name for pin in found}
+        metadata = [*_pins_of_metadata(text_of(root / "PKG-INFO"))]
+        for path in _matching(root, ("*.egg-info/requires.txt",)):
+            metadata += _pins_of_egg(text_of(path), path.relative_to(root).as_posix())
+        yield from (pin for pin in metadata if pin.name not in stated)
+
+
+def _pins_of_sources(root: Path) -> Iterator[PinnedRequirement]:
+    """Yield the requirements in the files that people write."""
     for path in requirement_files(root):
         yield from _pins_of_requirements_file(text_of(path), path.relative_to(root).as_posix())
     for name, read in (
@@ -339,28 +352,27 @@ def _pins_of_setup_script(text: str) -> Iterator[PinnedRequirement]:
                 yield from _pin_of_requirement(one, path)
 
 
-def setup_arguments(text: str) -> dict[str, Any]:
-    """Return the arguments of ``setup(…)`` that are literals, or names to which the script assigns one literal."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return {}
-    assigned: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            for target in (one for one in node.targets if isinstance(one, ast.Name)):
-                assigned.setdefault(target.id, []).append(node.value)
-    found: dict[str, Any] = {}
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    for call in calls:
-        if (call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")) != "setup":
-            continue
-        for keyword in call.keywords:
-            values = assigned.get(keyword.value.id, []) if isinstance(keyword.value, ast.Name) else [keyword.value]
-            if keyword.arg is not None and len(values) == 1:
-                with contextlib.suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-                    found[keyword.arg] = ast.literal_eval(values[0])
-    return found
+def _pins_of_metadata(text: str) -> Iterator[PinnedRequirement]:
+    """Yield the pins in the ``PKG-INFO`` that setuptools writes into a source distribution."""
+    path, headers = "PKG-INFO", HeaderParser().parsestr(text)
+    for requires in headers.get_all("Requires-Python", []):
+        yield from _pin("python", requires, f"Requires-Python {requires}", path)
+    for one in headers.get_all("Requires-Dist", []):
+        yield from _pin_of_requirement(one, path)
+
+
+def _pins_of_egg(text: str, path: str) -> Iterator[PinnedRequirement]:
+    """Yield the pins in the ``requires.txt`` of a source distribution, without those of extras.
+
+    Old versions of setuptools write the requirements only to this file. A section is an extra, or a marker: ``[:…]``.
+    """
+    extra = marker = ""
+    for line in filter(None, map(str.strip, text.splitlines())):
+        section = re.fullmatch(r"\[([^:]*):?(.*)\]", line)
+        if section is not None:
+            extra, marker = section.groups()
+        elif not extra:
+            yield from _pin_of_requirement(f"{line}; {marker}" if marker else line, path)
 
 
 def _pins_of_conda_environment(text: str, path: str) -> Iterator[PinnedRequirement]:

@@ -14,9 +14,9 @@ from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import is_in_string
 
-#: If arguments aligned with the opening bracket would begin to the right of this share of the line length, they are
-#: written on new lines instead.
-_FARTHEST = 0.6
+#: If arguments aligned with the opening bracket would begin to the right of this column, or of this share of the line
+#: length, they are written on new lines instead.
+_FARTHEST, _FARTHEST_SHARE = 50, 0.6
 #: A wide gap between code and a comment. It may shrink, so lines are measured with a gap of two spaces.
 _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 
@@ -107,7 +107,7 @@ class CallEdit:
         """Return whether a shift would move the lines that are aligned with the first argument far to the right."""
         assert self._style is not None
         wanted = self._style.longest_line(self._module.text)
-        return shift > 0 and self._aligned_column() + shift > _FARTHEST * wanted
+        return shift > 0 and self._aligned_column() + shift > min(_FARTHEST, _FARTHEST_SHARE * wanted)
 
     def _insertion_edits(self, shift: int) -> Iterator[Edit]:
         """Yield the edits that insert new arguments after the last argument, or before it if it has a comment.
@@ -173,8 +173,13 @@ class CallEdit:
             start:end
         ]:
             return ()
-        groups, ends = list(self._in_groups()), len(module.text[end:last].rstrip())
-        wishes = [(one, wanted) for one in (*groups, *self._fill_lines(wanted))]
+        groups, filled = list(self._in_groups()), list(self._fill_lines(wanted))
+        ends = len(module.text[end:last].rstrip())
+        # Aligned lines with several arguments become one line if they fit, so that lines do not end anywhere.
+        one_each = all(self._opens_line(n) for n in range(1, len(self._spans)))
+        is_joined = self._aligned_column() > 0 and not one_each
+        joined = [one for one in filled if is_joined and one.rstrip(")").rstrip().count("\n") == 1]
+        wishes = [(one, wanted) for one in (*joined, *groups, *filled)]
         for text, limit in (*wishes, *((one, longest) for one in groups)):
             written = (module.text[first:start] + text).splitlines()
             if max(map(len, written)) <= limit and len(written[-1]) + ends <= limit:
@@ -204,7 +209,10 @@ class CallEdit:
         return texts + self._added
 
     def _in_groups(self) -> Iterator[str]:
-        """Yield the source of the call with the same arguments together on a line as before, below the called name."""
+        """Yield the source of the call with the same arguments together on a line as before, below the called name.
+
+        If the arguments were aligned with the opening bracket, the closing bracket is where the file usually has it.
+        """
         if not any(self._opens_line(n) for n in range(1, len(self._spans))):
             return
         (indent, inner), texts = self._indents, self._argument_texts()
@@ -216,6 +224,8 @@ class CallEdit:
         module, close = self._module, self._module.span(self._call)[1] - 1
         tail = module.text[self._spans[-1][1] : close]
         behind = not NEWLINE.search(tail)
+        if behind and self._aligned_column() and self._style is not None:
+            behind = self._style.closes_behind_arguments(module.text)
         lines = f",{module.newline}{inner}".join(", ".join(group) for group in groups)
         last = "" if behind else f"{',' if ',' in tail else ''}{module.newline}{indent}"
         yield f"{self._head}{module.newline}{inner}{lines}{last})"

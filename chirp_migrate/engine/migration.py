@@ -27,6 +27,7 @@ from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.plans.plan import FilePlan, Plan
 from chirp_migrate.source.files import read_file
+from chirp_migrate.syntax.code_style import CodeStyle
 
 _NO_PLACE = "--scaffold needs a folder utils/, which does not exist: nothing was added."
 
@@ -96,7 +97,7 @@ def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePl
             f"Only files in {where} import chirpid_patch, so the dependencies of the package stay unchanged. "
             f'To run these files: pip install "{wanted}"'
         ]
-    dependency, note = dependency_plan(project, __version__)
+    dependency, note = dependency_plan(project, __version__, CodeStyle(project).configured_length)
     added = [] if dependency is None else [dependency]
     if added and project != root:
         place = os.path.relpath(project / added.pop().path, root)

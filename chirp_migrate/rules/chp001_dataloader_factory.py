@@ -43,8 +43,9 @@ from chirp_migrate.rules.moving import is_moved
 _NOT_REWRITTEN = {
     "ambiguous-name": "not rewritten: `DataLoader` may be PyTorch's or {} here; import the two under different names, "
     "so that PyTorch's can be migrated",
-    "subclass": "not rewritten: {} subclasses `DataLoader`; unless it overrides `__iter__`, inherit from "
-    "`chirpid_patch.BatchedDataLoader`, which takes the same arguments",
+    "subclass": "not rewritten: {} subclasses `DataLoader`; inherit from `chirpid_patch.BatchedDataLoader`, which "
+    "takes the same arguments",
+    "own-iteration": "not rewritten: {} subclasses `DataLoader` and overrides `__iter__`",
     "used-as-value": "`DataLoader` is {}, so the rule does not see the call that builds the loader; call "
     f"`{FACTORY}.create_loader` there instead",
     "replaced": "not rewritten: `{}` is patched elsewhere (for example in a test), and the patch would no longer take "
@@ -75,8 +76,8 @@ class DataLoaderFactory(Rule):
     The rewritten code calls `create_loader`, which takes the arguments of `DataLoader`. If every loader of a file is
     clearly for training, validation or test, the rewritten code calls `create_training_loader`,
     `create_validation_loader` and `create_test_loader` instead. The names of the loader, its dataset and the enclosing
-    functions show what a loader is for. The rewrite keeps all arguments. A loader pins its batches if the call sets
-    `pin_memory`.
+    functions show what a loader is for. The rewrite keeps all arguments. A loader pins every batch if the call sets
+    `pin_memory`, and without this argument the batches that the factory allocates itself.
 
     By default the rule only rewrites calls that gain something: docs/apply.md lists the gains. If the code stores the
     class and calls it later, the rewrite gains something only if this file passes a dataset to that call which the
@@ -177,7 +178,8 @@ def _proposal(
         if proposal.edits:
             proposal = _add_gain(module, project, use.call, proposal)
     elif use.what:
-        proposal = _not_rewritten(offset, use.why, use.what)
+        has_iteration = use.why == "subclass" and _overrides_iteration(module, node)
+        proposal = _not_rewritten(offset, use.why, use.what, reason="own-iteration" if has_iteration else use.why)
     else:
         message = "`DataLoader` as a callable: replaced by `create_loader`, which takes the same arguments"
         edit = Edit(*module.span(node), f"{FACTORY}.create_loader")
@@ -217,8 +219,15 @@ def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribut
     )
 
 
-def _not_rewritten(offset: int, why: str, what: str = "") -> Proposal:
-    return Proposal(offset, _NOT_REWRITTEN[why].format(what), why=why)
+def _not_rewritten(offset: int, why: str, what: str = "", *, reason: str = "") -> Proposal:
+    return Proposal(offset, _NOT_REWRITTEN[reason or why].format(what), why=why)
+
+
+def _overrides_iteration(module: Module, base: cst.CSTNode) -> bool:
+    """Return whether the class with a base defines its own ``__iter__``."""
+    owner = next((one for one in module.ancestors(base) if isinstance(one, cst.ClassDef)), None)
+    methods = (one for one in owner.body.body if isinstance(one, cst.FunctionDef)) if owner is not None else ()
+    return any(one.name.value == "__iter__" for one in methods)
 
 
 def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool) -> Proposal:

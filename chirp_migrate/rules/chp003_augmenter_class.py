@@ -17,6 +17,7 @@ from chirp_migrate.analysis.datasets.augmenter_meaning import (
     masks_like_spec_augment,
 )
 from chirp_migrate.analysis.datasets.declared_class import tuple_source
+from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.edits.statements import class_decorator_insertion
 from chirp_migrate.rules.api import (
     NN_MODULE,
@@ -72,6 +73,9 @@ class WorkerSafeAugmenter(Rule):
       uses once.
     - `usual-names`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual modules and
       functions in all calls of the class.
+
+    By default the rule only decorates a class if a loader may apply it to batches: the project builds a loader outside
+    tests, and not all loaders that can contain the class gain nothing.
     """
 
     code = "CHP003"
@@ -134,7 +138,8 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
         calls = [f"calls={tuple_source(called)}"] if called else []
         edit = class_decorator_insertion(module, project.code_style, node, decorator, [*said, *calls])
         message = f"`{title}` augments single samples: `@{decorator}` declares this, and loaders augment whole batches"
-        return Proposal(offset, message, (edit,), frozenset({runtime(decorator)}))
+        gain = loader_gains(project).gain_of_transform(module.path, title)
+        return Proposal(offset, message, (edit,), frozenset({runtime(decorator)}), gain=gain)
     return None
 
 

@@ -12,6 +12,7 @@ from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.devices.own_transfers import place_of_mps, place_of_observed_transfer, why_own_transfer
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
+from chirp_migrate.analysis.loaders.device_data import reads_device_data
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
 from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
@@ -56,6 +57,8 @@ class NonBlockingTransfer(Rule):
       loader builds its batches itself.
     - `pinning-loader`: not every call that builds the loader sets ``pin_memory=False``. If no such call is known, some
       code of the project builds loaders.
+    - `not-on-device`: the samples are not on a device already. Not every dataset of the loop is created from tensors
+      that code has moved to a device.
     - `unchanged-batch`: the copied object is the batch from the loader, or a part of the batch that the code reads by
       position, key or attribute. It is not a computed value.
     - `to-accelerator`: the device is CUDA or XPU, or has the name of a device and is not provably the CPU or MPS.
@@ -119,6 +122,11 @@ def _check_loop(
                 if path is not None and _goes_to_a_device(module, call, method):
                     problem = _why_unsafe(module, project, call, path, collated) or batch.why_written_after(call, path)
                     statements.setdefault(statement_of(module, call), []).append((call, problem))
+    if statements and (
+        all(reads_device_data(loader) for _, loader in loaders)
+        or loader_gains(project).has_data_on_device(module, loop)
+    ):
+        return
     for statement, transfers in statements.items():
         offset, shown = module.span(transfers[0][0])[0], module.source(transfers[0][0]).strip()
         problems = [problem for _, problem in transfers if problem is not None]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chirp_migrate.analysis.devices.device_moves import may_move
+from chirp_migrate.analysis.gain.loader_gains import loader_gains
+from chirp_migrate.analysis.loaders.device_data import reads_device_data
 from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import called_in_loops
 from chirp_migrate.analysis.loops.sync_points import device_loops
@@ -44,10 +46,14 @@ class DeviceResident(Rule):
         return any(called_in_loops(outline, moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
-        """Report the loops over loaders that move parts of their batches to one device."""
+        """Report the loops over loaders that move parts of their batches to one device, where they are not yet."""
         for there in device_loops(module, project):
             devices = list(dict.fromkeys(quote_sources(module, device) for device in there.moves.values()))
-            if len(devices) == 1 and not all(_has_device(loader) for loader in there.loaders):
+            if (
+                len(devices) == 1
+                and not all(_has_device(one) or reads_device_data(one) for one in there.loaders)
+                and not loader_gains(project).has_data_on_device(module, there.loop)
+            ):
                 first, *others = sorted(there.moves, key=lambda move: module.span(move)[0])
                 copies = "copies" if not others else "copy"
                 sources = join_texts([quote_sources(module, one) for one in (first, *others)])

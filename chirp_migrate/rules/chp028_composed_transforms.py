@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.delegating_transform import read_delegation
+from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.edits.statements import class_decorator_insertion
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, functions_of, last_name, runtime
 
@@ -23,6 +24,9 @@ class ComposedTransforms(Rule):
     - `only-passes-on`: `__call__` has no decorator, is not `async`, and has one parameter besides `self`, without a
       default. It returns `self.attribute(x)`, or sets `x = each(x)` in one loop over `self.attribute` and returns `x`.
       The attribute is not a method of the class.
+
+    By default the rule only decorates a class if a loader may apply it to batches: the project builds a loader outside
+    tests, and not all loaders that can contain the class gain nothing.
     """
 
     code = "CHP028"
@@ -58,7 +62,8 @@ class ComposedTransforms(Rule):
             edit = class_decorator_insertion(module, project.code_style, node, decorator, [f'"{found.attribute}"'])
             does = "only chains transforms" if found.composes else "only calls a function"
             message = f"`{node.name.value}` {does}: `@{decorator}` declares this, and loaders apply it to whole batches"
-            yield Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(decorator)}))
+            gain = loader_gains(project).gain_of_transform(module.path, node.name.value)
+            yield Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(decorator)}), gain=gain)
 
 
 def _augments(project: Project) -> bool:

@@ -430,6 +430,199 @@ def train(paths, workers):
     assert "Clean" in run("check", tmp_path / "project").stdout
 
 
+@pytest.mark.parametrize(
+    ("reads", "more", "expected"),
+    [
+        ("torch.load(paths[index])[:size]", "", NOTHING),
+        ("{'a': self.opened[index].read(size)}", "def __init__(self):\n            self.opened = paths", NOTHING),
+        ("torch.load(self.paths[index])", "def __init__(self):\n            self.paths = paths", NOTHING),
+        ("samples[index]", "", AT_RUN_TIME),
+        ("self.read(index)", "def read(self, index):\n            return samples[index]", AT_RUN_TIME),
+    ],
+)
+def test_a_local_class_is_judged_by_its_code(tmp_path: Path, reads: str, more: str, expected: tuple[str, str]) -> None:
+    text = f"""{HEAD}
+def train(paths, samples, size):
+    class Local(torch.utils.data.Dataset):
+        {more or repr("Samples.")}
+
+        def __len__(self):
+            return len(paths)
+
+        def __getitem__(self, index):
+            return {reads}
+
+    return DataLoader(Local(), batch_size=4)
+"""
+    assert gains(tmp_path, train=text) == [expected]
+
+
+WRAPPERS = """
+import functools
+
+def seeded(function):
+    def wrapper(self, *args, **kwargs):
+        if self.seed is None:
+            return function(self, *args, **kwargs)
+        return function(self, *args, **kwargs)
+    return wrapper
+
+def renamed(name):
+    def decorator(function):
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            kwargs.pop(name, None)
+            return function(*args, **kwargs)
+        return wrapper
+    return decorator
+"""
+
+
+@pytest.mark.parametrize("decorator", ["@seeded", "@renamed('x')", "@renamed('x')\n    @seeded", "@staticmethod"])
+@pytest.mark.parametrize(("made", "expected"), [("TensorDataset(x)", BATCHED), ("Pictures(x)", NOTHING)])
+@pytest.mark.parametrize("call", ["", "\n\ndef main(files):\n    return Trainer().fit(files)\n"])
+def test_a_decorated_method_is_judged_like_another(
+    tmp_path: Path, decorator: str, made: str, expected: tuple[str, str], call: str
+) -> None:
+    first = "" if "static" in decorator else "self, "
+    text = f"""{HEAD}from data import Pictures
+from wrappers import *
+
+class Trainer:
+    seed = None
+
+    {decorator}
+    def fit({first}x, size=4):
+        data = {made}
+        return DataLoader(data, size)
+{call}"""
+    assert gains(tmp_path, train=text, wrappers=WRAPPERS) == [expected]
+
+
+REVIEWED = """
+import functools
+import inspect
+
+def reviewed():
+    def decorator(given, was_class=False):
+        if inspect.isclass(given):
+            given.__init__ = decorator(given.__init__, was_class=True)
+            return given
+
+        @functools.wraps(given)
+        def wrapper(*args, **kwargs):
+            print("reviewed")
+            return given(*args, **kwargs)
+        return wrapper
+    return decorator
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [("Reviewed(paths)", NOTHING), ("Subset(Reviewed(paths), [0])", NOTHING), ("TensorDataset(paths)", BATCHED)],
+)
+def test_a_decorator_that_returns_classes_and_wraps_functions(
+    tmp_path: Path, made: str, expected: tuple[str, str]
+) -> None:
+    text = f"""{HEAD}from wrappers import reviewed
+
+@reviewed()
+class Reviewed(torch.utils.data.Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __getitem__(self, index):
+        return torch.load(self.paths[index])
+
+class Module:
+    @reviewed()
+    def __init__(self, paths):
+        self.data = {made}
+
+    def train_dataloader(self):
+        return DataLoader(self.data, batch_size=4)
+
+Module([]).train_dataloader()
+"""
+    assert gains(tmp_path, train=text, wrappers=REVIEWED) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [("accelerator.prepare", NOTHING), ("accelerator.gather", AT_RUN_TIME), ("keep", AT_RUN_TIME)],
+)
+def test_the_accelerator_of_a_trainer_rebuilds_loaders(tmp_path: Path, method: str, expected: tuple[str, str]) -> None:
+    text = f"""{HEAD}from transformers import Trainer
+
+class Tuner(Trainer):
+    def get_train_dataloader(self):
+        options = dict(batch_size=self.args.size, collate_fn=self.collator)
+        return self.{method}(DataLoader(self.train_dataset, **options))
+"""
+    assert gains(tmp_path, train=text) == [expected]
+
+
+def test_methods_are_run_although_the_constructor_is_too_long(tmp_path: Path) -> None:
+    calls = "".join(f"def f{n}(x):\n    y = x\n" + f"    f{n + 1}(y)\n" * 8 + "\n" for n in range(6))
+    text = f"""{HEAD}from data import Pictures
+
+def f6(x):
+    return [x, x]
+
+{calls}
+class Trainer:
+    def __init__(self, paths):
+        self.pictures = Pictures(paths)
+        f0(paths)
+
+    def batches(self):
+        return DataLoader(self.pictures, batch_size=4)
+"""
+    assert gains(tmp_path, train=text) == [NOTHING]
+
+
+def test_a_decorator_of_many_functions_is_run_for_each(tmp_path: Path) -> None:
+    body = "data = [x]\n    for one in data:\n        print(one)\n"
+    functions = "".join(f"@renamed('x')\ndef load_{n}(x):\n    {body}\n" for n in range(60))
+    text = f"""{HEAD}from data import Pictures
+from wrappers import *
+
+{functions}
+@renamed('x')
+def fit(x):
+    data = Pictures(x)
+    return DataLoader(data, 4)
+"""
+    assert gains(tmp_path, train=text, wrappers=WRAPPERS) == [NOTHING]
+
+
+@pytest.mark.parametrize(
+    "branch", ["f0(kind)\n        return loader", "    return loader\n    else:\n        f0(kind)"]
+)
+def test_a_run_that_ends_inside_a_branch_keeps_what_it_has_created(tmp_path: Path, branch: str) -> None:
+    calls = "".join(f"def f{n}(x):\n    y = x\n" + f"    f{n + 1}(y)\n" * 8 + "\n" for n in range(6))
+    text = f"""{HEAD}
+def f6(x):
+    return [x, x]
+
+{calls}
+def train(paths, kind):
+    if kind:
+        class Local(torch.utils.data.Dataset):
+            def __init__(self, paths):
+                self.paths = paths
+
+            def __getitem__(self, index):
+                return torch.load(self.paths[index])
+
+        loader = DataLoader(Subset(Local(paths), [0]), batch_size=4)
+        {branch.strip()}
+    return f0(paths)
+"""
+    assert gains(tmp_path, train=text) == [NOTHING]
+
+
 def test_workers_that_stay_unstartable_are_no_gain(tmp_path: Path) -> None:
     text = f"""{HEAD}from data import Pictures
 
@@ -749,6 +942,58 @@ def test_the_factory_pins_the_batches_that_it_allocates(tmp_path: Path, pinning:
 )
 def test_copies_of_what_may_not_be_pinned_stay_as_they_are(tmp_path: Path, pinning: str, dataset: str) -> None:
     assert "non_blocking" not in migrated_transfer(tmp_path, pinning=pinning, dataset=dataset)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "is_there"),
+    [
+        ("TensorDataset(paths.to(device), pin.to(device))", True),
+        ("Subset(TensorDataset(paths.cuda()), [0])", True),
+        ("TensorDataset(torch.zeros(9, device='cuda'))", True),
+        ("TensorDataset(paths.to(torch.float32))", False),
+        ("TensorDataset(paths.to('cpu'))", False),
+        ("TensorDataset(torch.zeros(9, device='cpu'))", False),
+    ],
+)
+def test_samples_that_are_on_the_device_need_no_copies(tmp_path: Path, dataset: str, is_there: bool) -> None:
+    after = migrated_transfer(tmp_path, pinning="", dataset=dataset)
+    assert "OptimalDataLoaderFactory" in after and ("non_blocking=True" not in after) is is_there
+    assert (not loaders(tmp_path, rule="CHP024")) is is_there
+    assert run("apply", "--all-loaders", tmp_path).exit_code == 0
+    assert ("non_blocking=True" not in (tmp_path / "train.py").read_text()) is is_there
+
+
+CHAIN = """import torch
+
+def noise(x):
+    return x + torch.randn_like(x)
+
+class Chain:
+    def __init__(self, transforms):
+        self.transforms = transforms
+
+    def __call__(self, x):
+        for each in self.transforms:
+            x = each(x)
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "is_decorated"),
+    [
+        ({}, False),
+        ({"tests/test_a.py": f"{HEAD}DataLoader([1, 2], batch_size=2)\n"}, False),
+        ({"train.py": f"{HEAD}from data import Pictures\n\nDataLoader(Pictures([]), batch_size=2)\n"}, False),
+        ({"train.py": f"{HEAD}\ndef train(data):\n    return DataLoader(data, batch_size=2)\n"}, True),
+    ],
+)
+def test_transforms_are_declared_for_loaders_that_build_batches(
+    tmp_path: Path, files: dict[str, str], is_decorated: bool
+) -> None:
+    root = write_files(tmp_path, {"data.py": PICTURES, "transforms.py": CHAIN, **files})
+    assert run("apply", root).exit_code == 0
+    assert ("@composes_transforms" in (root / "transforms.py").read_text()) is is_decorated
 
 
 @pytest.mark.parametrize(

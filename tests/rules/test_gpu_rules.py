@@ -9,6 +9,7 @@ from support import migrate, reports
 
 # CHP024: device-resident loading
 
+STORED = "loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset({}), 8)"
 MADE = "loader = OptimalDataLoaderFactory.create_training_loader(data, batch_size=8)"
 
 
@@ -40,6 +41,15 @@ def test_moves_of_every_batch_are_named(text: str, header: str, moves: str) -> N
     assert loops_advised(looped(text, header)) == [moves]
 
 
+@pytest.mark.parametrize(
+    "tensor",
+    ["x", "data", "data.to(torch.float16)", "data.to('cpu')", "data.to(device).cpu()", "torch.from_numpy(data.cuda())"],
+)
+def test_moves_of_samples_from_the_cpu_are_named(tensor: str) -> None:
+    text = looped("x = x.to(device)\nmodel(x)", made=STORED.format(tensor))
+    assert loops_advised(text) == ["`x.to(device)`"]
+
+
 def test_how_the_loader_was_made_need_not_be_seen() -> None:
     text = "def fit(model, train_loader, device):\n    for x, y in train_loader:\n        model(x.to(device), y)\n"
     assert loops_advised(text) == ["`x.to(device)`"]
@@ -53,6 +63,9 @@ def test_how_the_loader_was_made_need_not_be_seen() -> None:
         looped("a = x.to(device)\nb = y.to('cuda:1')"),
         looped("model(x.to(device))", made=MADE.replace(")", ", device=device)")),
         looped("model(x.to(device))", "for x, y in sink:"),
+        looped("model(x.to(device))", made=STORED.format("data.to(device)")),
+        looped("model(x.to(device))", made=f"data = data.cuda()\nrows = data[:9]\n{STORED.format('rows')}"),
+        looped("model(x.to(device))", made=STORED.format("torch.zeros(9, device=device)")),
     ],
 )
 def test_loops_that_need_no_device_argument_are_not_named(text: str) -> None:

@@ -101,12 +101,39 @@ def test_a_call_that_fits_stays_on_its_line(tmp_path: Path) -> None:
 
 def test_an_aligned_call_stays_aligned(tmp_path: Path) -> None:
     text = (
-        f"{IMPORTS}def make(train_set, sampler):\n    loader = DataLoader(train_set, shuffle=True,\n"
-        f"                        drop_last=True)\n{USE}"
+        f"{IMPORTS}def make(data, sampler):\n    it = DataLoader(data, shuffle=True,\n"
+        f"                    drop_last=True)\n    return it, torch\n"
     )
-    first = f"    loader = {FACTORY}("
-    expected = f"{first}train_set, shuffle=True,\n{' ' * len(first)}drop_last=True)\n"
+    first = "    it = OptimalDataLoaderFactory.create_loader("
+    expected = f"{first}data, shuffle=True,\n{' ' * len(first)}drop_last=True)\n"
     assert expected in migrated(tmp_path, text, WIDE_ENOUGH)
+
+
+ALIGNED = """\
+def make(train_set):
+    train_loader = DataLoader(train_set, shuffle=True,
+                              drop_last=True)
+    train_batches = DataLoader(train_set,
+                               shuffle=True,
+                               drop_last=True)
+    print(
+        train_batches{1})
+    return train_loader, torch
+"""
+BELOW = """\
+    train_loader = {0}(
+        train_set, shuffle=True, drop_last=True{1})
+    train_batches = {0}(
+        train_set,
+        shuffle=True,
+        drop_last=True{1})
+"""
+
+
+@pytest.mark.parametrize("closing", ["", "\n    "])
+def test_an_aligned_call_that_would_move_far_to_the_right_begins_below_its_name(tmp_path: Path, closing: str) -> None:
+    text = IMPORTS + ALIGNED.format(FACTORY, closing)
+    assert BELOW.format(FACTORY, closing) in migrated(tmp_path, text, "[flake8]\nmax-line-length = 120\n", ".flake8")
 
 
 def test_a_statement_in_another_layout_keeps_it(tmp_path: Path) -> None:

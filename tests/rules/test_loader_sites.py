@@ -199,6 +199,18 @@ def test_a_partial_whose_function_the_project_reads_keeps_the_class(look: str, i
         ("train_loader = DataLoader(d, 4, False)", "train_loader = F.create_loader(d, 4, False)"),
         ("train_loader = DataLoader(d, sampler=S(d))", "train_loader = F.create_training_loader(d, sampler=S(d))"),
         ("train_loader = DataLoader(d, sampler=s)", "train_loader = F.create_loader(d, sampler=s)"),
+        (
+            "def f(d):\n    s = S(d)\n    train_loader = DataLoader(d, sampler=s)",
+            "def f(d):\n    s = S(d)\n    train_loader = F.create_training_loader(d, sampler=s)",
+        ),
+        (
+            "def f(d):\n    s = S(d)\n    if d: s = None\n    train_loader = DataLoader(d, sampler=s)",
+            "def f(d):\n    s = S(d)\n    if d: s = None\n    train_loader = F.create_loader(d, sampler=s)",
+        ),
+        (
+            "def f(d, s):\n    if d: s = S(d)\n    train_loader = DataLoader(d, sampler=s)",
+            "def f(d, s):\n    if d: s = S(d)\n    train_loader = F.create_loader(d, sampler=s)",
+        ),
         ("train_loader = DataLoader(d, batch_sampler=s)", "train_loader = F.create_loader(d, batch_sampler=s)"),
         ("val_loader = DataLoader(d, batch_sampler=s)", "val_loader = F.create_validation_loader(d, batch_sampler=s)"),
     ],

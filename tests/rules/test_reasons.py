@@ -578,6 +578,12 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
         ("(DataLoader)", "(Dataset)"),
     ),
     (
+        "CHP001",
+        "L subclasses `DataLoader` and overrides `__iter__`",
+        "class L(DataLoader):\n    def __iter__(self): return iter([])\n",
+        ("__iter__", "__len__"),
+    ),
+    (
         "CHP007",
         "`k` is assigned again, and an object made by it may read the new value",
         "def run(data):\n    for k in data:\n"

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import ROOT, write_files
+from support import ROOT, run, write_files
 
 from chirp_migrate import __version__
 from chirp_migrate.additions.dependency import (
@@ -17,6 +17,8 @@ from chirp_migrate.additions.dependency import (
     with_install_requires,
     with_project_dependency,
     with_requirement,
+    with_setup_entry,
+    without_setup_entry,
 )
 from chirp_migrate.engine.migration import plan_migration
 
@@ -254,7 +256,7 @@ def test_other_code_that_imports_the_runtime_brings_the_dependency(tmp_path: Pat
     [
         ("requirements-dev.txt", "torch\n"),
         ("pyproject.toml", '[tool.poetry.dependencies]\ntorch = "^2"\n'),
-        ("setup.py", "from setuptools import setup\nsetup(extras_require={'nn': ['torch']})\n"),
+        ("setup.py", "from setuptools import setup\nD = ['torch']\nsetup(extras_require={'nn': D, 'all': D})\n"),
     ],
 )
 def test_a_list_that_is_not_extended_is_named(tmp_path: Path, name: str, text: str) -> None:
@@ -345,3 +347,91 @@ def test_a_setup_script_is_named_as_the_place_for_the_dependency(tmp_path: Path,
         (tmp_path / name).write_text(text)
     _, note = dependency_plan(tmp_path, __version__)
     assert note is not None and "setup.py" in note and WANTED in note
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("install_requires=['torch']", f"install_requires=['torch', '{WANTED}']"),
+        ('install_requires=("torch",)', f'install_requires=("torch", "{WANTED}",)'),
+        ("install_requires=['tqdm',\n    'torch']", f"install_requires=['tqdm',\n    'torch',\n    '{WANTED}']"),
+        (
+            "install_requires=[\n    'torch',  # é\n    # \"done\"\n]",
+            f"install_requires=[\n    'torch',  # é\n    '{WANTED}',\n    # \"done\"\n]",
+        ),
+        (
+            "é='é', install_requires=[\n  'é', \"torch; python_version < '4'\",\n  \"x\"  # last, not least\n  ]",
+            "é='é', install_requires=[\n  'é', \"torch; python_version < '4'\",\n  \"x\",  # last, not least\n"
+            f'  "{WANTED}"\n  ]',
+        ),
+        ("install_requires=[\r\n\t'torch',\r\n]", f"install_requires=[\r\n\t'torch',\r\n\t'{WANTED}',\r\n]"),
+        (
+            "install_requires=['six'], extras_require={'doc': ['six'],\n'nn': ['torch'], 'all': ['torch', 'six']}",
+            "install_requires=['six'], extras_require={'doc': ['six'],\n"
+            f"'nn': ['torch', '{WANTED}'], 'all': ['torch', 'six', '{WANTED}']}}",
+        ),
+        (
+            "install_requires=['torch'], extras_require={'nn': ['torch']}",
+            f"install_requires=['torch', '{WANTED}'], extras_require={{'nn': ['torch']}}",
+        ),
+    ],
+)
+def test_a_setup_script_gets_one_entry(before: str, after: str) -> None:
+    newline = "\r\n" if "\r" in before else "\n"
+    head = f"# setup(){newline}import setuptools as s{newline}{newline}s.setup("
+    assert with_setup_entry(f"{head}{before}){newline}", WANTED, 120) == f"{head}{after}){newline}"
+    assert with_setup_entry(f"{head}{after})", WANTED) == f"{head}{after})"
+    assert without_setup_entry(f"\ufeff{head}{after})") == f"\ufeff{head}{before})"
+
+
+def test_a_list_that_gets_too_long_for_its_line_gets_lines(tmp_path: Path) -> None:
+    script = (
+        "from setuptools import setup\n\nsetup(\n    install_requires=['torch', 'torchvision', 'scikit-learn'],\n)\n"
+    )
+    entries = "".join(f"        '{one}',\n" for one in ("torch", "torchvision", "scikit-learn", WANTED))
+    files = {"setup.py": script, "setup.cfg": "[flake8]\nmax-line-length = 79\n", "train.py": TRAIN}
+    root = write_files(tmp_path, files)
+    assert run("apply", root).exit_code == 0
+    after = (root / "setup.py").read_text()
+    assert after.endswith(f"    install_requires=[\n{entries}    ],\n)\n")
+    assert WANTED not in without_setup_entry(after)
+
+
+def test_a_list_of_a_setup_script_may_be_a_variable_of_the_module() -> None:
+    script = "from setuptools import setup\nNEEDED = [\n    'torch',\n]\nif True:\n    setup(install_requires=NEEDED)\n"
+    expected = script.replace("'torch',\n", f"'torch',\n    '{WANTED}',\n")
+    assert with_setup_entry(script, WANTED) == expected and without_setup_entry(expected) == script
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "setup(install_requires=['torch', *more])",
+        "setup(install_requires=['torch'] + more)",
+        "setup(install_requires=['torch' if cuda else 'torch'])",
+        "setup(install_requires=[('torch')])",
+        "setup(install_requires=['torch'  # a\n  ,])",
+        "setup(install_requires=needed)",
+        "needed = ['torch']\nneeded += ['six']\nsetup(install_requires=needed)",
+        "needed = ['torch']\nprint(needed)\nsetup(install_requires=needed)",
+        "needed = 'torch', 'six'\nsetup(install_requires=needed)",
+        "def f(needed):\n    setup(install_requires=needed)\nneeded = ['torch']",
+        "if cuda:\n    setup(install_requires=['torch'])\nelse:\n    setup(install_requires=['torch'])",
+        "def setup(**_): ...\nsetup(install_requires=['torch'])",
+        "more = ['torch']\nsetup(extras_require={'a': ['torch'], 'b': more, 'c': more})",
+    ],
+)
+def test_a_setup_script_without_a_plain_list_is_named(tmp_path: Path, script: str) -> None:
+    head = "" if "def setup" in script else "from setuptools import setup\n"
+    write_files(tmp_path, {"setup.py": head + script})
+    plan, note = dependency_plan(tmp_path, "0.1.0")
+    assert plan is None and note is not None and WANTED in note
+    assert without_setup_entry(head + script) == head + script
+
+
+def test_a_plain_list_in_a_setup_script_is_extended_and_rolled_back(tmp_path: Path) -> None:
+    script = "from setuptools import setup\nsetup(\n    install_requires=[\n        'torch'\n    ]\n)"
+    root = write_files(tmp_path, {"train.py": TRAIN, "setup.py": script})
+    assert run("apply", root).exit_code == 0
+    assert (root / "setup.py").read_text() == script.replace("'torch'", f"'torch',\n        '{WANTED}'")
+    assert run("rollback", root).exit_code == 0 and (root / "setup.py").read_text() == script

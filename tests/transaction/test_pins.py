@@ -55,6 +55,16 @@ REFUSED = {
         "[tool.poetry.dependencies]\ntorch = {version = '1.7.1'}\n",
         'torch = "1.7.1"',
     ),
+    "an extra of setup.py": (
+        "setup.py",
+        "D = ['sphinx']\nsetup(name='a', extras_require={'docs': D, 'dev': D + ['x'], 'nn': ['torch<2']})\n",
+        "torch<2",
+    ),
+    "the metadata": (
+        "PKG-INFO",
+        "Metadata-Version: 2.1\nName: a\nRequires-Dist: torch<1.13.1,>=1.10.0\n\nRequires-Dist: numpy<1\n",
+        "torch<1.13.1,>=1.10.0",
+    ),
     "setup.cfg": ("setup.cfg", "[options]\ninstall_requires =\n    torch<2.0\n", "torch<2.0"),
     "setup.cfg's Python": ("setup.cfg", "[options]\npython_requires = ==3.8.*\n", "python_requires ==3.8.*"),
     "conda": ("environment.yml", "name: a\ndependencies:\n  - pytorch=1.7.1=py3.8_0\n", "pytorch=1.7.1=py3.8_0"),
@@ -104,6 +114,32 @@ def test_a_pin_that_excludes_the_runtime_is_named(tmp_path: Path, name: str) -> 
 )
 def test_other_pins_are_no_obstacle(tmp_path: Path, path: str, content: str) -> None:
     root = write_files(tmp_path, {"train.py": LOADER, path: content})
+    assert run("apply", root).exit_code == 0
+
+
+def test_old_metadata_is_in_the_egg(tmp_path: Path) -> None:
+    egg = "numpy>=1.19\ntorch<1.13.1,>=1.10.0\n\n[:python_version < '3']\nnumpy<1\n\n[old]\nnumpy<1\n"
+    root = write_files(tmp_path, {"train.py": LOADER, "a.egg-info/requires.txt": egg, "setup.py": "setup()\n"})
+    assert run("plan", root).exit_code == 0 and "refuse" not in run("apply", "--diff", root).stderr
+    write_files(root, {"PKG-INFO": "Metadata-Version: 2.1\nName: a\n"})
+    done = run("apply", root)
+    assert done.exit_code == 3 and "torch<1.13.1,>=1.10.0 in a.egg-info/requires.txt" in sentence(done)
+    assert "numpy<1" not in sentence(done)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "path", "content"),
+    [
+        ("Requires-Dist: torch<2", "setup.py", "setup(install_requires=['torch'])\n"),
+        ("Requires-Dist: torch<2; extra == 'old'", "setup.py", "setup(install_requires=read())\n"),
+        ("Requires-Python: <3.9", "pyproject.toml", "[project]\nrequires-python = '>=3.10'\n"),
+        ("Summary: a\n\nRequires-Dist: torch<2", "setup.py", "setup(install_requires=read())\n"),
+    ],
+)
+def test_metadata_counts_only_for_what_no_other_file_requires(
+    tmp_path: Path, metadata: str, path: str, content: str
+) -> None:
+    root = write_files(tmp_path, {"train.py": LOADER, path: content, "PKG-INFO": f"Name: a\n{metadata}\n"})
     assert run("apply", root).exit_code == 0
 
 
@@ -195,13 +231,17 @@ def test_names_that_numpy_no_longer_has_are_named(tmp_path: Path) -> None:
         ("requirements.txt", "torch\r\nnumpy"),
         ("pyproject.toml", '[project]\nname = "a"\nversion = "1"\ndependencies = [\n    "torch",  # all\n]\n'),
         ("setup.cfg", "[options]\ninstall_requires =\n    torch\n"),
+        (
+            "setup.py",
+            "from setuptools import setup\n\nsetup(install_requires=[\n    'torch'  # é\r\n])\n",
+        ),
     ],
 )
 def test_vendoring_takes_the_place_of_a_dependency_that_was_added(tmp_path: Path, path: str, content: str) -> None:
     root = write_files(tmp_path, {"train.py": LOADER, path: content.encode()})
     assert run("apply", root).exit_code == 0
     applied = snapshot(root, journal=False)
-    assert "chirpid-patch>=" in (root / path).read_text() and not (root / "chirpid_patch").exists()
+    assert "chirpid-patch>=" in (root / path).read_text(encoding="utf-8") and not (root / "chirpid_patch").exists()
     assert run("apply", "--vendor", root).exit_code == 0
     assert (root / "chirpid_patch" / "__init__.py").is_file() and (root / path).read_bytes() == content.encode()
     vendored = snapshot(root, journal=False)

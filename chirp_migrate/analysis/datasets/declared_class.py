@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -64,13 +64,35 @@ class DeclaringDecorator:
     arguments: tuple[str, ...]
 
 
-def may_declare(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether a decorator of the runtime may declare the class ``node``, possibly after a small change."""
-    return find_declaring_decorator(module, project, node, lambdas=True) is not None
+def may_declare(
+    module: Module, project: Project, node: cst.ClassDef, captured: Mapping[str, Sequence[cst.Name]] | None = None
+) -> bool:
+    """Return whether a decorator of the runtime may declare the class ``node``, possibly after a small change.
+
+    Args:
+        module: the module that defines the class.
+        project: the backend.
+        node: the class.
+        captured: for a local class, the variables of the enclosing functions, with the places that read them. Rule
+            CHP006 (local dataset classes) turns such variables into attributes, and may change the bases of the class.
+    """
+    methods = only_methods(node) if captured else None
+    for name, method in (methods or {}).items():
+        inside = set(find_in(method, cst.Name))
+        if name not in ("__getitem__", "__init__", "__len__") and any(
+            one in inside for reads in (captured or {}).values() for one in reads
+        ):
+            return True
+    return find_declaring_decorator(module, project, node, lambdas=True, captured=captured) is not None
 
 
 def find_declaring_decorator(
-    module: Module, project: Project, node: cst.ClassDef, *, lambdas: bool = False
+    module: Module,
+    project: Project,
+    node: cst.ClassDef,
+    *,
+    lambdas: bool = False,
+    captured: Collection[str] | None = None,
 ) -> DeclaringDecorator | str | None:
     """Return the decorator that declares the class ``node``, or the reason why it does not fit.
 
@@ -83,10 +105,11 @@ def find_declaring_decorator(
         node: the class.
         lambdas: whether a lambda that ``__init__`` stores in an attribute counts as a method. Rule CHP007 (lambdas that
             workers need) turns such lambdas into methods.
+        captured: variables of enclosing functions that count as attributes. If given, the bases count as datasets.
     """
     if node.keywords or node.decorators:
         return None
-    if not is_torch_dataset(module, project, [base.value for base in node.bases]):
+    if captured is None and not is_torch_dataset(module, project, [base.value for base in node.bases]):
         return None
     methods = only_methods(node) or {}
     getitem = methods.get("__getitem__")
@@ -94,7 +117,7 @@ def find_declaring_decorator(
         return None
     reader = _DeclaredReader(module, project, methods | (_lambdas_as_methods(methods) if lambdas else {}))
     try:
-        paths = reader.control_flow_paths(getitem)
+        paths = reader.control_flow_paths(getitem, captured or ())
     except NotStraightLine:
         return None
     images = image_semantics(paths)
@@ -135,11 +158,15 @@ class _DeclaredReader:
         self._calls: set[str] = set()
         self._called_held: set[str] = set()
 
-    def control_flow_paths(self, getitem: cst.FunctionDef) -> list[Path]:
-        """Return each path of execution through the method ``getitem``, with its symbolic value."""
+    def control_flow_paths(self, getitem: cst.FunctionDef, captured: Collection[str]) -> list[Path]:
+        """Return each path of execution through the method ``getitem``, with its symbolic value.
+
+        The variables ``captured`` count as attributes.
+        """
         self_name, index = _parameters(getitem, 2)
         evaluator = Evaluator(self._module.source, self._inline)
-        return evaluator.paths(statements_of(getitem.body), {self_name: SELF, index: INDEX})
+        attributes: dict[str, Value] = {name: Attr(SELF, name) for name in captured}
+        return evaluator.paths(statements_of(getitem.body), attributes | {self_name: SELF, index: INDEX})
 
     def _inline(self, function: Value) -> cst.FunctionDef | None:
         if not isinstance(function, Attr) or function.base != SELF:

@@ -18,6 +18,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.gain.reading import Reading, ReadingMode, own_reading, readings_of
 from chirp_migrate.analysis.known_names import FACTORY_FUNCTIONS
+from chirp_migrate.analysis.loaders.device_data import is_on_device
 from chirp_migrate.analysis.objects.importers import files_with_importers
 from chirp_migrate.analysis.objects.pickled import ObjectSort, Unpicklable, unpicklable
 from chirp_migrate.analysis.objects.things import (
@@ -210,6 +211,19 @@ class LoaderGains:
             return None
         return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", loaders[0].place)
 
+    def gain_of_transform(self, path: str, name: str) -> Gain | None:
+        """Return the gain *nothing* for a transform class that a decorator declares, if no loader builds its batches.
+
+        The result is None if a loader may apply the transform to batches.
+
+        Args:
+            path: path of the module that defines the class.
+            name: the name of the class.
+        """
+        if not _evidence(path, self._run.loaders):
+            return Gain(GainKind.NOTHING, "the project builds no loader")
+        return self.gain_of_class(path, name)
+
     def _builds_no_batches(self, loader: LoaderThing) -> bool:
         """Return whether a loader gains nothing from its migration, or has a ``collate_fn`` that is not PyTorch's."""
         collations = loader.arguments.get("collate_fn", ())
@@ -247,11 +261,9 @@ class LoaderGains:
             loop: the loop.
             is_moved: function that returns whether the migration makes an object in a loader picklable.
         """
-        now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
-        value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
         places = (
             one.place
-            for one in _evidence(module.path, _loaders_in(value))
+            for one in self._loaders_of(module, loop)
             if self._pins_by_factory(one)
             or (
                 _pins_itself(one)
@@ -262,6 +274,28 @@ class LoaderGains:
             )
         )
         return tuple(dict.fromkeys(places))
+
+    def has_data_on_device(self, module: Module, loop: cst.For) -> bool:
+        """Return whether all loaders of a loop read tensors that code has moved to a device before."""
+        loaders = self._loaders_of(module, loop)
+        return bool(loaders) and all(map(self._is_on_device, loaders))
+
+    def _loaders_of(self, module: Module, loop: cst.For) -> list[LoaderThing]:
+        """Return the loaders that a loop iterates over."""
+        now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
+        value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
+        return _evidence(module.path, _loaders_in(value))
+
+    def _is_on_device(self, loader: LoaderThing) -> bool:
+        """Return whether the dataset of a loader consists of tensors that code has moved to a device."""
+        return all(one.in_memory and any(map(self._puts_on_device, one.made)) for one in self._readings(loader))
+
+    def _puts_on_device(self, place: Place) -> bool:
+        """Return whether the call at a place creates a dataset from tensors that code has moved to a device."""
+        module = self._project.module(place.path)
+        offset = module.offset(getattr(place.node, "lineno", 1), getattr(place.node, "col_offset", 0))
+        calls = (one for one in module.find(cst.Call) if module.span(one)[0] == offset)
+        return any(is_on_device(module, one) for one in calls)
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
         """Return original path and line of each loop over a loader of ``call``, if only the factory pins its batches.

@@ -197,19 +197,28 @@ def _declaration(project: Project, place: Place, is_local: bool) -> DeclaringDec
     """Return how a rule would declare the samples of a class; None if no rule would and nobody may do so later."""
     module = project.module(place.path)
     definition = _definition(module, place.node) if isinstance(place.node, ast.ClassDef) else None
-    if definition is None or (is_local and _may_change(module, project, definition)):
+    if definition is None:
         return _MayChange
+    if is_local and (captured := _captured_if_changed(module, project, definition)) is not None:
+        return _MayChange if may_declare(module, project, definition, captured) else None
     found = find_declaring_decorator(module, project, definition)
     if isinstance(found, DeclaringDecorator):
         return found
     return _MayChange if may_declare(module, project, definition) else None
 
 
-def _may_change(module: Module, project: Project, definition: cst.ClassDef) -> bool:
-    """Return whether rule CHP006 (local dataset classes) may change a local class into a declared dataset."""
+def _captured_if_changed(
+    module: Module, project: Project, definition: cst.ClassDef
+) -> dict[str, Sequence[cst.Name]] | None:
+    """Return the variables that a local class captures, if rule CHP006 (local dataset classes) may change the class.
+
+    The result is None for a class whose move to the top level of the module changes nothing.
+    """
     bases = [base.value for base in definition.bases]
-    captured = captures(module, definition.body).values()
-    return not is_torch_dataset(module, project, bases) or not all(one.is_import for one in captured)
+    captured: dict[str, Sequence[cst.Name]] = {
+        name: one.reads for name, one in captures(module, definition.body).items() if not one.is_import
+    }
+    return captured if captured or not is_torch_dataset(module, project, bases) else None
 
 
 def _declared_reading(made: Instance, cls: ClassThing, decorator: str, arguments: Sequence[str]) -> Reading:

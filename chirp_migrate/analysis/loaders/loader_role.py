@@ -45,7 +45,8 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
     if role == "training":
         # The factory's method shuffles by default. An expression for a sampler may be None at run time.
         shuffles = shuffle is not None and not is_name(shuffle, "False")
-        return role if _OTHER not in named and (shuffles or any(map(_calls_class, samplers))) else ""
+        is_sampled = any(_is_object(module, one) for one in samplers)
+        return role if _OTHER not in named and (shuffles or is_sampled) else ""
     if "drop_last" in given or (around and is_name(shuffle, "True")):
         return ""  # the factory's methods for validation and test drop no samples and do not shuffle
     return role or ""
@@ -117,6 +118,17 @@ def _last_name(module: Module, node: cst.BaseExpression) -> str:
             key = module.source(first)
             return _last_name(module, owner) if key.isdigit() else key
     return ""
+
+
+def _is_object(module: Module, node: cst.BaseExpression) -> bool:
+    """Return whether an expression is a new object of a class, or a local variable with no other values."""
+    if not isinstance(node, cst.Name):
+        return _calls_class(node)
+    found = module.scopes.lookup(node.value, node)
+    targets = [one.node for one in found.bindings] if found and isinstance(found.scope.node, cst.FunctionDef) else []
+    assignments = [module.parents.get(one) for one in targets if isinstance(one, cst.AssignTarget)]
+    values = [one.value for one in assignments if isinstance(one, cst.Assign)]
+    return bool(values) and len(values) == len(targets) and all(map(_calls_class, values))
 
 
 def _calls_class(node: cst.BaseExpression) -> bool:

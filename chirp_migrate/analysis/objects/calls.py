@@ -71,8 +71,9 @@ class Calls(ObjectAccess):
         self.loops: dict[Place, Value] = {}
         self.iterated: list[tuple[LoaderThing, tuple[Place, ...]]] = []
         self.is_counting = True
-        self._fruitless: Counter[ast.AST] = Counter()
-        self._steps_of: Counter[ast.AST] = Counter()  # in the last run that counted as fruitless
+        # Key: the function that runs and the function that it wraps. A decorator's wrapper runs for many functions.
+        self._fruitless: Counter[tuple[ast.AST, ast.AST]] = Counter()
+        self._steps_of: Counter[tuple[ast.AST, ast.AST]] = Counter()  # in the last run that counted as fruitless
         self._stack: list[tuple[ast.AST, Place]] = []
         self._is_import = False
 
@@ -113,8 +114,10 @@ class Calls(ObjectAccess):
                 arguments.positional.append(value)
                 continue
             match value:
-                case (Container(kind="list" | "tuple", cells=cells),) if None not in cells:
+                case (Container(kind="list" | "tuple" as kind, cells=cells),) if kind == "tuple" or None not in cells:
+                    # Unknown elements of a tuple follow the known elements.
                     arguments.positional += [cells[key] for key in sorted(k for k in cells if isinstance(k, int))]
+                    arguments.more |= None in cells
                 case _:
                     arguments.more = True
         for keyword in node.keywords:
@@ -178,8 +181,9 @@ class Calls(ObjectAccess):
         if len(self._stack) >= _DEPTH or same >= _SAME:
             return UNKNOWN
         self.called.add(node)
-        if self._fruitless[node] >= _FRUITLESS:
-            self._left -= self._steps_of[node]  # so that the entry point reaches no further than with this run
+        key = node, function.unwrapped.place.node
+        if self._fruitless[key] >= _FRUITLESS:
+            self._left -= self._steps_of[key]  # so that the entry point reaches no further than with this run
             self._hand_over(arguments, place)
             return UNKNOWN
         self.callers.setdefault(function.place, set()).add(place)
@@ -197,8 +201,8 @@ class Calls(ObjectAccess):
             self._stack.pop()
             is_of_dataset = function.owner is not None and function.owner.is_dataset
             if self.is_counting and created == self._created and not is_of_dataset:
-                self._steps_of[node] = left - self._left
-                self._fruitless[node] += min(left - self._left, _FRUITLESS_RUN)
+                self._steps_of[key] = left - self._left
+                self._fruitless[key] += min(left - self._left, _FRUITLESS_RUN)
         if is_generator(node):
             part = "context" if function.wraps == "contextmanager" else ""
             return (Hazard(place, HazardKind.GENERATOR, tuple(dict.fromkeys(scope.yielded)), part),)

@@ -49,17 +49,22 @@ class State:
         outer = self._log
         for alternative in alternatives:
             log: list[tuple[Cells, object, Value | None]] = []
-            self._log = log
+            self._log, is_complete = log, False
             try:
                 ended = alternative()
+                is_complete = True
             finally:
                 after = {(id(cells), key): (cells, cells.get(key)) for cells, key, _ in log}
                 for cells, key, before in reversed(log):
-                    if before is None:
+                    if before is None and is_complete:
                         cells.pop(key, None)
-                    else:
+                    elif before is not None:
                         cells[key] = before
                 self._log = outer
+                # If the run ends inside, the objects that it created, also in earlier alternatives, keep their cells.
+                for (_, key), (cells, value) in () if is_complete else (one for each in finals for one in each.items()):
+                    if value is not None:
+                        cells.setdefault(key, value)
             ends = ends and ended
             finals.append(after)
         for place in dict.fromkeys(one for final in finals for one in final):

@@ -44,6 +44,8 @@ from chirp_migrate.syntax.project import Project
 __all__ = ["LibraryCalls"]
 
 _DICTS = frozenset({"dict", "defaultdict", "OrderedDict", "Counter"})
+#: Methods of accelerate's ``Accelerator`` that build new loaders from loaders.
+_PREPARE = ("prepare", "prepare_data_loader")
 _LISTS = frozenset({"list", "tuple", "set", "frozenset", "deque"})
 #: Methods of a Hugging Face dataset that return another dataset.
 _GIVES_DATASET = re.compile(
@@ -186,6 +188,10 @@ class LibraryCalls(State, ABC):
                             self._call(
                                 BoundMethod(thing, one) if isinstance(one, FunctionThing) else one, NO_ARGUMENTS, place
                             )
+            case "inspect.isclass":
+                kinds = {type(one) for one in first}
+                if kinds == {ClassThing} or (kinds and kinds <= {FunctionThing, BoundMethod}):
+                    return (Constant(kinds == {ClassThing}),)
             case "builtins.vars":
                 return unite_values(*(self._attribute(thing, "__dict__") for thing in first))
             case "builtins.getattr" if len(arguments.positional) > 1:
@@ -317,10 +323,9 @@ class LibraryCalls(State, ABC):
             case Instance(cls=str() as cls) if HUGGING_FACE_DATASET.fullmatch(cls) and _GIVES_DATASET.fullmatch(name):
                 self._hand_over(arguments, place)
                 return (owner,)
-            case Instance(cls=str() as cls) if ACCELERATOR.fullmatch(cls) and name in (
-                "prepare",
-                "prepare_data_loader",
-            ):
+            case Instance(cls=str() as cls) if ACCELERATOR.fullmatch(cls) and name in _PREPARE:
+                return self._prepare(arguments, place)
+            case BoundMethod(function="accelerator") if name in _PREPARE:  # of transformers' `Trainer`
                 return self._prepare(arguments, place)
             case Instance(cls="pathlib.Path") if name == "open":
                 return (Hazard(place, HazardKind.FILE, UNKNOWN, "file"),)

@@ -137,6 +137,8 @@ class ObjectAccess(LibraryCalls):
                 return (BoundMethod(cls, found),)
             case FunctionThing() if found.owner is not None or isinstance(found.place.node, ast.Lambda):
                 return (BoundMethod(owner, found),)
+            case FunctionThing(unwrapped=FunctionThing(owner=ClassThing(), wraps="")):
+                return (BoundMethod(owner, found),)
         return (found,)
 
     def _of_class(self, found: Thing, cls: ClassThing) -> Value:

@@ -195,7 +195,9 @@ class Unpicklable:
         for name, value in list(run.module(path).cells.items()):
             for thing in value if name in about else ():
                 match thing:
-                    case FunctionThing(place=Place(path=own, node=node)) if own == path and node not in run.called:
+                    case FunctionThing(unwrapped=FunctionThing(place=Place(path=own, node=node))) if (
+                        own == path and node not in run.called
+                    ):
                         run.call_alone(thing)
                         yield
                     case ClassThing(place=Place(path=own)) if own == path and self._may_load(thing):
@@ -232,8 +234,11 @@ class Unpicklable:
     def _collect_words(self, path: str, words: dict[str, set[str]], about: set[str]) -> None:
         for name, value in self.run.module(path).cells.items():
             for thing in value:
-                if isinstance(thing, FunctionThing | ClassThing) and thing.place.path == path:
-                    text = self._text_of(thing.place)
+                if isinstance(thing, FunctionThing | ClassThing):
+                    place = thing.unwrapped.place if isinstance(thing, FunctionThing) else thing.place
+                    if place.path != path:
+                        continue
+                    text = self._text_of(place)
                     words.setdefault(str(name), set()).update(_WORD.findall(text))
                     if self._words_of_loading.search(text):
                         about.add(str(name))
@@ -257,17 +262,19 @@ class Unpicklable:
             for name, value in cls.body.cells.items()
             for one in value
             if isinstance(one, FunctionThing)
-            and one.owner is cls
+            and one.unwrapped.owner is cls
             and one.wraps != "property"
-            and one.place.node not in run.called
-            and self._is_about(one, about)
+            and one.unwrapped.place.node not in run.called
+            and self._is_about(one.unwrapped, about)
         ]
         if is_made and not methods:
             return
-        objects = run.call_alone(cls)
+        objects = [one for one in run.call_alone(cls) if isinstance(one, Instance)]
+        # If the steps end inside the constructor, the methods are called on the unfinished object.
+        objects = objects or [one for one in run.instances if one.cls is cls][-1:]
         yield
         for name, function in methods:
-            if function.place.node not in run.called:
+            if function.unwrapped.place.node not in run.called:
                 for thing in objects:
                     for method in run.attribute_of(thing, name):
                         run.call_alone(method, Arguments(more=True))

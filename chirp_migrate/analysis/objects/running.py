@@ -450,15 +450,26 @@ class Run(Calls):
                         function.wraps = name.rpartition(".")[2]
                     case External(name="contextlib.contextmanager" | "contextlib.asynccontextmanager"):
                         function.wraps = "contextmanager"
-                    case Instance(cls="functools.wraps"):
+                    case Instance(cls="functools.wraps", cells=cells):
                         function.is_named = True
+                        function.cells["__wrapped__"] = cells.get(0, ())
                     case FunctionThing() | Instance(cls=ClassThing()) | BoundMethod() | ClassThing():
-                        value = self._call(thing, Arguments([value]), Place(scope.path, decorator))
+                        inner, value = value, self._decorate(thing, value, Place(scope.path, decorator))
+                        for one in value:
+                            if isinstance(one, FunctionThing) and one.scope.is_local and one not in inner:
+                                one.cells.setdefault("__wrapped__", inner)
                     case External(name=name) if TRANSPARENT.fullmatch(name):
                         pass
                     case _:
                         function.is_named = True  # its result is unknown
         return value
+
+    def _decorate(self, decorator: Thing, value: Value, place: Place) -> Value:
+        """Return the result of a decorator. Its calls create no loaders, but their results matter."""
+        function = decorator.function if isinstance(decorator, BoundMethod) else decorator
+        if isinstance(function, FunctionThing):
+            self._fruitless.pop((function.place.node, function.unwrapped.place.node), None)
+        return self._call(decorator, Arguments([value]), place)
 
     def _class(self, node: ast.ClassDef, scope: AbstractScope) -> Value:
         bases = [thing for base in node.bases for thing in self._value(base, scope)[:4]]
@@ -475,9 +486,9 @@ class Run(Calls):
         self.classes.append(cls)
         self._block(node.body, body)
         for value in body.cells.values():
-            for thing in value:
-                if isinstance(thing, FunctionThing) and thing.owner is None and thing.scope is body:
-                    thing.owner = cls
+            for function in (thing.unwrapped for thing in value if isinstance(thing, FunctionThing)):
+                if function.owner is None and function.scope is body:
+                    function.owner = cls
         if is_data or named:
             inherited = [name for one in bases if isinstance(one, ClassThing) for name in one.fields or ()]
             own = [
@@ -489,7 +500,7 @@ class Run(Calls):
         for decorator, made in decorators:
             if any(map(_is_own_function, made)):
                 functions = made if decorator is callee(decorator) else self._value(decorator, scope)
-                given = [self._call(one, Arguments([(cls,)]), cls.place) for one in functions]
+                given = [self._decorate(one, (cls,), cls.place) for one in functions]
                 cls.may_be_replaced |= any(value != (cls,) for value in given)
             else:
                 cls.may_be_replaced |= not all(map(_keeps_class, made))

@@ -143,6 +143,12 @@ class FunctionThing(Thing):
     wraps: str = ""
     cells: Cells = field(default_factory=dict)
 
+    @property
+    def unwrapped(self) -> FunctionThing:
+        """Return the function that decorators of the project have wrapped; without such decorators, this function."""
+        inner = next((one for one in self.cells.get("__wrapped__", ()) if isinstance(one, FunctionThing)), None)
+        return self if inner is None else inner.unwrapped
+
 
 @dataclass(eq=False)
 class ClassThing(Thing):

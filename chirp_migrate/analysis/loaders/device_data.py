@@ -1,0 +1,55 @@
+"""Find loaders whose samples are on a device already, so that a copy of their batches does nothing."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from chirp_migrate.analysis.dataflow.origins import values_of
+from chirp_migrate.analysis.devices.device_moves import moved_to
+from chirp_migrate.analysis.devices.device_value import device_value
+from chirp_migrate.analysis.loaders.loader_calls import argument_positions
+from chirp_migrate.analysis.loaders.loader_values import Loader
+from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.queries import keywords, method_called
+
+__all__ = ["is_on_device", "reads_device_data"]
+
+_DEPTH = 4
+#: Methods of tensors, and functions, whose results are on the CPU.
+_TO_CPU = ("cpu", "numpy", "tolist", "from_numpy")
+
+
+def reads_device_data(loader: Loader) -> bool:
+    """Return whether every call that may build a loader gets a dataset of tensors that code has moved to a device."""
+    datasets = [
+        (module, call.args[places["dataset"]].value)
+        for module, call in loader.calls
+        if not any(one.star for one in call.args) and "dataset" in (places := argument_positions(call))
+    ]
+    return 0 < len(loader.calls) == len(datasets) and all(is_on_device(*one) for one in datasets)
+
+
+def is_on_device(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
+    """Return whether code moves the value of an expression to a device, or an argument from which it is created.
+
+    Values of variables are followed inside their function or class.
+    """
+    match node:
+        case cst.Call(func=function, args=arguments):
+            device = keywords(node).get("device")
+            if method_called(node) in _TO_CPU:  # also `torch.from_numpy(…)`
+                return False
+            if moved_to(module, node) is not None or (device is not None and device_value(module, device).may_be()):
+                return True
+            owner = [function.value] if isinstance(function, cst.Attribute) else []
+            return any(is_on_device(module, one, depth) for one in (*owner, *(one.value for one in arguments)))
+        case cst.Name() | cst.Attribute() if depth:
+            values = [one.value for one in values_of(module, node)]
+            if isinstance(node, cst.Name):  # a loop over the loader may assign its batch to the same name
+                values = [one for one in values if module.span(one)[0] < module.span(node)[0]]
+            return any(is_on_device(module, one, depth - 1) for one in values)
+        case cst.Tuple(elements=elements) | cst.List(elements=elements):
+            return any(is_on_device(module, one.value, depth) for one in elements)
+        case cst.Subscript(value=value):
+            return is_on_device(module, value, depth)
+    return False
