@@ -52,7 +52,7 @@ from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
 from chirp_migrate.training.workload.choosing import call_of, select_entry_points
 from chirp_migrate.training.workload.entry_points import Source, call_options, find_entry_points
 from chirp_migrate.transaction.recovery import recover
-from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve
+from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve_options
 from chirp_migrate.verify.sides.baseline import find_original_version
 from chirp_migrate.verify.verify_report import VerifyReport
 
@@ -235,11 +235,11 @@ def options_of(*arguments: str) -> VerifyOptions:
     """Return the options of ``verify`` for these command-line arguments, with the project's settings applied.
 
     Raises:
-        UsageProblem: see :func:`~chirp_migrate.verify.options.resolve` and :func:`.settings_as_defaults`.
+        UsageProblem: see :func:`~chirp_migrate.verify.options.resolve_options` and :func:`.settings_as_defaults`.
         click.UsageError: an argument is wrong.
     """
     with verify.make_context("verify", list(arguments)) as context:
-        return resolve(context.params["path"].resolve(), given_values(context))
+        return resolve_options(context.params["path"].resolve(), given_values(context))
 
 
 def _run_verification(
@@ -252,11 +252,11 @@ def _run_verification(
         if options.source is Source.FOUND:
             find_entry_points(root, options.model)  # report errors in the project before copying anything
         progress(ProgressStep("importing PyTorch"))
-        from chirp_migrate.verify.session import verification
+        from chirp_migrate.verify.session import verify_versions
 
         if plot is not None:
             prepare(plot)
-        report = verification(root, before, verified, options, progress, began)
+        report = verify_versions(root, before, verified, options, progress, began)
         from chirp_migrate.doctor.of_traces import problems_in
 
         has_own_data = options.source is not Source.FOUND or options.sizes.data is not None
@@ -321,10 +321,10 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
             output.progress("importing PyTorch") as progress,
             temporary_folder("chirp-migrate-verify-") as folder,
         ):
-            from chirp_migrate.verify.sides.copies import find_training, make_sides
+            from chirp_migrate.verify.sides.copies import copy_both_versions, find_entry_points_before
 
-            trees, _ = make_sides(root, before, options, folder)
-            discovery = find_training(trees["before"], root, before, options, progress)
+            trees, _ = copy_both_versions(root, before, options, folder)
+            discovery = find_entry_points_before(trees["before"], root, before, options, progress)
     calls = {one.label: call_of(one, discovery.model, options.sizes) for one in discovery.entry_points}
     found = [{"entry_point": label, "call": call} for label, call in calls.items()]
     output.write({"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})
@@ -347,7 +347,7 @@ def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, Verify
     interrupted = recover(journal_root(root))
     if interrupted is not None:
         click.echo(f"chirp-migrate: {interrupted}", err=True)
-    options, project = resolve(root, asked), journal_root(root)
+    options, project = resolve_options(root, asked), journal_root(root)
     if options.source is Source.FOUND and not (root / "utils").is_dir() and (project / "utils").is_dir():
         raise InvalidTree(f"{root} is a folder of {project}: run `chirp-migrate verify {quote(str(project))}`.")
     return root, options

@@ -25,7 +25,7 @@ from chirp_migrate.training.process.run_child import Child, ChildLabels
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
-from chirp_migrate.verify.options import VerifyOptions, training_of
+from chirp_migrate.verify.options import VerifyOptions, entry_points_for
 
 __all__ = ["examine"]
 
@@ -56,7 +56,7 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
             "script after --, as in `chirp-migrate doctor . -- python train.py`, or --workload."
         )
     progress(ProgressStep("finding and copying the training"))
-    discovery = training_of(root, root, options, "doctor")
+    discovery = entry_points_for(root, root, options, "doctor")
     if options.source is not Source.HOOK:
         discovery = select_entry_points(discovery, options.select)
     with temporary_folder("chirp-migrate-doctor-") as folder:

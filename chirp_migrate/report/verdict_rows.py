@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.measures.metric_data import Measure
+from chirp_migrate.verify.measures.metric_data import Metric
 from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = [
@@ -95,7 +95,7 @@ def entry_times(report: VerifyReport) -> list[EntryTimes]:
     return rows
 
 
-def figures(report: VerifyReport) -> list[tuple[Measure, float | None, float | None]]:
+def figures(report: VerifyReport) -> list[tuple[Metric, float | None, float | None]]:
     """Return each metric that was measured, with its values before and after the migration (None: not measured)."""
     before, after = (report.measures.figures.get(side, {}) for side in ("before", "after"))
     rows = [(one, before.get(one.name), after.get(one.name)) for one in report.measures.definitions]

@@ -18,7 +18,7 @@ from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.entry_points import Source
 from chirp_migrate.tune.request import TuneTask
 from chirp_migrate.tune.tune_report import TuneReport
-from chirp_migrate.verify.options import VerifyOptions, training_of
+from chirp_migrate.verify.options import VerifyOptions, entry_points_for
 
 __all__ = ["tune_tree"]
 
@@ -96,7 +96,7 @@ def _of_training(request: TuneTask, options: VerifyOptions, tree: Path, progress
             "--dataset."
         )
     progress(ProgressStep("finding and copying the training"))
-    discovery = training_of(root, root, options, "tune")
+    discovery = entry_points_for(root, root, options, "tune")
     too_large = copy_tree(root, tree)
     if too_large:
         progress(f"too large, so not copied: {', '.join(too_large)} (--dataset reads them where they are)")

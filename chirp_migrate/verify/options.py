@@ -22,7 +22,7 @@ from chirp_migrate.training.workload.entry_points import (
 from chirp_migrate.training.workload.hook import file_of
 from chirp_migrate.training.workload.script import script_in
 
-__all__ = ["DEFAULT_WORKERS", "LEAST_SAMPLES", "MARGIN", "VerifyOptions", "resolve", "training_of"]
+__all__ = ["DEFAULT_WORKERS", "LEAST_SAMPLES", "MARGIN", "VerifyOptions", "entry_points_for", "resolve_options"]
 
 DEFAULT_WORKERS = (0, 2, 4, 8, 12)
 """Numbers of worker processes with which ``verify`` reads the migrated datasets by default."""
@@ -112,12 +112,12 @@ class VerifyOptions:
         return self.simulate_step_ms > 0
 
 
-def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
+def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     """Return the options for a verification of ``root``.
 
     Args:
         root: folder of the project.
-        said: name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The field
+        given: name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The field
             ``entry`` is replaced by ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with
             ``result``. Missing options have their defaults.
 
@@ -125,27 +125,27 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
         UsageProblem: two options contradict each other, an option would be ignored, or ``data`` does not exist.
         InvalidData: the arrays of ``data`` cannot be used.
     """
-    if "script" in said and {"workload", "command", "data", "model"} & said.keys():
+    if "script" in given and {"workload", "command", "data", "model"} & given.keys():
         raise UsageProblem(
             "a command after -- defines all of the training: omit --workload, --command, --data and --model."
         )
-    if "workload" in said and "command" in said:
+    if "workload" in given and "command" in given:
         raise UsageProblem("options or settings define a workload and a command: keep only one of them.")
-    if "result" in said and "command" not in said:
+    if "result" in given and "command" not in given:
         raise UsageProblem("result names the file that a command writes: it needs a command.")
-    entry = _entry_of_options(root, said)
-    if entry is not None and "model" in said:
+    entry = _entry_of_options(root, given)
+    if entry is not None and "model" in given:
         raise UsageProblem(
             "model applies to entry points that are found automatically, and here a workload or a command defines the "
             "training: omit it."
         )
-    own = {one.name: said[one.name] for one in fields(VerifyOptions) if one.name in said}
+    own = {one.name: given[one.name] for one in fields(VerifyOptions) if one.name in given}
     if entry is not None and own.get("own_epochs"):
         entry = replace(entry, own=replace(entry.own, epochs=own["own_epochs"], assumed=False))
-    return VerifyOptions(_sizes_of_options(said, entry), entry, **own, may_halve="samples" not in said)
+    return VerifyOptions(_sizes_of_options(given, entry), entry, **own, may_halve="samples" not in given)
 
 
-def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "verify") -> Discovery:
+def entry_points_for(tree: Path, root: Path, options: VerifyOptions, command: str = "verify") -> Discovery:
     """Return the entry points of a project. A workload function counts as one entry point, because it is not called.
 
     Args:

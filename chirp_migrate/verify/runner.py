@@ -1,7 +1,7 @@
 """Run the entry points of a project in a child process of ``verify``, a fresh interpreter.
 
-The working directory and the first import path of the child are the root of a copy of the project. :class:`.Job` lists
-the tasks of the child.
+The working directory and the first import path of the child are the root of a copy of the project. :class:`.JobKind`
+lists the tasks of the child.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from chirp_migrate.training.workload.data import TrainingData
 from chirp_migrate.training.workload.entry_points import EntryPoint, Source, WorkloadSizes
 from chirp_migrate.training.workload.hook import call_names
 from chirp_migrate.verify.equivalence.api import describe_api
-from chirp_migrate.verify.equivalence.fingerprint import fingerprint
+from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, compared_aspects
-from chirp_migrate.verify.equivalence.loader_recorder import FewWorkers, LoaderWatch
-from chirp_migrate.verify.measures.measuring import Measuring
-from chirp_migrate.verify.spec import REPEATED, EntryResult, EntryTiming, Job, RunResult, RunSpec
-from chirp_migrate.verify.timing.constant_batch import CachedLoading
-from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, Epochs
+from chirp_migrate.verify.equivalence.loader_recorder import AtMostTwoWorkers, LoaderRecorder
+from chirp_migrate.verify.measures.measuring import TrainingMeasurement
+from chirp_migrate.verify.spec import REPEATED, EntryResult, EntryTiming, JobKind, RunResult, RunSpec
+from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
+from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, EpochTimer
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
 __all__ = ["run"]
@@ -74,7 +74,7 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
         NotFound: an object that the user named does not exist.
     """
     result = RunResult()
-    if spec.job is Job.NAMES:
+    if spec.job is JobKind.NAMES:
         (entry,) = spec.entry_points
         with _errors_as_raised(entry, "import"):
             result.names = call_names(entry.hook, spec.sizes.warm_up())
@@ -87,11 +87,11 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
                 with suppress(UserCodeError):  # the call of the entry point raises the same error again
                     _prepare_call(spec, entry, data, spec.sizes.for_watched_run())
         gc.freeze()  # garbage collection then skips the objects of the imports
-    if spec.job is Job.WATCH:
+    if spec.job is JobKind.WATCH:
         _watch_entry_points(spec, parent, data)
         if spec.api_names:
             result.api = describe_api(spec.api_names)
-    elif spec.job is Job.TIME:
+    elif spec.job is JobKind.TIME:
         _time_entry_points(spec, parent, data, spent)
     else:
         result.measured = _measure_entry_points(spec, parent)
@@ -118,11 +118,11 @@ def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> No
 
 
 def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> EntryResult:
-    with LoaderWatch() as watch:
+    with LoaderRecorder() as watch:
         watch.few_workers = True
         seconds, value = _run_training_call(spec, entry, data, sizes, watch)
         watch.draw_on()
-        one = EntryResult(seconds, fingerprint(value), watch.take())
+        one = EntryResult(seconds, leaf_fingerprints(value), watch.take())
         del value
         if entry.source is Source.COMMAND:
             return one
@@ -130,7 +130,10 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
             _run_training_call(spec, entry, data, sizes, watch)
             one.again = watch.take()
         _, value = _run_training_call(spec, entry, data, replace(sizes, seed=sizes.seed + OTHER_SEED), watch)
-        one.seeds = [compared_aspects(one.traces, one.fingerprint), compared_aspects(watch.take(), fingerprint(value))]
+        one.seeds = [
+            compared_aspects(one.traces, one.fingerprint),
+            compared_aspects(watch.take(), leaf_fingerprints(value)),
+        ]
     return one
 
 
@@ -141,10 +144,10 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
         parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
         data, few = data_for(spec.entry_points, spec.sizes), data_for(spec.entry_points, spec.sizes.warm_up())
     options = spec.options
-    cached = CachedLoading() if spec.cached else None
+    cached = RepeatedBatchLoading() if spec.cached else None
     steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
     own_epochs = max(1, sum(entry.own.all_epochs for entry in spec.entry_points))
-    epochs = Epochs(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached)
+    epochs = EpochTimer(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached)
     if cached is not None:
         cached.is_active = False
     with ExitStack() as stack:
@@ -180,9 +183,9 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
     """Repeat the recorded runs of the entry points in ``spec.repeats``; return the fingerprints of their results."""
     results = {}
     torch.set_num_threads(spec.watching_threads)
-    with FewWorkers() as around:
+    with AtMostTwoWorkers() as around:
         for entry in (one for one in spec.entry_points if one.label in spec.repeats):
-            results[entry.label] = fingerprint(
+            results[entry.label] = leaf_fingerprints(
                 _run_training_call(spec, entry, small, spec.sizes.for_watched_run(), around)[1]
             )
             gc.freeze()
@@ -196,7 +199,7 @@ def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
         return  # a script has no shorter run, and a command is a separate program
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
         return  # its first epoch counts as start-up anyway
-    with FewWorkers() as around:
+    with AtMostTwoWorkers() as around:
         _run_training_call(spec, entry, few, spec.sizes.warm_up(), around)
     gc.freeze()
 
@@ -205,9 +208,9 @@ def _measure_entry_points(spec: RunSpec, parent: Parent) -> Any:
     """Train each entry point once more, as long as time is left, and measure waits, memory and GPU use."""
     torch.set_num_threads(spec.threads)
     options, data = spec.options, data_for(spec.entry_points, spec.sizes)
-    measuring = Measuring(options.worker_counts, options.extra_s)
+    measuring = TrainingMeasurement(options.worker_counts, options.extra_s)
     steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
-    epochs = Epochs(lambda: None, max(1, spec.sizes.epochs - 1))
+    epochs = EpochTimer(lambda: None, max(1, spec.sizes.epochs - 1))
     parent.wait_for_turn()
     until = time.monotonic() + spec.seconds
     with ExitStack() as stack:
@@ -234,7 +237,7 @@ def _with_endless_epochs(sizes: WorkloadSizes) -> WorkloadSizes:
     return replace(sizes, epochs=sizes.epochs + LONGEST_VISIT + 2)
 
 
-def _time_call(epochs: Epochs, entry: EntryPoint, call: Callable[[], Any], seed: int) -> tuple[float, Any]:
+def _time_call(epochs: EpochTimer, entry: EntryPoint, call: Callable[[], Any], seed: int) -> tuple[float, Any]:
     _let_workers_end()
     seed_everything(seed)
     with _errors_as_raised(entry, "measuring"):
@@ -291,7 +294,7 @@ def _run_training_call(
     with _errors_as_raised(entry, "training"):
         began = time.perf_counter()
         if entry.source is Source.SCRIPT:  # a script has no parameter for the number of epochs
-            with Epochs(lambda: None, most=sizes.epochs - 1) as limit:
+            with EpochTimer(lambda: None, most=sizes.epochs - 1) as limit:
                 limit.time(call)
             return time.perf_counter() - began, None
         value = call()

@@ -21,20 +21,20 @@ from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.workload.entry_points import Discovery, Source
-from chirp_migrate.verify.build_report import Findings, build_report
+from chirp_migrate.verify.build_report import VerificationResults, build_report
 from chirp_migrate.verify.equivalence.api import public_names
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_results, compare_traces
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.sides.baseline import OriginalVersion
-from chirp_migrate.verify.sides.copies import find_training, make_sides
+from chirp_migrate.verify.sides.copies import copy_both_versions, find_entry_points_before
 from chirp_migrate.verify.spec import EntryResult
-from chirp_migrate.verify.timing.children import Children
-from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, take_rounds
-from chirp_migrate.verify.verdict import Judge, timings
+from chirp_migrate.verify.timing.children import ChildStarter
+from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, run_rounds
+from chirp_migrate.verify.verdict import Judge, combine_timings
 from chirp_migrate.verify.verify_report import VerifyReport
-from chirp_migrate.verify.watching import watch
+from chirp_migrate.verify.watching import record_runs
 
-__all__ = ["measure", "verification"]
+__all__ = ["run_all_processes", "verify_versions"]
 
 _SIDES_MEASURED = 2  # the versions are measured one after the other
 
@@ -42,7 +42,7 @@ _MEASURING_S = 8.0
 """Seconds that are reserved to measure waits and memory, in addition to ``extra_s`` for each version."""
 
 
-def verification(
+def verify_versions(
     root: Path,
     before: OriginalVersion,
     files: Mapping[str, str | None],
@@ -66,10 +66,10 @@ def verification(
     deadline = (time.monotonic() if began is None else began) + options.budget_s
     with temporary_folder("chirp-migrate-verify-") as scratch:
         progress(ProgressStep("copying the project for both versions"))
-        trees, notes = make_sides(root, before, options, scratch)
+        trees, notes = copy_both_versions(root, before, options, scratch)
         for note in notes:
             progress(note)
-        discovery = find_training(trees["before"], root, before, options, progress)
+        discovery = find_entry_points_before(trees["before"], root, before, options, progress)
         labels = [entry.label for entry in discovery.entry_points]
         what = count(len(labels), "entry point") if options.source is Source.FOUND else ", ".join(labels)
         progress(f"verify runs the project's own code in separate processes: {what}")
@@ -79,10 +79,10 @@ def verification(
                 "and experiment trackers"
             )
         conditions = {"before": before.described, "copies": list(notes), "files": dict(files)}
-        return measure(trees, discovery, options, progress, deadline, **conditions)
+        return run_all_processes(trees, discovery, options, progress, deadline, **conditions)
 
 
-def measure(
+def run_all_processes(
     trees: Mapping[str, Path],
     discovery: Discovery,
     settings: VerifyOptions,
@@ -103,14 +103,14 @@ def measure(
     Raises:
         WorkloadFailed: the project's code crashed or hung in one of the versions.
     """
-    children = Children(trees, discovery, settings, progress)
+    children = ChildStarter(trees, discovery, settings, progress)
     began = time.monotonic()
     # Two runs on a GPU may differ.
     twice = torch.cuda.is_available() and discovery.source is not Source.COMMAND
     progress("comparing what each entry point loads and computes in both versions")
     load = Watch()
     with children.spending("watching"), load.watching():
-        watched = watch(children, discovery, public_names(trees["before"]), twice)
+        watched = record_runs(children, discovery, public_names(trees["before"]), twice)
     before, after = watched.working("before"), watched.working("after")
     once_more = {label: replace(one, traces=one.again) for label, one in before.items()} if twice else None
     equivalence = compare_traces(before, after, once_more)
@@ -121,7 +121,7 @@ def measure(
     progress(
         f"compared {count(len(before), 'entry point')} in both versions: {same} ({time.monotonic() - began:.0f} s)"
     )
-    found = Findings(watched, equivalence)
+    found = VerificationResults(watched, equivalence)
     if not equivalence.differences:
         timed = replace(discovery, entry_points=tuple(one for one in discovery.entry_points if one.label in before))
         others, usual = load.others() or 0.0, children.threads
@@ -140,7 +140,7 @@ def measure(
 
 
 def _time_versions(
-    children: Children, found: Findings, settings: VerifyOptions, progress: Progress, deadline: float
+    children: ChildStarter, found: VerificationResults, settings: VerifyOptions, progress: Progress, deadline: float
 ) -> None:
     """Time both versions, compare results that the first round repeats, and then measure waits and memory."""
     before, after = found.watched.working("before"), found.watched.working("after")
@@ -181,8 +181,8 @@ def _time_versions(
 
 
 def _run_rounds(
-    children: Children,
-    found: Findings,
+    children: ChildStarter,
+    found: VerificationResults,
     settings: VerifyOptions,
     progress: Progress,
     deadline: float,
@@ -205,10 +205,10 @@ def _run_rounds(
 
     def still_open(rounds: Sequence[TimedRound], looks: Sequence[InterimAnalysis]) -> frozenset[str]:
         every_one = found.watched.working("before").keys() - children.failing.keys()
-        still = judge.look(*timings(rounds), looks)
+        still = judge.look(*combine_timings(rounds), looks)
         return still | {label for label in every_one if not any(label in each.labels for each in rounds)}
 
-    rounds = take_rounds(make, still_open, settings.rounds, deadline, children.own_epochs)
+    rounds = run_rounds(make, still_open, settings.rounds, deadline, children.own_epochs)
     if rounds.ended_with == StopReason.BUDGET:
         progress(f"stopped after {count(rounds.count, 'round')}: the budget of {settings.budget_s:.0f} s is used up")
     elif rounds.ended_with == StopReason.INTERRUPTED:

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from chirp_migrate.doctor.of_traces import problems_in
-from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
+from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
 
 ROWS = TensorDataset(torch.arange(80.0).reshape(20, 4), torch.arange(20) % 2)
 
@@ -111,7 +111,7 @@ def training_dropped() -> None:
 )
 def test_only_what_the_passes_prove_is_a_problem(train: Callable[[], None], checks: list[str]) -> None:
     torch.manual_seed(0)
-    with LoaderWatch() as watch:
+    with LoaderRecorder() as watch:
         train()
         traces = watch.take()
     found = problems_in({"one": traces, "two": traces}, has_own_data=True)
@@ -119,7 +119,7 @@ def test_only_what_the_passes_prove_is_a_problem(train: Callable[[], None], chec
 
 
 def test_an_empty_loader_proves_nothing_where_verify_chose_the_number_of_samples() -> None:
-    with LoaderWatch() as watch:
+    with LoaderRecorder() as watch:
         training_dropped()
         traces = watch.take()
     assert problems_in({"one": traces}, has_own_data=False) == []

@@ -279,7 +279,7 @@ def test_a_verification_is_kept_though_its_plots_cannot_be_written(
     (root / "chirp_verify.py").write_text("")
     (tmp_path / "plots" / "training-time.svg").mkdir(parents=True)
     report = verified(root)
-    monkeypatch.setattr("chirp_migrate.verify.session.verification", lambda *_: report)
+    monkeypatch.setattr("chirp_migrate.verify.session.verify_versions", lambda *_: report)
     done = run("verify", root, "--json", target, "--plot", tmp_path / "plots")
     assert done.exit_code == 2 and "training-time.svg" in done.output
     assert decode(target.read_bytes()) == report == read_story(root).verdict

@@ -24,16 +24,16 @@ from chirp_migrate.report.terminal.render import show_story
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.review.loader_account import Ledger
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.measures.metric_data import Measure
+from chirp_migrate.verify.measures.metric_data import Metric
 from chirp_migrate.verify.measures.targets import TargetVerdict
 from chirp_migrate.verify.verdict import Verdict
 from chirp_migrate.verify.verify_report import (
     DetectableDifference,
-    Difference,
     EntryVerdict,
     ReportedMetrics,
     RunDescription,
     SimulatedDevice,
+    TrainingDifference,
     VerifyReport,
 )
 
@@ -60,8 +60,8 @@ def verdict(text: str = "faster", **changes: object) -> VerifyReport:
         verdicts={SINGLE: EntryVerdict("meets the threshold", zero_cost_ratio)},
         measures=ReportedMetrics(
             definitions=[
-                Measure("samples_per_s", "samples/s", "samples per second", "samples taken, by time", ""),
-                Measure("wait_p50_ms", "ms", "wait for a batch, median", "from asking to having", ""),
+                Metric("samples_per_s", "samples/s", "samples per second", "samples taken, by time", ""),
+                Metric("wait_p50_ms", "ms", "wait for a batch, median", "from asking to having", ""),
             ],
             figures={
                 "before": {"samples_per_s": 240.0, "wait_p50_ms": 14.2},
@@ -150,7 +150,7 @@ EVIL = Story(
     ),
     verdict(
         reason=HOSTILE,
-        differences=[Difference("", "", HOSTILE)],
+        differences=[TrainingDifference("", "", HOSTILE)],
         notes=[HOSTILE],
         output_tail=HOSTILE,
         described=msgspec.structs.replace(verdict().described, machine=HOSTILE),

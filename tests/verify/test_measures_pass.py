@@ -25,9 +25,9 @@ from torch.utils.data import (
 
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
 from chirp_migrate.training.watch.samples import nested_class_names, unaugmented_dataset, varying_places
-from chirp_migrate.verify.measures.figures import figures, seconds_of_augmentation
-from chirp_migrate.verify.measures.measuring import Measuring, augmentation_cost, resident_bytes
-from chirp_migrate.verify.measures.metric_data import SideMeasures
+from chirp_migrate.verify.measures.figures import metrics_of_measured_run, seconds_of_augmentation
+from chirp_migrate.verify.measures.measuring import TrainingMeasurement, augmentation_cost, resident_bytes
+from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.measures.worker_safety import check_workers, measure_loader_rates
 from chirpid_patch import BatchedDataLoader, WorkerSafeAugmentedDataset
 
@@ -74,7 +74,7 @@ class Holding(Dataset[Any]):
         return x + torch.rand_like(x), y
 
 
-def measured(*walks: tuple[Any, bool], counts: tuple[int, ...] = ()) -> SideMeasures:
+def measured(*walks: tuple[Any, bool], counts: tuple[int, ...] = ()) -> VersionMeasures:
     """Walk over loaders, with gradients where the second value says so, under measurement."""
 
     def train() -> tuple[float, None]:
@@ -85,7 +85,7 @@ def measured(*walks: tuple[Any, bool], counts: tuple[int, ...] = ()) -> SideMeas
                     pass
         return time.perf_counter() - began, None
 
-    measuring = Measuring(counts, extra_s=LONG if counts else 0.0)
+    measuring = TrainingMeasurement(counts, extra_s=LONG if counts else 0.0)
     with measuring:
         measuring.train("entry", train)
         measuring.ask("entry")
@@ -103,12 +103,12 @@ def test_walks_are_counted_and_waits_are_for_the_next_batch() -> None:
     for walk in walks[::2]:  # trap 7: a clock that starts after the batch has come sees none of this
         assert all(wait >= samples * 2 * MS for wait, samples in zip(walk.waits_s, (4, 4, 2), strict=True))
         assert walk.ended_s - walk.begun_s >= sum(walk.waits_s)
-    assert figures(found)["waiting_percent"] is not None
-    assert 0 < (figures(found)["waiting_percent"] or 0) <= 100
+    assert metrics_of_measured_run(found)["waiting_percent"] is not None
+    assert 0 < (metrics_of_measured_run(found)["waiting_percent"] or 0) <= 100
 
 
 def test_a_loop_that_is_left_early_counts_what_it_took() -> None:
-    measuring = Measuring((), extra_s=0.0)
+    measuring = TrainingMeasurement((), extra_s=0.0)
 
     def train() -> tuple[float, Any]:
         return 1.0, next(iter(DataLoader(Numbers(), batch_size=4)))
@@ -175,8 +175,8 @@ def test_the_gpu_is_sampled_while_training_runs(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setitem(sys.modules, "pynvml", Nvml())
     found = measured((DataLoader(Numbers(), batch_size=4), True))
-    assert figures(found)["gpu_percent"] == 85
-    assert figures(found)["gpu_memory_mib"] == 3 * 1024
+    assert metrics_of_measured_run(found)["gpu_percent"] == 85
+    assert metrics_of_measured_run(found)["gpu_memory_mib"] == 3 * 1024
     assert found.gpu.startswith("Stand-in: 85 % busy")
 
 
@@ -184,7 +184,7 @@ def test_no_gpu_is_said_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "pynvml", None)
     found = measured((DataLoader(Numbers(), batch_size=4), True))
     assert found.gpu == "no GPU: the nvidia-ml-py package is not installed"
-    assert figures(found)["gpu_percent"] is None
+    assert metrics_of_measured_run(found)["gpu_percent"] is None
 
 
 def test_what_varies_and_what_it_is_made_of() -> None:

@@ -9,17 +9,23 @@ import pytest
 
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.report.plots import draw_plots, prepare
-from chirp_migrate.verify.measures.metric_data import EntryMeasures, LoaderRate, PassTiming, SideMeasures, UsagePoint
+from chirp_migrate.verify.measures.metric_data import (
+    EntryMeasures,
+    LoaderRate,
+    PassTiming,
+    UsageReading,
+    VersionMeasures,
+)
 from chirp_migrate.verify.verify_report import ReportedMetrics, RunDescription, SimulatedDevice, VerifyReport
 
 FILES = ("training-time.svg", "batch-waits.svg", "worker-counts.svg", "memory.svg")
 HOSTILE = "train <script>alert(1)</script> & $x$ --> \x07" + "long " * 20
 
 
-def side(waits: list[float]) -> SideMeasures:
-    return SideMeasures(
+def side(waits: list[float]) -> VersionMeasures:
+    return VersionMeasures(
         entries={HOSTILE: EntryMeasures(1.0, [PassTiming(0, "train", 0.0, 1.0, [0.1, *waits], 30)], 0)},
-        usage=[UsagePoint(0.0, 2**28, 2**28, None, None), UsagePoint(1.0, 2**29, 2**29, None, None)],
+        usage=[UsageReading(0.0, 2**28, 2**28, None, None), UsageReading(1.0, 2**29, 2**29, None, None)],
         memory_kind="pss",
         rates=[LoaderRate("factory", HOSTILE, 0, 50.0, None)]
         + [LoaderRate("plain", HOSTILE, count, 10.0 * count, None) for count in (0, 2, 8)],

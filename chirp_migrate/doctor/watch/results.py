@@ -20,7 +20,7 @@ from torch.utils.data import Dataset
 from chirp_migrate.doctor.recording import FunctionCalls
 from chirp_migrate.doctor.watch.objects import is_others_code, objects_in
 from chirp_migrate.training.watch.samples import contents
-from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor
+from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
 
 __all__ = ["ResultWatch", "reading_functions"]
 
@@ -111,7 +111,7 @@ def _add(hashes: list[str], value: Any) -> int:
     whole, size = Hash(), 0
     for leaf in contents(value).values():
         if isinstance(leaf, torch.Tensor):
-            add_tensor(whole, leaf)
+            add_tensor_to_hash(whole, leaf)
             size += leaf.nbytes
         elif isinstance(leaf, np.ndarray) or _is_decoded_image(leaf):
             content = leaf.tobytes()

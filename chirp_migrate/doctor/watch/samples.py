@@ -11,7 +11,7 @@ import xxhash
 
 from chirp_migrate.doctor.recording import BatchRecord, Moments
 from chirp_migrate.training.watch.samples import contents
-from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor
+from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
 
 __all__ = ["bytes_of_doubles", "bytes_to_move", "describe_batch", "is_pinned", "strided_tensors"]
 
@@ -112,7 +112,7 @@ def _is_in_order(tensor: torch.Tensor) -> bool:
 def _whole_hash(tensors: list[torch.Tensor]) -> str:
     whole = Hash()
     for tensor in tensors:
-        add_tensor(whole, tensor)
+        add_tensor_to_hash(whole, tensor)
     return str(whole.hexdigest())[:16]
 
 

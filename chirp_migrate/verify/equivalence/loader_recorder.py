@@ -18,7 +18,7 @@ from chirp_migrate.verify.spec import PassTrace
 from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.randomness.random_states import restored_generators
 
-__all__ = ["DRAWS", "FewWorkers", "LoaderWatch"]
+__all__ = ["DRAWS", "AtMostTwoWorkers", "LoaderRecorder"]
 
 DRAWS = 500
 """Number of augmented samples to compare for each entry point.
@@ -29,7 +29,7 @@ This number is enough to notice that the probability of augmentation falls from 
 _DRAWING_S = 10.0
 
 
-class LoaderWatch(Interception):
+class LoaderRecorder(Interception):
     """Context manager that records each pass over each loader (see :class:`PassTrace`).
 
     Recording does not change the state of the global random generators. A recording reads a few samples more than once,
@@ -51,7 +51,7 @@ class LoaderWatch(Interception):
         self._current: PassRecorder | None = None
         self._loading: PassRecorder | None = None
 
-    def __enter__(self) -> LoaderWatch:
+    def __enter__(self) -> LoaderRecorder:
         super().__enter__()
         self._samplers.__enter__()
         # A global module hook would change the behaviour of code that checks for such hooks.
@@ -164,8 +164,8 @@ class LoaderWatch(Interception):
         return call
 
 
-class FewWorkers(Interception):
-    """Context manager under which loaders start at most two worker processes; see ``LoaderWatch.few_workers``."""
+class AtMostTwoWorkers(Interception):
+    """Context manager under which loaders start at most two worker processes; see ``LoaderRecorder.few_workers``."""
 
     def __init__(self) -> None:
         super().__init__(self._start)

@@ -25,7 +25,7 @@ from chirp_migrate.training.watch.samples import (
     read,
     varying_places,
 )
-from chirp_migrate.verify.measures.metric_data import LoaderRate, WorkerTrial
+from chirp_migrate.verify.measures.metric_data import LoaderRate, WorkerCheck
 from chirpid_patch import DataLoaderPerformanceMonitor
 
 __all__ = ["check_workers", "measure_loader_rates"]
@@ -60,7 +60,7 @@ def _collate_with_indices(collate: Collate, numbered: tuple[list[int], list[Any]
     return indices, collate(samples)
 
 
-def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: float) -> list[WorkerTrial]:
+def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: float) -> list[WorkerCheck]:
     """Read a part of the dataset with each number of workers, and compare the batches with batches of this process.
 
     Each worker reads two batches, and no sample is read twice. Of augmented values, only type and shape are compared.
@@ -81,11 +81,11 @@ def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: 
         _read_batch(dataset, collate, range(min(size, len(dataset))))
         expected_s = (2 * (time.perf_counter() - began) * _BATCHES_PER_WORKER + _START_S[method]) * max(1, workers)
         if problem := _why_skipped(expected_s, until):
-            trials.append(WorkerTrial(name, workers, method, 0, problem, tried=False))
+            trials.append(WorkerCheck(name, workers, method, 0, problem, tried=False))
             continue
         indices = list(range(min(len(dataset), size * max(1, workers) * _BATCHES_PER_WORKER)))
         found = _batch_problem(dataset, collate, workers, size, indices, random)
-        trials.append(WorkerTrial(name, workers, method, len(indices), found))
+        trials.append(WorkerCheck(name, workers, method, len(indices), found))
     return trials
 
 

@@ -12,15 +12,15 @@ from chirp_migrate.training.process.snapshot import copy_tree, keep_pristine
 from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import Discovery, Source
 from chirp_migrate.training.workload.hook import file_of
-from chirp_migrate.verify.options import VerifyOptions, training_of
+from chirp_migrate.verify.options import VerifyOptions, entry_points_for
 from chirp_migrate.verify.sides.baseline import OriginalVersion
-from chirp_migrate.verify.spec import Job, RunSpec
+from chirp_migrate.verify.spec import JobKind, RunSpec
 from chirp_migrate.verify.timing.children import run_child
 
-__all__ = ["find_training", "make_sides"]
+__all__ = ["copy_both_versions", "find_entry_points_before"]
 
 
-def make_sides(
+def copy_both_versions(
     root: Path, before: OriginalVersion, options: VerifyOptions, scratch: Path
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
     """Copy both versions to ``scratch``. If the old version lacks the file of the hook, add the present file.
@@ -46,7 +46,7 @@ def make_sides(
     return trees, tuple(notes)
 
 
-def find_training(
+def find_entry_points_before(
     tree: Path, root: Path, before: OriginalVersion, options: VerifyOptions, progress: Progress
 ) -> Discovery:
     """Find the entry points in the version before the migration; a hook lists its calls in a child process.
@@ -57,7 +57,7 @@ def find_training(
         WorkloadFailed: the hook failed.
     """
     try:
-        found = training_of(tree, root, options)
+        found = entry_points_for(tree, root, options)
     except InvalidTree as problem:
         if options.source is not Source.FOUND:
             raise
@@ -69,6 +69,6 @@ def find_training(
         (entry,) = found.entry_points
         progress(f"calling {entry.hook} for its training calls")
         progress(ProgressStep(f"calling {entry.hook}"))
-        names = run_child(RunSpec(str(tree), found, options, Job.NAMES), "before").names
+        names = run_child(RunSpec(str(tree), found, options, JobKind.NAMES), "before").names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))
     return select_entry_points(found, options.select)
