@@ -24,7 +24,7 @@ from click.testing import CliRunner, Result
 from chirp_migrate.cli import entry_point
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Finding, Status
+from chirp_migrate.plans.plan import Finding, FindingStatus
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 
@@ -163,14 +163,14 @@ def migrate(
     if after != before:
         texts[path] = after
         again, later = rewrite(path, after, Project(texts), rules=rules, unsafe=unsafe)
-        assert again == after and not [one for one in later if one.status is Status.REWRITE]
+        assert again == after and not [one for one in later if one.status is FindingStatus.REWRITE]
     compile(after, path, "exec")
     return after, findings
 
 
 def reports(findings: list[Finding]) -> list[str]:
     """Messages of what was only reported."""
-    return [one.message for one in findings if one.status is Status.REPORT]
+    return [one.message for one in findings if one.status is FindingStatus.REPORT]
 
 
 def imported(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

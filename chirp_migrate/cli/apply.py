@@ -13,7 +13,7 @@ import click
 from chirp_migrate.additions.dependency import need_runtime
 from chirp_migrate.additions.requirement_pins import contradictions
 from chirp_migrate.cli.options import (
-    Command,
+    CommandWithOptionGroups,
     NonEmptyText,
     ignore_pins_option,
     option,
@@ -22,7 +22,7 @@ from chirp_migrate.cli.options import (
     wait_option,
 )
 from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options, read_plan_file
-from chirp_migrate.console.json_document import as_bytes
+from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.console.screen import diff_style, render_to_text
@@ -35,7 +35,7 @@ from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.plan import Plan
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import PlanFile, plan_document, run_document
-from chirp_migrate.review.selection import decisions_of, select
+from chirp_migrate.review.selection import apply_choices, hunks_to_decide
 from chirp_migrate.source.diff import unified_diff
 from chirp_migrate.source.git import guard
 from chirp_migrate.transaction.commit import CommitResult, commit
@@ -45,7 +45,7 @@ from chirp_migrate.transaction.rollback import rollback
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithOptionGroups,
     epilog=epilog(
         {
             ExitCode.OK: "done, or nothing to do",
@@ -101,7 +101,7 @@ def apply(
         if plan_file is None:
             plan, edited = make_plan(request, output), frozenset[str]()
         else:
-            plan, edited = accepted_part(read_plan_file(plan_file, request), path, plan_file)
+            plan, edited = accepted_plan(read_plan_file(plan_file, request), path, plan_file)
         project = journal_root(path)
         if show_diff:
             _show_diff(plan.seen_from(project), output)
@@ -109,7 +109,7 @@ def apply(
                 output.print_line(f"apply will refuse this: {problem}")
             sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
         if not ignore_pins:
-            check_pins(plan)
+            check_version_pins(plan)
         result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
         if command is not None and result.run:
             _check(command, plan.root, project, result, output)
@@ -202,11 +202,11 @@ def apply_plan(
             return CommitResult((), (), "")
         progress(ProgressStep("locking the journal"))
         return commit(
-            recorded, wait_s=wait_s, on_step=progress, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))}
+            recorded, wait_s=wait_s, on_step=progress, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))}
         )
 
 
-def check_pins(plan: Plan) -> None:
+def check_version_pins(plan: Plan) -> None:
     """Check that the project can be installed together with the runtime, if the plan needs the runtime.
 
     Raises:
@@ -225,20 +225,20 @@ def _pin_problem(plan: Plan) -> str:
     )
 
 
-def accepted_part(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:
+def accepted_plan(reviewed: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:
     """Return the accepted part of a reviewed plan, and the paths of the files with edited hunks.
 
     Raises:
         Refused: the review of the plan is not finished, or accepted hunks depend on refused hunks.
     """
-    open_ones = [one for one in decisions_of(found.plan) if one not in found.choices]
-    if found.reviewed and open_ones:
+    open_ones = [one for one in hunks_to_decide(reviewed.plan) if one not in reviewed.choices]
+    if reviewed.reviewed and open_ones:
         raise Refused(
             f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}: continue with "
             f"`chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}`; nothing was changed."
         )
-    edited = frozenset(name for (name, _), choice in found.choices.items() if choice.edits is not None)
-    return select(found.plan, found.choices), edited
+    edited = frozenset(name for (name, _), choice in reviewed.choices.items() if choice.edits is not None)
+    return apply_choices(reviewed.plan, reviewed.choices), edited
 
 
 def _show_diff(plan: Plan, output: Output) -> None:
@@ -254,9 +254,11 @@ def _show_diff(plan: Plan, output: Output) -> None:
         sys.stdout.buffer.write(painted.encode("utf-8", errors="surrogateescape"))
     sys.stdout.flush()
     error_screen = output.screen(err=True)
-    error_screen.text(applied.totals(plan))
+    error_screen.text(applied.totals_line(plan))
     applied.show_notes(plan, error_screen)
-    applied.show_account(plan, (), error_screen, planned=True, listed=" (listed after the diff)" if plan.files else "")
+    applied.show_loader_counts(
+        plan, (), error_screen, planned=True, listed=" (listed after the diff)" if plan.files else ""
+    )
 
 
 def _check(command: str, folder: Path, project: Path, result: CommitResult, output: Output) -> None:

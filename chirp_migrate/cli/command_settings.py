@@ -32,10 +32,10 @@ __all__ = [
     "SCRIPT_ARGUMENT",
     "SHAPE",
     "WORKLOAD",
-    "given_values",
-    "no_option_sets",
+    "parameters_by_setting",
+    "set_by_no_option",
     "settings_as_defaults",
-    "settings_of",
+    "values_from_options_and_settings",
 ]
 
 _CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -58,7 +58,7 @@ def settings_as_defaults(command: str) -> Callable[[click.Context, click.Paramet
     return read
 
 
-def settings_of(command: click.Command) -> dict[str, str | None]:
+def parameters_by_setting(command: click.Command) -> dict[str, str | None]:
     """Return, for each key that can be a setting, the name of the parameter; keys are long names of options."""
     return {
         option.removeprefix("--"): one.name
@@ -69,7 +69,7 @@ def settings_of(command: click.Command) -> dict[str, str | None]:
     }
 
 
-def no_option_sets(*names: str) -> bool:
+def set_by_no_option(*names: str) -> bool:
     """Return whether the command line sets none of these parameters, so that their values come from settings."""
     ctx = click.get_current_context()
     return all(ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE for name in names)
@@ -77,7 +77,7 @@ def no_option_sets(*names: str) -> bool:
 
 def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
     file, table = read_command_table(path, command)
-    names = settings_of(ctx.command)
+    names = parameters_by_setting(ctx.command)
     kinds = {one.name: one.type for one in ctx.command.params}
     defaults: dict[str, Any] = {}
     for key, value in table.items():
@@ -98,7 +98,7 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
     ctx.default_map = defaults
 
 
-def given_values(ctx: click.Context) -> dict[str, Any]:
+def values_from_options_and_settings(ctx: click.Context) -> dict[str, Any]:
     """Return the values that options or settings set, by the names of the parameters; options win over settings.
 
     If an option sets a workload or command, the settings for workload, command and result do not count.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import Command, option, output_options, path_argument
+from chirp_migrate.cli.options import CommandWithOptionGroups, option, output_options, path_argument
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import discover, journal_root, root_of
 from chirp_migrate.engine.settings import read_command_table
@@ -43,7 +43,7 @@ workload = "{DEFAULT_WORKLOAD}:workload"
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithOptionGroups,
     name="init-workload",
     epilog=epilog(
         {

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from chirp_migrate.cli.options import Command, output_options
+from chirp_migrate.cli.options import CommandWithOptionGroups, output_options
 from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
@@ -16,7 +16,7 @@ from chirp_migrate.review.plan_file import plan_document
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithOptionGroups,
     epilog=epilog(
         {
             ExitCode.OK: "planned, or nothing to do",

@@ -11,11 +11,11 @@ from msgspec import structs
 from chirp_migrate.cli.options import (
     WholeNumber,
     collect_options,
-    complete_rules,
+    complete_rule_codes,
     option,
     path_argument,
-    selectors,
     split_at_commas,
+    split_selectors,
 )
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import root_of
@@ -75,12 +75,12 @@ class PlanRequest:
 
 
 _rules = partial(option, group="Files and rules")
-_codes = partial(_rules, multiple=True, metavar="CODES", shell_complete=complete_rules)
+_codes = partial(_rules, multiple=True, metavar="CODES", shell_complete=complete_rule_codes)
 _added = partial(option, group="Added files")
 
 _looked_at = (
     _codes(
-        "--select", callback=selectors,
+        "--select", callback=split_selectors,
         help="Run only these rules: codes, code prefixes or names, separated by commas (see `rules`).",
     ),
     _codes("--ignore", callback=split_at_commas, help="Do not run these rules."),

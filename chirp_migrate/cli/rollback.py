@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import Command, WholeNumber, option, output_options, path_argument, wait_option
+from chirp_migrate.cli.options import (
+    CommandWithOptionGroups,
+    WholeNumber,
+    option,
+    output_options,
+    path_argument,
+    wait_option,
+)
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.text import format_time
 from chirp_migrate.engine.discover import journal_root
@@ -29,7 +36,7 @@ _UNFINISHED = {
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithOptionGroups,
     epilog=epilog(
         {
             ExitCode.OK: "everything is as before the run",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import Command, output_options
+from chirp_migrate.cli.options import CommandWithOptionGroups, output_options
 from chirp_migrate.console.output import Output
 from chirp_migrate.exit_codes import ExitCode, epilog
 from chirp_migrate.plans.plan import SCHEMA
@@ -15,7 +15,7 @@ __all__ = ["rule_entry", "rules"]
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithOptionGroups,
     epilog=epilog({ExitCode.OK: "listed"}, "chirp-migrate rules", "chirp-migrate rules --json - | jq '.rules[].code'"),
 )
 @output_options("the rules", "Print only codes and names.", "Also print the reasons.")

@@ -12,11 +12,11 @@ from chirp_migrate.cli.command_settings import (
     REFERENCE,
     SCRIPT_ARGUMENT,
     WORKLOAD,
-    no_option_sets,
+    set_by_no_option,
     settings_as_defaults,
 )
 from chirp_migrate.cli.options import (
-    Command,
+    CommandWithOptionGroups,
     FilePath,
     Number,
     WholeNumbers,
@@ -25,7 +25,7 @@ from chirp_migrate.cli.options import (
     option,
     output_options,
 )
-from chirp_migrate.cli.verify import options_of
+from chirp_migrate.cli.verify import verify_options_from_arguments
 from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, epilog
@@ -47,7 +47,7 @@ _kept = partial(option, group="Saved results")
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithOptionGroups,
     epilog=epilog(
         {
             ExitCode.OK: "measured",
@@ -155,7 +155,7 @@ def tune(
     root = path.resolve()
     if not grid.prefetch:
         raise UsageProblem("--prefetch is empty: pass numbers of batches, such as 2,4.")
-    if (workload is not None or script) and no_option_sets("dataset", "unaugmented", "config_file"):
+    if (workload is not None or script) and set_by_no_option("dataset", "unaugmented", "config_file"):
         dataset = unaugmented = config_file = None
     if unaugmented is not None and dataset is None:
         raise UsageProblem("--unaugmented needs --dataset: pass both.")
@@ -182,7 +182,7 @@ def tune(
         profile=str(_profile(profile)) if save else "",
     )
     named = [] if workload is None else [f"--workload={workload}"]
-    training = options_of(*named, "--", str(root), *script) if watches else None
+    training = verify_options_from_arguments(*named, "--", str(root), *script) if watches else None
     timeout_s = max(600.0, 4 * grid.seconds) if timeout is None else timeout
     try:
         with output.progress("reading the project") as progress:

@@ -22,11 +22,11 @@ from chirp_migrate.cli.command_settings import (
     SCRIPT_ARGUMENT,
     SHAPE,
     WORKLOAD,
-    given_values,
     settings_as_defaults,
+    values_from_options_and_settings,
 )
 from chirp_migrate.cli.options import (
-    Command,
+    CommandWithOptionGroups,
     FolderPath,
     NonEmptyText,
     Number,
@@ -38,12 +38,12 @@ from chirp_migrate.cli.options import (
 )
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.report.kept_verdict import keep_verdict, verified_files
-from chirp_migrate.report.plots import draw_plots, prepare
+from chirp_migrate.report.kept_verdict import hashes_of_written_files, keep_verdict
+from chirp_migrate.report.plots import create_plot_folder, draw_plots
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.errors import InvalidTree, WorkloadFailed
@@ -56,7 +56,7 @@ from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve
 from chirp_migrate.verify.sides.baseline import find_original_version
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["options_of", "verify"]
+__all__ = ["verify", "verify_options_from_arguments"]
 
 _DEFAULTS = VerifyOptions()
 _SIZES = _DEFAULTS.sizes
@@ -92,7 +92,7 @@ Examples:
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithOptionGroups,
     epilog=_EPILOG,
 )
 @argument(is_eager=True, callback=settings_as_defaults("verify"))
@@ -213,7 +213,7 @@ def verify(
     pyproject.toml.
     """
     measured = {"simulate_step_ms": simulate_step_ms, "worker_counts": worker_counts, "extra_s": extra_s}
-    asked = {**given_values(click.get_current_context()), **measured}
+    asked = {**values_from_options_and_settings(click.get_current_context()), **measured}
     if output.quiet and output.verbose:
         raise UsageProblem("--quiet and --verbose contradict each other: pass only one of them.")
     try:
@@ -231,7 +231,7 @@ def verify(
         sys.exit(ExitCode.INTERRUPTED)
 
 
-def options_of(*arguments: str) -> VerifyOptions:
+def verify_options_from_arguments(*arguments: str) -> VerifyOptions:
     """Return the options of ``verify`` for these command-line arguments, with the project's settings applied.
 
     Raises:
@@ -239,7 +239,7 @@ def options_of(*arguments: str) -> VerifyOptions:
         click.UsageError: an argument is wrong.
     """
     with verify.make_context("verify", list(arguments)) as context:
-        return resolve_options(context.params["path"].resolve(), given_values(context))
+        return resolve_options(context.params["path"].resolve(), values_from_options_and_settings(context))
 
 
 def _run_verification(
@@ -248,14 +248,14 @@ def _run_verification(
     began = time.monotonic()
     with output.progress("reading the project and its journal") as progress:
         before = find_original_version(root, baseline)
-        verified = verified_files(root)
+        verified = hashes_of_written_files(root)
         if options.source is Source.FOUND:
             find_entry_points(root, options.model)  # report errors in the project before copying anything
         progress(ProgressStep("importing PyTorch"))
         from chirp_migrate.verify.session import verify_versions
 
         if plot is not None:
-            prepare(plot)
+            create_plot_folder(plot)
         report = verify_versions(root, before, verified, options, progress, began)
         from chirp_migrate.doctor.of_traces import problems_in
 
@@ -281,7 +281,7 @@ def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
     script = context.params["script"]
     command = join(["chirp-migrate", "doctor", str(path), *words, *(("--", *script) if script else ())])
     them = "it" if len(report.problems) == 1 else "them"
-    return f"Doctor: {count(len(report.problems), 'problem')} ({checks}). See {them} with: {command}"
+    return f"Doctor: {pluralize(len(report.problems), 'problem')} ({checks}). See {them} with: {command}"
 
 
 def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
@@ -301,7 +301,7 @@ def _save_document(root: Path, report: VerifyReport, output: Output) -> str | No
 def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
     from chirp_migrate.verify.build_report import failed_report  # imports PyTorch
 
-    report = failed_report(failure, verified_files(root))
+    report = failed_report(failure, hashes_of_written_files(root))
     not_kept = _save_document(root, report, output)
     _show_report(report, output)
     if not_kept is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import count, sentence
+from chirp_migrate.console.text import as_sentence, pluralize
 from chirp_migrate.doctor.doctor_report import DoctorReport, Problem, WatchedEntryPoint
 
 __all__ = ["show", "show_problem", "summary"]
@@ -18,7 +18,7 @@ def show(report: DoctorReport, screen: Screen) -> None:
         return
     screen.line()
     for note in report.notes:
-        screen.text(sentence(note), hang=2)
+        screen.text(as_sentence(note), hang=2)
     for one in report.entry_points:
         if one.error or screen.verbose:
             screen.text(_watched(one), hang=2)
@@ -39,13 +39,13 @@ def show_problem(problem: Problem, screen: Screen, several: bool) -> None:
 def _watched(one: WatchedEntryPoint) -> str:
     if one.error:
         return f"{one.label} failed after {one.seconds:.1f} s: {one.error}"
-    seen = f"{count(one.loaders, 'loader')}, {count(one.batches, 'batch')}"
+    seen = f"{pluralize(one.loaders, 'loader')}, {pluralize(one.batches, 'batch')}"
     return f"{one.label}: {seen.replace('batchs', 'batches')} in {one.seconds:.1f} s"
 
 
 def summary(report: DoctorReport) -> str:
     """Return a sentence with the numbers of problems and entry points."""
     failed = sum(bool(one.error) for one in report.entry_points)
-    ran = count(len(report.entry_points), "entry point")
-    found = count(len(report.problems), "problem") if report.problems else "no problems"
+    ran = pluralize(len(report.entry_points), "entry point")
+    found = pluralize(len(report.problems), "problem") if report.problems else "no problems"
     return f"Doctor: {found} in {ran}{f', of which {failed} failed' if failed else ''}."

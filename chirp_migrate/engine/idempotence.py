@@ -10,7 +10,7 @@ from chirp_migrate.console.progress import Progress, no_progress
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import Refused
-from chirp_migrate.plans.plan import Plan, Status
+from chirp_migrate.plans.plan import FindingStatus, Plan
 
 __all__ = ["check_settled"]
 
@@ -46,10 +46,10 @@ def check_settled(
     again = plan_tree(path, settings=settings, jobs=jobs, progress=progress, overlay=rewritten)
     refused: dict[str, set[str]] = defaultdict(set)
     for one in plan.findings:
-        if one.status is Status.REFUSED:
+        if one.status is FindingStatus.REFUSED:
             refused[one.path].add(one.rule)
     for one in again.findings:
-        if one.status is Status.REWRITE and one.path not in edited and one.rule not in refused[one.path]:
+        if one.status is FindingStatus.REWRITE and one.path not in edited and one.rule not in refused[one.path]:
             raise _refusal(one.path, f"{one.rule} would change it again, in line {one.place} of the result")
     for skipped in again.skipped:
         if skipped.path in rewritten:

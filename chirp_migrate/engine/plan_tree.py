@@ -19,13 +19,13 @@ from msgspec import structs
 
 from chirp_migrate.analysis.removed_names import removed_from_numpy
 from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.engine.discover import discover
 from chirp_migrate.engine.rewrite_file import FileResult, concerned_rules
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.settings_loaders import loaders_in_settings
 from chirp_migrate.engine.worker_pool import collect_garbage_rarely, migrate_files
-from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions, SkippedFile, Status
+from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Plan, PlanOptions, SkippedFile
 from chirp_migrate.rules import Rule
 from chirp_migrate.source.notebook import NotebookSource, has_stored_outputs
 from chirp_migrate.source.text import SourceFile, UnreadableSource
@@ -74,7 +74,7 @@ def plan_tree(
     found = discover(root, notebooks=settings.notebooks is not False, left_out_by=settings.why_left_out)
     left_tests = [path for path in found.context if path.endswith(".py") and settings.leaves_as_test(path)]
     read = _FileReader(found.root, overlay or {})
-    progress(ProgressStep(f"reading {count(len(found.files) + len(found.notebooks) + len(found.context), 'file')}"))
+    progress(ProgressStep(f"reading {pluralize(len(found.files) + len(found.notebooks) + len(found.context), 'file')}"))
     sources, unread = _read_all(read, (one for one in (*found.files, *found.context) if one.endswith(".py")))
     raw = {one: read.raw_text(one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
     worded = [one for one in found.notebooks if _has_a_word(raw[one], rules)]
@@ -199,7 +199,7 @@ def _without_idle_tests(
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {
-        result.path: sum(one.status in (Status.REWRITE, Status.REPORT) for one in result.findings)
+        result.path: sum(one.status in (FindingStatus.REWRITE, FindingStatus.REPORT) for one in result.findings)
         for result in migrate_files(worded, project, settings, jobs)
     }
     counted = (structs.replace(one, loaders=loaders.get(one.path, 0)) for one in left_out)

@@ -15,7 +15,7 @@ from chirp_migrate.edits.imports import conflicting_names, hidden_names, import_
 from chirp_migrate.edits.layout import layout_edits
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.suppression import Suppressions, UnreadableComments, read_suppressions
-from chirp_migrate.plans.plan import Edit, Finding, GainKind, Hunk, Safety, Status
+from chirp_migrate.plans.plan import Edit, Finding, FindingStatus, GainKind, Hunk, Safety
 from chirp_migrate.rules import Proposal, Rule, all_rules
 from chirp_migrate.source.diff import changed_lines
 from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, group_items, sharing_lines
@@ -170,9 +170,9 @@ def rewrite_in_hunks(
         proposals = _proposals(concerned, module, project)
         chosen, remaining = _choose_proposals(module, project, proposals, suppressions, unsafe, by_gain)
         # Count correct code only in the first pass: later passes would also count the code that earlier passes wrote.
-        findings += [work.finding(r, p, s) for r, p, s in remaining if s is Status.FINE and not number]
+        findings += [work.finding(r, p, s) for r, p, s in remaining if s is FindingStatus.FINE and not number]
         if not chosen:
-            findings += [work.finding(r, p, s) for r, p, s in remaining if s is not Status.FINE]
+            findings += [work.finding(r, p, s) for r, p, s in remaining if s is not FindingStatus.FINE]
             break
         asked = _rules_to_repeat(selected, module, project, proposals, chosen)
         text = work.splice(module, chosen, proposals)
@@ -210,7 +210,7 @@ class _RewriteState:
         self._calls: list[frozenset[tuple[str, int]]] = []
         self._passes = 0
 
-    def finding(self, rule: Rule, proposal: Proposal, status: Status) -> Finding:
+    def finding(self, rule: Rule, proposal: Proposal, status: FindingStatus) -> Finding:
         """Return a proposal for the current text as a finding with its place in the original text."""
         line, column = self._original.position(self._pieces.origin(proposal.offset))
         return Finding(
@@ -220,7 +220,7 @@ class _RewriteState:
             line=line,
             column=column,
             message=proposal.message,
-            safety=Safety.ADVICE if status is Status.REPORT else rule.safety,
+            safety=Safety.ADVICE if status is FindingStatus.REPORT else rule.safety,
             status=status,
             why=proposal.why,
             reason=rule.reason,
@@ -255,7 +255,9 @@ class _RewriteState:
                     if _overlap(one, edit)
                 }
                 self._deferred.setdefault((rule.code, self._pieces.origin(proposal.offset)), set()).update(blocking)
-        self._done += [(rule, proposal, self.finding(rule, proposal, Status.REWRITE)) for rule, proposal in chosen]
+        self._done += [
+            (rule, proposal, self.finding(rule, proposal, FindingStatus.REWRITE)) for rule, proposal in chosen
+        ]
         needed = {one for _, proposal in chosen for one in proposal.imports}
         added = import_edits(module, needed, self._project.import_style, min(edit.start for edit in owners))
         self._pieces.splice([*((edit, FOLLOWS) for edit in added), *owners.items()])
@@ -379,13 +381,13 @@ def _choose_proposals(
     suppressions: Suppressions,
     unsafe: bool,
     by_gain: bool,
-) -> tuple[list[tuple[Rule, Proposal]], list[tuple[Rule, Proposal, Status]]]:
+) -> tuple[list[tuple[Rule, Proposal]], list[tuple[Rule, Proposal, FindingStatus]]]:
     """Return the proposals to apply in this pass, and the proposals that are reported and not applied.
 
     The former do not overlap. Proposals that overlap one of them are in neither list; the next pass makes them again.
     """
     chosen: list[tuple[Rule, Proposal]] = []
-    remaining: list[tuple[Rule, Proposal, Status]] = []
+    remaining: list[tuple[Rule, Proposal, FindingStatus]] = []
     taken: list[Edit] = []
     defined: set[str] = set()
     # With --unsafe the user requests changes of behaviour, so these win over other proposals at the same place.
@@ -393,23 +395,23 @@ def _choose_proposals(
         new = [edit for edit in proposal.edits if edit not in taken]  # proposals may share the edit that defines a name
         defines = {name for edit in new for name in _DEFINITION.findall(edit.replacement)}
         if proposal.fine:
-            remaining.append((rule, proposal, Status.FINE))
+            remaining.append((rule, proposal, FindingStatus.FINE))
         elif suppressions.covers(rule.code, module.position(proposal.offset)[0]):
-            remaining.append((rule, proposal, Status.SUPPRESSED))
+            remaining.append((rule, proposal, FindingStatus.SUPPRESSED))
         elif not proposal.edits:
-            remaining.append((rule, proposal, Status.REPORT))
+            remaining.append((rule, proposal, FindingStatus.REPORT))
         elif by_gain and proposal.gain is not None and proposal.gain.kind is GainKind.NOTHING:
             message = f"not rewritten: {proposal.gain.why}; with --all-loaders: {proposal.message}"
-            remaining.append((rule, replace(proposal, message=message, why="no-gain"), Status.UNCHANGED))
+            remaining.append((rule, replace(proposal, message=message, why="no-gain"), FindingStatus.UNCHANGED))
         elif clash := _import_clash(module, project, proposal) if proposal.imports else "":
             # The message of the rule describes the rewrite, which is not possible here.
             message = f"not rewritten: {clash}; otherwise: {proposal.message}"
-            remaining.append((rule, Proposal(proposal.offset, message, why="name-taken"), Status.REPORT))
+            remaining.append((rule, Proposal(proposal.offset, message, why="name-taken"), FindingStatus.REPORT))
         elif any(is_printed_code(module, edit.start, edit.end) for edit in proposal.edits):
             message = f"not rewritten: an f-string with `=` prints the code; otherwise: {proposal.message}"
-            remaining.append((rule, Proposal(proposal.offset, message, why="printed-code"), Status.REPORT))
+            remaining.append((rule, Proposal(proposal.offset, message, why="printed-code"), FindingStatus.REPORT))
         elif rule.safety is Safety.BEHAVIOUR and not unsafe and not proposal.by_default:
-            remaining.append((rule, proposal, Status.OPT_IN))
+            remaining.append((rule, proposal, FindingStatus.OPT_IN))
         elif not defines & defined and not any(_overlap(edit, other) for edit in proposal.edits for other in taken):
             chosen.append((rule, proposal))
             taken += proposal.edits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from chirp_migrate.plans.plan import Finding, Safety, Status
+from chirp_migrate.plans.plan import Finding, FindingStatus, Safety
 from chirp_migrate.rules import Rule
 
 _LOADER = re.compile(r"""_target_["']?[ \t]*[:=][ \t]*["']?torch\.utils\.data\.(?:dataloader\.)?DataLoader\b""")
@@ -36,7 +36,7 @@ def loaders_in_settings(path: str, text: str, rules: Sequence[Rule]) -> Iterator
                 column=match.start() + 1,
                 message=_MESSAGE,
                 safety=Safety.ADVICE,
-                status=Status.REPORT,
+                status=FindingStatus.REPORT,
                 why="in-settings",
                 reason=rule.reason,
             )

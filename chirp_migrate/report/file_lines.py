@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from chirp_migrate.engine.plan_tree import source_of
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk
-from chirp_migrate.report.hunks import Row, Section
+from chirp_migrate.report.hunks import ChangeRow, ChangeSection
 from chirp_migrate.review.blocks import SourceLines
 from chirp_migrate.source.magics import parse_cell
 from chirp_migrate.source.matching_lines import fewest_changes
@@ -27,7 +27,7 @@ from chirp_migrate.source.text import SOURCE_LINE, UnreadableSource
 if TYPE_CHECKING:
     from chirp_migrate.report.words import Word
 
-__all__ = ["FOLLOWS", "FileLines", "placed_after"]
+__all__ = ["FOLLOWS", "FileLines", "move_to_new_lines"]
 
 #: Hunk number of changed lines that belong to no hunk.
 FOLLOWS = 0
@@ -83,7 +83,7 @@ class FileLines:
         every = _lines(self._old.text, self._new.text, _runs(self._old.text, file.hunks))
         self._lines = [line for line in every if self._place(line) is not None]
 
-    def sections(self, number: int) -> Iterator[Section]:
+    def sections(self, number: int) -> Iterator[ChangeSection]:
         """Yield the changed lines of a hunk, with unchanged lines around them.
 
         A section does not contain lines that another hunk changes. In a notebook, a section ends with its cell.
@@ -103,7 +103,9 @@ class FileLines:
                 lines = list(members)
                 first = next((at for at, line in enumerate(lines) if line.sign != " "), None)
                 if first is not None:
-                    yield Section(tuple(map(self._row, lines)), cell, self._enclosing_definition(lines[: first + 1]))
+                    yield ChangeSection(
+                        tuple(map(self._row, lines)), cell, self._enclosing_definition(lines[: first + 1])
+                    )
 
     def source_line(self, finding: Finding) -> str:
         """Return the original line of code at a finding; an empty string if the line does not exist."""
@@ -159,11 +161,11 @@ class FileLines:
             at = beside
         return at
 
-    def _row(self, line: _DiffLine) -> Row:
+    def _row(self, line: _DiffLine) -> ChangeRow:
         old, new = self._old.place(line.before), self._new.place(line.after)
         text, number = (self._new, line.after) if line.before is None else (self._old, line.before)
         assert number is not None
-        return Row(line.sign, old and old[1], new and new[1], text.lines[number - 1], text.words(number))
+        return ChangeRow(line.sign, old and old[1], new and new[1], text.lines[number - 1], text.words(number))
 
     def _place(self, line: _DiffLine) -> _Place | None:
         """Return cell and line number of a diff line; None for a line between notebook cells."""
@@ -179,7 +181,7 @@ class FileLines:
         return self._name_at(numbers[-1]) if numbers else ""
 
 
-def placed_after(files: Iterable[FilePlan], findings: Iterable[Finding]) -> list[Finding]:
+def move_to_new_lines(files: Iterable[FilePlan], findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings with their line numbers after the changes of ``files``."""
     rewritten = {file.path: file for file in files if file.before is not None}
     known: dict[str, FileLines] = {}
@@ -229,9 +231,9 @@ class _FileText:
 
     @cached_property
     def _words(self) -> list[tuple[Word, ...]]:
-        from chirp_migrate.report.words import words_by_line  # slow import, only needed here
+        from chirp_migrate.report.words import tokens_by_line  # slow import, only needed here
 
-        return words_by_line(self.text) if self._is_python else []
+        return tokens_by_line(self.text) if self._is_python else []
 
 
 def definition_around(text: str) -> Callable[[int], str]:

@@ -14,10 +14,10 @@ from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import DOCTOR, VERDICT, applied_runs, keep_document
 from chirp_migrate.verify.verify_report import VerifyReport, encode
 
-__all__ = ["changed_since", "keep_problems", "keep_verdict", "verified_files"]
+__all__ = ["files_changed_since", "hashes_of_written_files", "keep_doctor_report", "keep_verdict"]
 
 
-def verified_files(root: Path) -> dict[str, str | None]:
+def hashes_of_written_files(root: Path) -> dict[str, str | None]:
     """Return path → present SHA-256 of every file that ``apply`` wrote; None for a file that cannot be read.
 
     Raises:
@@ -43,7 +43,7 @@ def keep_verdict(root: Path, report: VerifyReport) -> str | None:
     return _keep(root, VERDICT, encode(report), "The verdict")
 
 
-def keep_problems(root: Path, report: DoctorReport) -> str | None:
+def keep_doctor_report(root: Path, report: DoctorReport) -> str | None:
     """Store the document of ``doctor`` in the journal, like :func:`keep_verdict`."""
     return _keep(root, DOCTOR, doctor_report.encode(report), "The result")
 
@@ -59,9 +59,9 @@ def _keep(root: Path, name: str, content: bytes, what: str) -> str | None:
     return None
 
 
-def changed_since(root: Path, files: Mapping[str, str | None]) -> tuple[str, ...]:
-    """Return the paths of the files that have changed: their SHA-256 differs from the value in ``files``."""
-    return tuple(path for path, digest in files.items() if _digest(root / path) != digest)
+def files_changed_since(root: Path, hashes: Mapping[str, str | None]) -> tuple[str, ...]:
+    """Return the paths of the files that have changed: their SHA-256 differs from the value in ``hashes``."""
+    return tuple(path for path, digest in hashes.items() if _digest(root / path) != digest)
 
 
 def _digest(path: Path) -> str | None:

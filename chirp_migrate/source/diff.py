@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Plan, Status
+from chirp_migrate.plans.plan import Edit, FilePlan, Finding, FindingStatus, Plan
 from chirp_migrate.source.matching_lines import fewest_changes, group_differences
 from chirp_migrate.source.text import SOURCE_LINE
 
@@ -28,7 +28,7 @@ def unified_diff(plan: Plan) -> Iterator[str]:
     Comment lines above the diff of each file name the rules that change the file, and their reasons.
     """
     for file in plan.files:
-        findings = [f for f in plan.findings if f.path == file.path and f.status is Status.REWRITE]
+        findings = [f for f in plan.findings if f.path == file.path and f.status is FindingStatus.REWRITE]
         yield from file_diff(file, findings)
 
 

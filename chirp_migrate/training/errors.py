@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from chirp_migrate.console.text import visible
+from chirp_migrate.console.text import escape_invisible
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
@@ -82,7 +82,7 @@ class WorkloadFailed(ChirpMigrateError):
     @property
     def shown_tail(self) -> str:
         """Return ``log_tail`` with escaped control characters, so that it can be printed on a terminal."""
-        return "\n".join(map(visible, self.log_tail.split("\n")))
+        return "\n".join(map(escape_invisible, self.log_tail.split("\n")))
 
 
 def first_line(error: BaseException) -> str:

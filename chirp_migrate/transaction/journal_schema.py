@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 
 __all__ = [
     "JOURNAL_FOLDER",
@@ -163,7 +163,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_record(record: Record) -> bytes:
     """Return the record as the bytes of ``journal.json``."""
-    return as_bytes(record)
+    return to_json_bytes(record)
 
 
 def read_record(content: bytes) -> Record:
@@ -177,7 +177,7 @@ def read_record(content: bytes) -> Record:
     schema = found.get("schema")
     if type(schema) is int and schema > SCHEMA:
         raise NewerRecord(schema, found.get("tool"))
-    return read_as(found, Record)
+    return convert_json(found, Record)
 
 
 def checked_path(path: str) -> str:

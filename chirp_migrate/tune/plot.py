@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.console.text import escape_for_matplotlib, percent
+from chirp_migrate.console.text import escape_for_matplotlib, format_percent
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
 from chirp_migrate.tune.tune_report import Candidate, LoaderReport, Outcome
@@ -82,7 +82,7 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
     at_left = place[fastest.num_workers] < len(counts) / 2
     axes.axhspan((1 - TOLERANCE) * best, best, color="#999999", alpha=0.18, linewidth=0)
     axes.annotate(
-        f"within {percent(TOLERANCE)} of the best",
+        f"within {format_percent(TOLERANCE)} of the best",
         (float(at_left), best),
         xycoords=("axes fraction", "data"),
         xytext=(-4 if at_left else 4, 2),

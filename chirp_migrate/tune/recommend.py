@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from chirp_migrate.console.text import percent
+from chirp_migrate.console.text import format_percent
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
 from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, mean_rates, pick
@@ -51,8 +51,8 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
     rates = {way: rate.value for way, rate in mean_rates(loader.measured).items()}
     if loader.waited_share is not None and loader.waited_share < _WAITS_LITTLE:
         why = (
-            f"the training waits only {percent(loader.waited_share, 1)} of its time for batches, so loading does not "
-            "slow it down"
+            f"the training waits only {format_percent(loader.waited_share, 1)} of its time for batches, so loading "
+            "does not slow it down"
         )
         return [Recommendation(_name(loader, "num_workers"), "keep it", why)]
     if loader.now is not None and loader.now in rates:
@@ -124,7 +124,11 @@ def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
     what = "make it cheaper: fewer or simpler transforms, smaller p, or the batched transforms of chirpid_patch"
     high = 100 * share > AUGMENTATION_WARNING
     bound = f"above {AUGMENTATION_WARNING:.0f} %" if high else f"the target is below {AUGMENTATION_PERCENT:.0f} %"
-    return [Recommendation("the transform of the dataset", what, f"{percent(share)} of loading, {bound}", warning=high)]
+    return [
+        Recommendation(
+            "the transform of the dataset", what, f"{format_percent(share)} of loading, {bound}", warning=high
+        )
+    ]
 
 
 def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> list[Recommendation]:
@@ -134,7 +138,7 @@ def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> 
     if loader.cpu_share is not None and loader.cpu_share < WAITING and quiet:
         waits = 1 - loader.cpu_share
         what = "try more workers than CPUs, or move the files to faster storage (local disk, one memory-mapped array)"
-        why = f"loading waits {percent(waits)} of its time instead of computing"
+        why = f"loading waits {format_percent(waits)} of its time instead of computing"
         advice.append(Recommendation(_name(loader, "num_workers"), what, why))
     per_s = mean_rate(chosen.rates).value / (loader.batch_size or 1)
     if loader.role == "training" and loader.batch_size == BATCH and per_s < BATCHES_PER_S:

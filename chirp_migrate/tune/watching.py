@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from chirp_migrate.console.progress import Progress, ProgressStep
-from chirp_migrate.console.text import count, percent, shorten_list
+from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.training.errors import NotUsable, UserCodeError, user_code
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
@@ -164,7 +164,7 @@ def watch_loaders(
     for known in watching.loaders.values():
         shut_down_workers(known.loader)  # persistent workers would disturb the next measurement
     gc.collect()
-    show(f"saw {count(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
+    show(f"saw {pluralize(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
     training = Training(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
     subjects, more = _worth_measuring(watching, seconds - taken)
     return subjects, training, notes + more
@@ -185,7 +185,9 @@ def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[Subje
         share = kind.waited_s / kind.whole_s if kind.whole_s > 0 else None
         subject.report.waited_share = share
         if subjects and share is not None and share < _WAITS_LITTLE:
-            notes.append(f"{name}: keep its settings, because the training waits only {percent(share, 1)} of its time")
+            notes.append(
+                f"{name}: keep its settings, because the training waits only {format_percent(share, 1)} of its time"
+            )
         elif len(subjects) < most:
             subjects.append(subject)
         else:

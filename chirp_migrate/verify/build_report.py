@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from chirp_migrate import __version__
-from chirp_migrate.console.text import count, percent, shorten_list
+from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
@@ -90,7 +90,7 @@ def build_report(
     if settings.simulates:
         reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
     if interrupted:
-        reason = f"interrupted after {count(timed.count, 'round')}; the result so far: {reason}"
+        reason = f"interrupted after {pluralize(timed.count, 'round')}; the result so far: {reason}"
     if not_timed:
         note = f"not timed, because the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
         equivalence = equivalence.joined(Equivalence(notes=[note]))
@@ -200,13 +200,13 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
 def rounds_line(rounds: Rounds) -> str:
     """Return a line with the number of rounds, the load of the machine, and the reason why the rounds ended."""
     timed = sum(len(each.labels) for each in rounds.made)
-    text = f"{count(rounds.count, 'pair')} of processes, {count(timed, 'entry point')} timed in them"
+    text = f"{pluralize(rounds.count, 'pair')} of processes, {pluralize(timed, 'entry point')} timed in them"
     ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
     if rounds.others_median is None or rounds.others_most is None:
         return f"{text}; the CPU use of other processes was not measured ({rounds.not_watched}).{ended}"
     return (
-        f"{text}; other processes used {percent(rounds.others_median)} of the CPUs in the median round, at most "
-        f"{percent(rounds.others_most)}.{ended}"
+        f"{text}; other processes used {format_percent(rounds.others_median)} of the CPUs in the median round, at most "
+        f"{format_percent(rounds.others_most)}.{ended}"
     )
 
 
@@ -273,7 +273,7 @@ def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: R
         if taken:
             busy[side] = sum(one.steps for one in of.values()) * step_ms / 1e3 / taken
     if busy:
-        text += "; device busy " + ", ".join(f"{percent(share)} {side}" for side, share in busy.items())
+        text += "; device busy " + ", ".join(f"{format_percent(share)} {side}" for side, share in busy.items())
     counts = [one for of in steps.values() for one in of.values()]
     late = sum(one.overrun for one in counts)
     if late:

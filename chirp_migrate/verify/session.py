@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from chirp_migrate.console.progress import Progress, ProgressStep
-from chirp_migrate.console.text import count, percent
+from chirp_migrate.console.text import format_percent, pluralize
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.training.process.background_load import Watch
 from chirp_migrate.training.process.guard import temporary_folder
@@ -71,7 +71,7 @@ def verify_versions(
             progress(note)
         discovery = find_entry_points_before(trees["before"], root, before, options, progress)
         labels = [entry.label for entry in discovery.entry_points]
-        what = count(len(labels), "entry point") if options.source is Source.FOUND else ", ".join(labels)
+        what = pluralize(len(labels), "entry point") if options.source is Source.FOUND else ", ".join(labels)
         progress(f"verify runs the project's own code in separate processes: {what}")
         if options.source is Source.SCRIPT:
             progress(
@@ -119,7 +119,7 @@ def run_all_processes(
     )
     same = "they differ" if equivalence.differences else "no difference so far"
     progress(
-        f"compared {count(len(before), 'entry point')} in both versions: {same} ({time.monotonic() - began:.0f} s)"
+        f"compared {pluralize(len(before), 'entry point')} in both versions: {same} ({time.monotonic() - began:.0f} s)"
     )
     found = VerificationResults(watched, equivalence)
     if not equivalence.differences:
@@ -130,8 +130,8 @@ def run_all_processes(
         children.make_room(others)
         if children.threads < usual:
             progress(
-                f"other processes use {percent(others)} of the CPUs: both versions train with "
-                f"{count(children.threads, 'compute thread')} instead of {usual} (set with --threads)"
+                f"other processes use {format_percent(others)} of the CPUs: both versions train with "
+                f"{pluralize(children.threads, 'compute thread')} instead of {usual} (set with --threads)"
             )
         _time_versions(children, found, settings, progress, deadline)
     found.spent_s = dict(children.spent_s)
@@ -194,11 +194,10 @@ def _run_rounds(
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
         made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
         times = [sum(made.seconds[side].values()) for side in ("before", "after")]
-        ratio = f"{percent(times[1] / times[0])} of the time before" if times[0] else "no entry point fitted"
+        ratio = f"{format_percent(times[1] / times[0])} of the time before" if times[0] else "no entry point fitted"
         beside = "" if made.others is None else f", other processes used {made.others:.0%} of the CPUs"
-        progress(
-            f"round {number + 1}: {count(len(made.labels), 'entry point')} in {made.duration_s:.0f} s: {ratio}{beside}"
-        )
+        entry_points = pluralize(len(made.labels), "entry point")
+        progress(f"round {number + 1}: {entry_points} in {made.duration_s:.0f} s: {ratio}{beside}")
         return made
 
     judge = Judge(settings.threshold, settings.margin, settings.strict)
@@ -210,9 +209,11 @@ def _run_rounds(
 
     rounds = run_rounds(make, still_open, settings.rounds, deadline, children.own_epochs)
     if rounds.ended_with == StopReason.BUDGET:
-        progress(f"stopped after {count(rounds.count, 'round')}: the budget of {settings.budget_s:.0f} s is used up")
+        progress(
+            f"stopped after {pluralize(rounds.count, 'round')}: the budget of {settings.budget_s:.0f} s is used up"
+        )
     elif rounds.ended_with == StopReason.INTERRUPTED:
-        progress(f"interrupted after {count(rounds.count, 'round')}: this is the verdict so far")
+        progress(f"interrupted after {pluralize(rounds.count, 'round')}: this is the verdict so far")
     return rounds
 
 

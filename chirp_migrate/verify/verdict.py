@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from chirp_migrate.console.text import percent
+from chirp_migrate.console.text import format_percent
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.stats.blocked_ratios import blocked_ratios
 from chirp_migrate.stats.ratios import Ratio
@@ -168,8 +168,8 @@ class Judge:
         who = f"{of} of {of + not_timed} entry points together" if not_timed else "all entry points together"
         if of == 1 and not not_timed:
             who = "the training"
-        together = f"{who}: {_percent(total.ratio)}, {percent(threshold)} less wanted"
-        margin = percent(self._slower - 1)
+        together = f"{who}: {_percent(total.ratio)}, {format_percent(threshold)} less wanted"
+        margin = format_percent(self._slower - 1)
         slower, inconclusive = self.slower(), self.inconclusive()
         if slower:
             takes = "takes" if len(slower) == 1 else "take"
@@ -186,9 +186,9 @@ class Judge:
             return Decision(verdict, f"{together}, and no entry point takes over {margin} longer")
         if total.headroom is None:
             return Decision(verdict, together)
-        could_save = f"zero-cost loading would save {percent(total.headroom)}"
+        could_save = f"zero-cost loading would save {format_percent(total.headroom)}"
         if verdict is Verdict.MODEL_BOUND:
-            return Decision(verdict, f"{could_save}, so no loader can save {percent(threshold)}; {together}")
+            return Decision(verdict, f"{could_save}, so no loader can save {format_percent(threshold)}; {together}")
         return Decision(verdict, f"{together}; {could_save}")
 
     def _open_entry_points(self) -> frozenset[str]:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.transaction.journal_schema import checked_path
@@ -272,7 +272,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def encode(report: VerifyReport) -> bytes:
     """Return the document as JSON in one line. Indentation would waste space, because it may have 100,000 numbers."""
-    return as_bytes(report, indent=None)
+    return to_json_bytes(report, indent=None)
 
 
 def decode(data: bytes) -> VerifyReport:
@@ -286,4 +286,4 @@ def decode(data: bytes) -> VerifyReport:
         raise ValueError("verify did not write it")
     if found.get("schema") != SCHEMA:
         raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
-    return read_as(found, VerifyReport)
+    return convert_json(found, VerifyReport)

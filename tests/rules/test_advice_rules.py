@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Safety, Status
+from chirp_migrate.plans.plan import FindingStatus, Safety
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 
@@ -32,7 +32,7 @@ def advice(code: str, text: str, *, path: str = "a.py", imports: str = IMPORTS, 
     after, findings = rewrite(path, texts[path], Project(texts), unsafe=True, rules=[RULES[code]])
     assert after == texts[path]
     compile(after, path, "exec")
-    assert all(one.status is Status.REPORT and one.safety is Safety.ADVICE for one in findings)
+    assert all(one.status is FindingStatus.REPORT and one.safety is Safety.ADVICE for one in findings)
     return [one.message for one in findings]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Finding, Safety, Status
+from chirp_migrate.plans.plan import Finding, FindingStatus, Safety
 from chirp_migrate.rules import all_rules
 from chirp_migrate.rules.chp023_custom_loading import CustomLoadingCode
 from chirp_migrate.syntax.project import Project
@@ -35,7 +35,7 @@ def findings(text: str) -> list[Finding]:
     after, found = rewrite("a.py", texts["a.py"], Project(texts), rules=[CustomLoadingCode()])
     assert after == texts["a.py"]
     compile(after, "a.py", "exec")
-    assert all(one.status is Status.REPORT and one.safety is Safety.ADVICE for one in found)
+    assert all(one.status is FindingStatus.REPORT and one.safety is Safety.ADVICE for one in found)
     return found
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import concerned_rules, rewrite
-from chirp_migrate.plans.plan import Status
+from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -193,7 +193,7 @@ def test_what_the_factory_is_given_by_name_is_seen_at_once(code: str, text: str)
 def test_what_ends_lines_decides_nothing(rule: Rule) -> None:
     text = (FIXTURES / "rules" / rule.code / "before.py").read_text(encoding="utf-8")
 
-    def found(text: str) -> list[tuple[str, int, Status]]:
+    def found(text: str) -> list[tuple[str, int, FindingStatus]]:
         findings = rewrite("a.py", text, Project({"a.py": text}), unsafe=True)[1]
         return [(finding.rule, finding.line, finding.status) for finding in findings]
 

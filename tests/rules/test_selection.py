@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.console.json_document import plain
+from chirp_migrate.console.json_document import to_json_values
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite
 from chirp_migrate.engine.settings import Settings, glob_pattern, read_settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.plans.plan import Finding, Plan, PlanOptions, Safety, SkippedFile, Status
-from chirp_migrate.review.loader_account import Ledger
+from chirp_migrate.plans.plan import Finding, FindingStatus, Plan, PlanOptions, Safety, SkippedFile
+from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes
 from chirp_migrate.syntax.project import Project
 
@@ -201,7 +201,7 @@ def with_settings(root: Path, body: str, **files: str) -> Path:
 )
 def test_settings_say_which_files_and_rules(tmp_path: Path, body: str, expected: dict[str, set[str]]) -> None:
     plan = planned(with_settings(tmp_path, body))
-    applied = [f for f in plan.findings if f.status is Status.REWRITE]
+    applied = [f for f in plan.findings if f.status is FindingStatus.REWRITE]
     assert {path: {f.rule for f in applied if f.path == path} for path in {f.path for f in applied}} == expected
 
 
@@ -319,16 +319,16 @@ def test_the_ledger_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )
     root = tree(tmp_path, {"a.py": IMPORT + body, "bad.py": "DataLoader(\n"})
     plan = planned(root, select=["CHP001", "CHP007"])
-    ledger = Ledger.of(plan)
-    content = plain(ledger.account())
+    ledger = LoaderLedger.of(plan)
+    content = to_json_values(ledger.account())
     counted = {"migrated": 2, "fine": 0, "unchanged": 0, "suppressed": 1, "refused": 0, "opt_in": 0, "listed": 1}
     assert content["sites"] == {"found": 4, **counted}
     assert sum(content["listed_by_reason"].values()) == 1
     assert content["rules"]["CHP007"]["migrated"] == 1
     assert content["files_not_handled"] == 1
-    unwritten = Ledger.of(plan, [SkippedFile("a.py", "read-only")])
+    unwritten = LoaderLedger.of(plan, [SkippedFile("a.py", "read-only")])
     assert unwritten.found == 3 and unwritten.reasons["file-not-written"] == 2
-    assert not Ledger.of(replace(plan, options=PlanOptions(rules=("CHP007",)))).counting
+    assert not LoaderLedger.of(replace(plan, options=PlanOptions(rules=("CHP007",)))).counting
 
 
 def test_places_that_are_fine_are_counted_once_and_before_the_rewrite() -> None:

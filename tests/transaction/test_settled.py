@@ -12,7 +12,7 @@ from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import Refused
 from chirp_migrate.plans.plan import Plan
-from chirp_migrate.review.selection import Choice, select
+from chirp_migrate.review.selection import HunkChoice, apply_choices
 
 TRAIN = "from torch.utils.data import DataLoader\n\na = DataLoader(one)\nb = DataLoader(two)\n"
 
@@ -30,7 +30,7 @@ def writing(plan: Plan, after: str) -> Plan:
 
 def test_a_plan_and_any_part_of_it_passes(plan: Plan) -> None:
     check_settled(plan.root, plan, Settings())
-    check_settled(plan.root, select(plan, {("train.py", 1): Choice(False)}), Settings())
+    check_settled(plan.root, apply_choices(plan, {("train.py", 1): HunkChoice(False)}), Settings())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.watch.augmentation_cost import share_of_loading
@@ -137,7 +137,7 @@ def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Ca
     ):
         assert piece in " ".join(text.split())
     assert "batches/s" not in render_to_text(lambda screen: show(report, screen), quiet=True)
-    assert read_as(read_json(as_bytes(report)), TuneReport) == report
+    assert convert_json(read_json(to_json_bytes(report)), TuneReport) == report
     assert report.loaders[0].measured[1].rates == [780, 790, 785]
     assert report.loaders[0].picked == Candidate(2, 2, 0, 32)
     assert report.loaders[0].comparisons[0].outcome is Outcome.BELOW

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from chirp_migrate.cli.init_workload import init_workload
-from chirp_migrate.cli.verify import options_of
+from chirp_migrate.cli.verify import verify_options_from_arguments
 from chirp_migrate.engine.settings import read_settings
 from chirp_migrate.errors import ChirpMigrateError, Refused, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, Plan
@@ -41,7 +41,7 @@ def test_a_folder_gets_a_file_and_settings_that_name_it(tmp_path: Path) -> None:
     said = run(str(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["chirp_verify.py", "own_trainer.py", "pyproject.toml"]
     assert "chirp_verify.py" in said and f"chirp-migrate verify {tmp_path}" in said
-    entry = options_of(str(tmp_path)).entry
+    entry = verify_options_from_arguments(str(tmp_path)).entry
     assert entry is not None and entry.hook == "chirp_verify.py:workload"
     assert read_settings(tmp_path).codes is None, "the settings do not disturb apply"
 
@@ -81,7 +81,7 @@ def test_settings_join_a_pyproject_without_touching_the_rest(tmp_path: Path, new
     assert after.startswith(before) and after.count(b"[tool.chirp-migrate.verify]") == 1
     assert (b"\r\n" in after) == (newline == b"\r\n") and after.replace(b"\r\n", b"").count(b"\r") == 0
     assert pyproject.stat().st_mode & 0o777 == 0o640
-    assert options_of(str(tmp_path)).entry is not None
+    assert verify_options_from_arguments(str(tmp_path)).entry is not None
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_rollback_of_an_apply_still_works_afterwards(tmp_path: Path) -> None:
     commit(Plan(root, (FilePlan("pyproject.toml", b"[project]\n", b"[project]\nname = 'x'\n", "dependency"),), (), ()))
     said = run(str(tmp_path))
     assert "`apply`" in said and b"verify" not in pyproject.read_bytes()
-    assert options_of(str(tmp_path)).entry is not None, "the file is found without settings"
+    assert verify_options_from_arguments(str(tmp_path)).entry is not None, "the file is found without settings"
 
     rollback(root)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.report.plots import draw_plots, prepare
+from chirp_migrate.report.plots import create_plot_folder, draw_plots
 from chirp_migrate.verify.measures.metric_data import (
     EntryMeasures,
     LoaderRate,
@@ -50,7 +50,7 @@ def plots_in(folder: Path, simulated: bool) -> dict[str, str]:
 
 
 def test_four_plots_with_units_machine_and_escaped_names(tmp_path: Path) -> None:
-    prepare(tmp_path / "new" / "plots")
+    create_plot_folder(tmp_path / "new" / "plots")
     plots = plots_in(tmp_path / "new" / "plots", False)
     said = {
         "training-time.svg": ("Seconds of training", "before", "after", "model only", "2 / 2 / 2 s"),
@@ -81,7 +81,7 @@ def test_plots_without_anything_measured_are_left_out(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_the_users_to_change(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageProblem, match="choose another --plot"):
-        prepare(tmp_path / "file" / "plots")
+        create_plot_folder(tmp_path / "file" / "plots")
     (tmp_path / FILES[0]).mkdir()
     with pytest.raises(UsageProblem, match="choose another --plot"):
         draw_plots(tmp_path, report())

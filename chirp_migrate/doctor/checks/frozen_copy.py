@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import Recording
 
@@ -32,7 +32,7 @@ def check(seen: Recording) -> Iterator[Problem]:
                     "frozen-copy",
                     f"{path} changes in the training process, but the persistent workers keep the old value.",
                     f"At the beginning of a later epoch {path} was {now} in the training process and {before} in "
-                    f"{count(len(copies), 'worker')} ({loader}).",
+                    f"{pluralize(len(copies), 'worker')} ({loader}).",
                     "Keep the value where workers see it change (a torch tensor in shared memory, or multiprocessing."
                     "Value), or use persistent_workers=False.",
                 )

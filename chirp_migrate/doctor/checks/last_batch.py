@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
@@ -59,14 +59,14 @@ def _dropped(seen: Recording, loader: LoaderInfo, one: LoaderPass, is_trained: b
             loader.place,
             "last-batch",
             "drop_last drops every sample, so the loader has no batch.",
-            f"The dataset has {count(loader.samples, 'sample')} and a batch needs {loader.batch_size} ({loader}).",
+            f"The dataset has {pluralize(loader.samples, 'sample')} and a batch needs {loader.batch_size} ({loader}).",
             "Use a smaller batch size, or drop_last=False.",
         )
     if one.evaluates and not is_trained and loader.sampler in _WHOLE and 0 < read < loader.samples:
         return Problem.at(
             loader.place,
             "last-batch",
-            f"Validation omits {count(loader.samples - read, 'sample')}, because its loader has drop_last=True.",
+            f"Validation omits {pluralize(loader.samples - read, 'sample')}, because its loader has drop_last=True.",
             f"{read} of {loader.samples} samples were read without gradients ({loader}).",
             "Set drop_last=False on the validation loader.",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, Recording
 
@@ -46,7 +46,7 @@ def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
                 loader.dataset_place if loader.dataset_place.file else loader.place,
                 "memory",
                 f"{path} grows in every epoch, so the memory grows, too.",
-                f"{path} had {count(entries, 'entry')} for {loader.samples} samples, "
+                f"{path} had {pluralize(entries, 'entry')} for {loader.samples} samples, "
                 f"{entries - began} of them from the last epoch ({loader}).",
                 f"Empty {path} before each epoch, or do not store data for each sample.",
             )
@@ -77,7 +77,7 @@ def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
         "memory",
         f"Every worker copies the Python objects of {path}: reading an object writes its reference count, so the "
         "memory of forked workers does not stay shared.",
-        f"{path} has {objects:,} objects. The memory of {count(len(rises), 'worker')} rose by "
+        f"{path} has {objects:,} objects. The memory of {pluralize(len(rises), 'worker')} rose by "
         f"{sum(rises) / _MIB:.0f} MiB in total while {loader} read {read:,} samples.",
         "Keep the objects in one array or tensor: numbers in numpy or torch, text as one bytes object with offsets.",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, Recording
 
@@ -39,7 +39,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 def _how(loader: LoaderInfo) -> str:
     if loader.start_method != "fork":
         return f"Here {loader} uses {loader.start_method}, so its workers cannot start."
-    workers = count(loader.num_workers, "worker")
+    workers = pluralize(loader.num_workers, "worker")
     return (
         f"Here {loader} forks {workers}, which needs no pickle; Windows, macOS and Linux with Python 3.14 or later do "
         "not fork by default."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Moments, Recording
 
@@ -43,9 +43,8 @@ def check(seen: Recording) -> Iterator[Problem]:
                     f"{mean:.3f} and standard deviation {deviation:.3f}"
                 )
             elif _is_scaled(both) and (inside := _inside(other)):
-                evidence = (
-                    f"go from 0 to 1 in every column; the training samples alone do not, in {count(inside, 'column')}"
-                )
+                columns = pluralize(inside, "column")
+                evidence = f"go from 0 to 1 in every column; the training samples alone do not, in {columns}"
             if evidence:
                 yield Problem.at(
                     training[0].place,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.checks.repeated_reading import is_in_memory, read_again
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
@@ -86,7 +86,7 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: L
         yield _problem(
             loader,
             "Training waits for samples, because the training process reads them itself.",
-            f"{waited}, which has no workers; the process may use {count(seen.cpus, 'CPU')}.",
+            f"{waited}, which has no workers; the process may use {pluralize(seen.cpus, 'CPU')}.",
             _measured(seen, loader)
             or "Read in worker processes: set num_workers. `chirp-migrate tune` measures which number is best.",
         )
@@ -102,7 +102,7 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: L
     yield _problem(
         loader,
         "Training waits for samples, although all workers read all the time.",
-        f"{waited}, and its {count(loader.num_workers, 'worker')} read {100 * busy:.0f} % of the time.",
+        f"{waited}, and its {pluralize(loader.num_workers, 'worker')} read {100 * busy:.0f} % of the time.",
         _measured(seen, loader) or f"Use {more}{_LESS_WORK}",
     )
 

@@ -11,7 +11,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import NotUsable, UserCodeError
 from chirp_migrate.training.process.background_load import own_cpu_seconds
@@ -44,7 +44,7 @@ class Parent:
 
     def request(self, kind: type[_R]) -> _R:
         """Receive the task that the parent sends."""
-        return read_as(read_json(self._read_bytes()), kind)
+        return convert_json(read_json(self._read_bytes()), kind)
 
     def wait_for_turn(self) -> None:
         """Report that the next step is prepared, and wait until the parent starts it.
@@ -65,7 +65,7 @@ class Parent:
     def send(self, message: Message) -> None:
         """Send a message to the parent; raise SystemExit if the parent has ended."""
         try:
-            self._connection.send_bytes(as_bytes(message, indent=None))
+            self._connection.send_bytes(to_json_bytes(message, indent=None))
         except OSError:
             raise SystemExit(_GONE) from None
 

@@ -19,9 +19,9 @@ from typing import IO, Any, Generic, NoReturn, TypeVar
 import msgspec
 import psutil
 
-from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
-from chirp_migrate.console.text import sentence as as_sentence
+from chirp_migrate.console.text import as_sentence
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.descendants import MARKER, end_all, resume_all, suspend_all, woken_on
@@ -129,7 +129,7 @@ class Child(Generic[_T]):
             assert self._process.stdout is not None, "the output is a pipe"
             self._output = stack.enter_context(_Output(self._process.stdout))
             stack.callback(_end_processes, self._process, self._mark)
-            self._send(as_bytes(self.request, indent=None))
+            self._send(to_json_bytes(self.request, indent=None))
             self._stack = stack.pop_all()
         return self
 
@@ -264,7 +264,7 @@ class Child(Generic[_T]):
         late.start()
         try:
             message = read_json(self._connection.recv_bytes(_LARGEST_MESSAGE))
-            return read_as(message, Message)  # type: ignore[arg-type]
+            return convert_json(message, Message)  # type: ignore[arg-type]
         except (EOFError, OSError, ValueError):
             if self._remaining_s() < 0:
                 self._take_too_long()

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from chirp_migrate.console.text import count, shorten_list
+from chirp_migrate.console.text import pluralize, shorten_list
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.entry_points import (
     DATA_PARAMETERS,
@@ -66,7 +66,7 @@ def select_entry_points(discovery: Discovery, expression: str | None) -> Discove
     if not entries:
         labels = [entry.label for entry in discovery.entry_points]
         raise UsageProblem(
-            f"-k {expression!r} matches none of {count(len(labels), 'entry point')}: {shorten_list(labels, 4)} "
+            f"-k {expression!r} matches none of {pluralize(len(labels), 'entry point')}: {shorten_list(labels, 4)} "
             "(see `chirp-migrate verify --list`)."
         )
     return replace(discovery, entry_points=entries)

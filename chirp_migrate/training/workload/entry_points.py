@@ -15,7 +15,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.training.errors import InvalidTree
 from chirp_migrate.training.process.imports import modules_of
 
@@ -131,7 +131,7 @@ class OwnRun:
 
     def __str__(self) -> str:
         folds = f" of {self.folds} folds" if self.folds > 1 else ""
-        return f"{count(self.epochs, 'epoch')}{folds}{' (assumed)' if self.assumed else ''}"
+        return f"{pluralize(self.epochs, 'epoch')}{folds}{' (assumed)' if self.assumed else ''}"
 
 
 @dataclass(frozen=True)
@@ -220,18 +220,18 @@ class Discovery:
             return (
                 f"`{' '.join(self.entry_points[0].script)}`, run in a copy of each version and ended after some epochs."
             )
-        amount = f"batch {sizes.batch_size}, {count(sizes.epochs, 'epoch')}"
+        amount = f"batch {sizes.batch_size}, {pluralize(sizes.epochs, 'epoch')}"
         if self.source is Source.HOOK:
             data = f", data {sizes.data}" if sizes.data else ""
             return (
-                f"{count(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, which "
+                f"{pluralize(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, which "
                 f"was called for {sizes.samples} samples, {amount}{data}."
             )
         shape = "x".join(map(str, sizes.shape))
         what = f"samples of {shape} from {sizes.data}" if sizes.data else f"synthetic spectrograms of {shape}"
         return (
-            f"{sizes.samples} {what}, {count(sizes.classes, 'class')}, {amount}, "
-            f"{count(sizes.folds, 'fold')}, {self.model}."
+            f"{sizes.samples} {what}, {pluralize(sizes.classes, 'class')}, {amount}, "
+            f"{pluralize(sizes.folds, 'fold')}, {self.model}."
         )
 
 
