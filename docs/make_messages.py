@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.project import Project
@@ -57,7 +57,7 @@ def said(rule: Rule) -> Iterator[tuple[FindingStatus, str]]:
     alone = [{f"rule/{file.name}": file.read_text(encoding="utf-8")} for file in files]
     for texts in (*alone, *cases(rule.code).values()):
         for path, text in texts.items():
-            _, findings = rewrite(path, text, Project(texts), unsafe=True, rules=[rule])
+            _, findings = rewrite_text(path, text, Project(texts), unsafe=True, rules=[rule])
             yield from ((one.status, one.message) for one in findings if one.status in _SHOWN_AS)
 
 

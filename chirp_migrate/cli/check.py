@@ -16,20 +16,20 @@ from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import escape_invisible, pluralize, to_one_line
-from chirp_migrate.engine.add_ignore import plan_ignores
-from chirp_migrate.engine.checking import Check
+from chirp_migrate.engine.add_ignore import plan_ignore_comments
+from chirp_migrate.engine.checking import CheckReport
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import Finding, FindingStatus
 from chirp_migrate.report.formats.github import workflow_commands
 from chirp_migrate.report.formats.sarif import sarif
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import plan_document, run_document
-from chirp_migrate.transaction.commit import commit
-from chirp_migrate.transaction.journal import APPLIED_PLAN, is_unfinished
+from chirp_migrate.transaction.commit import commit_plan
+from chirp_migrate.transaction.journal import APPLIED_PLAN, has_unfinished_run
 
 #: The note that is printed after a finding that ``apply`` would not rewrite.
 _MARKS = {
@@ -43,7 +43,7 @@ _MARKS = {
 
 @click.command(
     cls=CommandWithOptionGroups,
-    epilog=epilog(
+    epilog=help_epilog(
         {
             ExitCode.OK: "clean",
             ExitCode.WORK_REMAINS: "work remains: something to rewrite, or a file that could not be handled",
@@ -85,7 +85,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     if output.json_file == target and not (is_text and output.json_is_printed):
         raise UsageProblem("--json and the output name the same file: choose another file for one of them.")
     path, settings, project = request.path, request.settings, journal_root(request.path)
-    if is_unfinished(project):  # the files may be rewritten only in part, so a result would be meaningless
+    if has_unfinished_run(project):  # the files may be rewritten only in part, so a result would be meaningless
         raise UsageProblem(
             "a run of apply or rollback was interrupted here, or is still running: wait for it, or finish it "
             f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
@@ -115,22 +115,22 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     sys.exit(found.exit_code)
 
 
-def _run_check(path: Path, settings: Settings, jobs: int | None, output: Output, *, strict: bool) -> Check:
+def _run_check(path: Path, settings: Settings, jobs: int | None, output: Output, *, strict: bool) -> CheckReport:
     with output.progress("checking") as progress:
-        return Check(plan_tree(path, settings=settings, jobs=jobs, progress=progress), settings, strict)
+        return CheckReport(plan_tree(path, settings=settings, jobs=jobs, progress=progress), settings, strict)
 
 
-def _add_ignores(found: Check, project: Path, output: Output) -> str:
+def _add_ignores(found: CheckReport, project: Path, output: Output) -> str:
     """Write the comments as a separate run, which ``project`` records; return a sentence about it."""
-    recorded = plan_ignores(found.plan, found.work).seen_from(project)
+    recorded = plan_ignore_comments(found.plan, found.work).seen_from(project)
     with output.progress("writing comments") as step:
-        result = commit(recorded, on_step=step, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))})
+        result = commit_plan(recorded, on_step=step, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))})
     written = {project / file.path for file in result.applied}
     findings = sum(found.plan.root / finding.path in written for finding in found.work)
     return f"Suppressed with comments: {pluralize(findings, 'finding')} in {pluralize(len(written), 'file')}."
 
 
-def _lines_of_findings(found: Check, base: Path, screen: Screen) -> Iterator[str]:
+def _lines_of_findings(found: CheckReport, base: Path, screen: Screen) -> Iterator[str]:
     """Yield a line for each finding to show, and for each file that could not be handled."""
     shown = {
         *found.work,
@@ -157,7 +157,7 @@ def _line_of_finding(finding: Finding, base: Path, screen: Screen) -> str:
     return f"{name}:{place}: {screen.styled(finding.rule, 'cyan')} {to_one_line(finding.message)}{mark}"
 
 
-def _last_line(found: Check, path: Path) -> str:
+def _last_line(found: CheckReport, path: Path) -> str:
     """Return the last line: whether work remains, and how many findings count and do not count."""
     plan = found.plan
     files = len({finding.path for finding in found.work})

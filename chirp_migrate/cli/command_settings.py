@@ -17,10 +17,10 @@ from click.core import ParameterSource
 
 from chirp_migrate.cli.options import SETTING_PLACES, Number, WholeNumber
 from chirp_migrate.console.text import suggest_name
-from chirp_migrate.engine.settings import place_of, read_command_table
+from chirp_migrate.engine.settings import place_of_setting, read_command_table
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.choosing import parse_expression
-from chirp_migrate.training.workload.hook import is_reference
+from chirp_migrate.training.workload.hook import is_function_reference
 
 __all__ = [
     "COMMAND",
@@ -81,7 +81,7 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
     kinds = {one.name: one.type for one in ctx.command.params}
     defaults: dict[str, Any] = {}
     for key, value in table.items():
-        place = place_of(file, key, command)
+        place = place_of_setting(file, key, command)
         name = names.get(key)
         if name is None:
             raise UsageProblem(f"{place} is unknown; {suggest_name(key, names, 'the keys are')}")
@@ -184,9 +184,11 @@ def _parse_shape(value: Any) -> tuple[int, int, int]:
 
 
 _FORMS = '"package.module:{0}" or "folder/file.py:{0}"'
-WORKLOAD = _ParsedValue("workload", _text_type(is_reference, f"must name a function as {_FORMS.format('function')}"))
+WORKLOAD = _ParsedValue(
+    "workload", _text_type(is_function_reference, f"must name a function as {_FORMS.format('function')}")
+)
 REFERENCE = _ParsedValue(
-    "reference", _text_type(is_reference, f"must name a function or class as {_FORMS.format('name')}")
+    "reference", _text_type(is_function_reference, f"must name a function or class as {_FORMS.format('name')}")
 )
 MODEL = _ParsedValue("model", _text_type(_CLASS.fullmatch, 'must name a class as "package.module:ClassName"'))
 COMMAND = _ParsedValue("command", _parse_command)

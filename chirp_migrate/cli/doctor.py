@@ -12,7 +12,7 @@ from chirp_migrate.cli.options import CommandWithOptionGroups, FilePath, Number,
 from chirp_migrate.cli.verify import verify_options_from_arguments
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.report.kept_verdict import keep_doctor_report
 from chirp_migrate.training.errors import WorkloadFailed
 
@@ -21,7 +21,7 @@ __all__ = ["doctor"]
 
 @click.command(
     cls=CommandWithOptionGroups,
-    epilog=epilog(
+    epilog=help_epilog(
         {
             ExitCode.OK: "no problem was found",
             ExitCode.WORK_REMAINS: "problems were found",

@@ -15,9 +15,9 @@ from chirp_migrate.cli.options import CommandWithOptionGroups, complete_rule_cod
 from chirp_migrate.cli.rules import rule_entry
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import SCHEMA, Finding, FindingStatus, Safety
 from chirp_migrate.report.wording import SAFETIES
 from chirp_migrate.rules import Rule, all_rules, codes_of, unknown_rule
@@ -26,7 +26,7 @@ from chirp_migrate.syntax.project import Project
 
 @click.command(
     cls=CommandWithOptionGroups,
-    epilog=epilog(
+    epilog=help_epilog(
         {ExitCode.OK: "explained", ExitCode.USAGE: "there is no such rule"},
         "chirp-migrate explain CHP001",
         "chirp-migrate explain lambda-in-loader | less",
@@ -115,7 +115,7 @@ def _findings_in_examples(rule: Rule, examples: dict[str, str], *, each: bool) -
     for path, text in texts.items():
         if path == "example/after.py":
             continue
-        _, findings = rewrite(path, text, Project(texts), unsafe=True, rules=[rule])
+        _, findings = rewrite_text(path, text, Project(texts), unsafe=True, rules=[rule])
         for finding in findings:
             kind = finding.why or finding.message
             if finding.status is FindingStatus.REPORT and (each or kind not in kinds):

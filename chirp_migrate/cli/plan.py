@@ -10,14 +10,14 @@ from chirp_migrate.cli.options import CommandWithOptionGroups, output_options
 from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import plan_document
 
 
 @click.command(
     cls=CommandWithOptionGroups,
-    epilog=epilog(
+    epilog=help_epilog(
         {
             ExitCode.OK: "planned, or nothing to do",
             ExitCode.WORK_REMAINS: "planned, but some files could not be handled (listed)",

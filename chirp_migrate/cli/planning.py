@@ -18,7 +18,7 @@ from chirp_migrate.cli.options import (
     split_selectors,
 )
 from chirp_migrate.console.output import Output
-from chirp_migrate.engine.discover import root_of
+from chirp_migrate.engine.discover import project_root
 from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.engine.settings import Settings, read_settings
 from chirp_migrate.errors import UsageProblem
@@ -142,8 +142,8 @@ def read_plan_file(file: Path, request: PlanRequest) -> PlanFile:
 
     Raises:
         UsageProblem: the file cannot be read or is not a plan, or the command line has options for making a new plan.
-        Refused: files of the project have changed since the plan was made.
+        WriteRefused: files of the project have changed since the plan was made.
     """
     if not request.is_bare:
         raise UsageProblem("--plan already fixes rules and files: omit the options that choose them.")
-    return load_plan(file, root_of(request.path))
+    return load_plan(file, project_root(request.path))

@@ -21,7 +21,7 @@ from chirp_migrate.console.json_document import to_json_values
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.console.text import pluralize
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import SCHEMA
 from chirp_migrate.report.contents import ReportContents
 from chirp_migrate.report.page.render import render_page
@@ -31,7 +31,7 @@ from chirp_migrate.report.terminal.render import show_report
 
 @click.command(
     cls=CommandWithOptionGroups,
-    epilog=epilog(
+    epilog=help_epilog(
         {
             ExitCode.OK: "reported",
             ExitCode.USAGE: "nothing was applied at PATH and no plan is passed, or an option is wrong",

@@ -25,9 +25,9 @@ from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import pluralize
-from chirp_migrate.engine.discover import journal_root, root_of
-from chirp_migrate.errors import Refused, UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.engine.discover import journal_root, project_root
+from chirp_migrate.errors import UsageProblem, WriteRefused
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import FindingStatus, Plan, Safety
 from chirp_migrate.plans.plan_document import PlanDocument
 from chirp_migrate.report.terminal import applied
@@ -57,7 +57,7 @@ _SHOWN_LINES = 40
 
 @click.command(
     cls=CommandWithOptionGroups,
-    epilog=epilog(
+    epilog=help_epilog(
         {
             ExitCode.OK: "everything is decided (and applied, if you chose to)",
             ExitCode.WORK_REMAINS: "quit before everything was decided; the decisions are kept",
@@ -171,17 +171,17 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
             raise UsageProblem(f"{plan_file} cannot be read ({error.strerror}): choose another --plan.") from None
         with contextlib.suppress(ValueError):  # a file that is not a plan has no decisions
             old = read_plan_document(data)
-        root = root_of(request.path)
+        root = project_root(request.path)
         rewritten = [file.path for file in old.files if file.sha256_before is not None] if old is not None else []
         if rewritten and not any((root / path).exists() for path in rewritten):
-            raise Refused(
+            raise WriteRefused(
                 f"{plan_file} is the plan of another project: none of its files is in {root}: "
                 "choose another --plan; nothing was changed."
             )
         if request.is_bare:
             try:
                 return read_plan_file(plan_file, request)
-            except Refused as stale:
+            except WriteRefused as stale:
                 click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning again.", err=True)
         if old is not None and request.is_bare:
             request = request.again(old.options)

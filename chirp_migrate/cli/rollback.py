@@ -19,25 +19,25 @@ from chirp_migrate.console.output import Output
 from chirp_migrate.console.text import format_time
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.transaction.journal import JournalRun, applied_runs, read_runs
-from chirp_migrate.transaction.journal_schema import State
+from chirp_migrate.transaction.journal_schema import RunState
 from chirp_migrate.transaction.recovery import recover
-from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied
+from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied_error
 from chirp_migrate.transaction.rollback import rollback as roll_back
 
 #: Number of files that the list of runs shows for each run. The JSON document contains all files.
 _FILES_SHOWN = 4
 
 _UNFINISHED = {
-    State.PENDING: "not finished (still being applied, or interrupted)",
-    State.ROLLING_BACK: "not finished (still being rolled back, or interrupted)",
+    RunState.PENDING: "not finished (still being applied, or interrupted)",
+    RunState.ROLLING_BACK: "not finished (still being rolled back, or interrupted)",
 }
 
 
 @click.command(
     cls=CommandWithOptionGroups,
-    epilog=epilog(
+    epilog=help_epilog(
         {
             ExitCode.OK: "everything is as before the run",
             ExitCode.USAGE: "nothing was applied at PATH, or no such run",
@@ -89,7 +89,7 @@ def rollback(
         runs = read_runs(root)
         output.write({"schema": 1, "runs": [_run_as_json(run, runs) for run in runs]})
         if not runs:
-            raise nothing_applied(root)
+            raise nothing_applied_error(root)
         for line in _run_lines(runs, shown=None if output.verbose else _FILES_SHOWN):
             text = line.lstrip()
             screen.text(text, len(line) - len(text), hang=6 if text == line else 0)

@@ -7,7 +7,7 @@ import click
 from chirp_migrate import __version__
 from chirp_migrate.cli.options import CommandWithOptionGroups, output_options
 from chirp_migrate.console.output import Output
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import SCHEMA
 from chirp_migrate.rules import Rule, all_rules
 
@@ -16,7 +16,9 @@ __all__ = ["rule_entry", "rules"]
 
 @click.command(
     cls=CommandWithOptionGroups,
-    epilog=epilog({ExitCode.OK: "listed"}, "chirp-migrate rules", "chirp-migrate rules --json - | jq '.rules[].code'"),
+    epilog=help_epilog(
+        {ExitCode.OK: "listed"}, "chirp-migrate rules", "chirp-migrate rules --json - | jq '.rules[].code'"
+    ),
 )
 @output_options("the rules", "Print only codes and names.", "Also print the reasons.")
 def rules(output: Output) -> None:

@@ -28,11 +28,11 @@ from chirp_migrate.cli.options import (
 from chirp_migrate.cli.verify import verify_options_from_arguments
 from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.tune import plot as plots
 from chirp_migrate.tune.config import TuneConfig, read_config
-from chirp_migrate.tune.report import show
+from chirp_migrate.tune.report import show_tune_report
 from chirp_migrate.tune.request import SettingsToMeasure, TuneTask
 from chirp_migrate.tune.session import tune_tree
 
@@ -48,7 +48,7 @@ _kept = partial(option, group="Saved results")
 
 @click.command(
     cls=CommandWithOptionGroups,
-    epilog=epilog(
+    epilog=help_epilog(
         {
             ExitCode.OK: "measured",
             ExitCode.USAGE: "PATH, an option, the dataset or the configuration is invalid",
@@ -170,7 +170,7 @@ def tune(
     config = None if config_file is None else read_config(_config_path(root, config_file))
     target = plot
     if target is not None:
-        plots.check(target)
+        plots.check_can_plot(target)
     elif config is not None:
         target = _documented_plot(root, config, output)
     request = TuneTask(
@@ -193,9 +193,9 @@ def tune(
         raise
     output.write(report)
     if target is not None:
-        plots.draw(target, report.loaders, report.described)
+        plots.draw_plot(target, report.loaders, report.described)
         output.print_line(f"plot: {target}")
-    show(report, output.screen())
+    show_tune_report(report, output.screen())
     sys.exit(ExitCode.OK)
 
 
@@ -215,7 +215,7 @@ def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | N
     target = root / folder / _PLOT_NAME
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        plots.check(target)
+        plots.check_can_plot(target)
     except OSError as error:
         raise UsageProblem(
             f"{target.parent} (system.output_dir) cannot be created ({error.strerror}): pass a file to --plot."

@@ -46,11 +46,11 @@ from chirp_migrate.report.kept_verdict import hashes_of_written_files, keep_verd
 from chirp_migrate.report.plots import create_plot_folder, draw_plots
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
-from chirp_migrate.training.errors import InvalidTree, WorkloadFailed
+from chirp_migrate.training.errors import NoTrainingFound, WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
-from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
-from chirp_migrate.training.workload.choosing import call_of, select_entry_points
-from chirp_migrate.training.workload.entry_points import Source, call_options, find_entry_points
+from chirp_migrate.training.process.interrupts import sigterm_as_keyboard_interrupt
+from chirp_migrate.training.workload.choosing import call_as_code, select_entry_points
+from chirp_migrate.training.workload.entry_points import TrainingSource, documented_arguments, find_entry_points
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve_options
 from chirp_migrate.verify.sides.baseline import find_original_version
@@ -217,7 +217,7 @@ def verify(
     if output.quiet and output.verbose:
         raise UsageProblem("--quiet and --verbose contradict each other: pass only one of them.")
     try:
-        with signals_as_one_interrupt():
+        with sigterm_as_keyboard_interrupt():
             root, options = _resolve_request(path, asked)
             if list_:
                 _list_entry_points(root, baseline, options, output)
@@ -249,7 +249,7 @@ def _run_verification(
     with output.progress("reading the project and its journal") as progress:
         before = find_original_version(root, baseline)
         verified = hashes_of_written_files(root)
-        if options.source is Source.FOUND:
+        if options.source is TrainingSource.FOUND:
             find_entry_points(root, options.model)  # report errors in the project before copying anything
         progress(ProgressStep("importing PyTorch"))
         from chirp_migrate.verify.session import verify_versions
@@ -259,7 +259,7 @@ def _run_verification(
         report = verify_versions(root, before, verified, options, progress, began)
         from chirp_migrate.doctor.of_traces import problems_in
 
-        has_own_data = options.source is not Source.FOUND or options.sizes.data is not None
+        has_own_data = options.source is not TrainingSource.FOUND or options.sizes.data is not None
         report = msgspec.structs.replace(report, problems=problems_in(report.passes.get("after", {}), has_own_data))
     more = [_save_document(root, report, output)]  # save before drawing plots, which may fail
     if plot is not None:
@@ -313,7 +313,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
 def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
     if baseline is not None:
         find_original_version(root, baseline)  # report an invalid --baseline, although --list runs nothing
-    if options.source is Source.FOUND:
+    if options.source is TrainingSource.FOUND:
         discovery = select_entry_points(find_entry_points(root, options.model), options.select)
     else:
         before = find_original_version(root, baseline)
@@ -325,7 +325,7 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
 
             trees, _ = copy_both_versions(root, before, options, folder)
             discovery = find_entry_points_before(trees["before"], root, before, options, progress)
-    calls = {one.label: call_of(one, discovery.model, options.sizes) for one in discovery.entry_points}
+    calls = {one.label: call_as_code(one, discovery.model, options.sizes) for one in discovery.entry_points}
     found = [{"entry_point": label, "call": call} for label, call in calls.items()]
     output.write({"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})
     if not output.json_is_printed:
@@ -334,7 +334,7 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
             screen.line(label, "bold")
             screen.text(call, 4)
         if any("config" in call for call in calls.values()):
-            screen.text(f"config = {call_options(options.sizes)['config']}", hang=4)
+            screen.text(f"config = {documented_arguments(options.sizes)['config']}", hang=4)
         for reason in discovery.left_out:
             screen.text(f"Omitted: {reason}.")
 
@@ -342,12 +342,12 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
 def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
     """Recover from an interrupted run, and return the root of the project and the options."""
     if not path.is_dir():
-        raise InvalidTree(f"{path} is not a folder: pass the root folder of the migrated project.")
+        raise NoTrainingFound(f"{path} is not a folder: pass the root folder of the migrated project.")
     root = path.resolve()
     interrupted = recover(journal_root(root))
     if interrupted is not None:
         click.echo(f"chirp-migrate: {interrupted}", err=True)
     options, project = resolve_options(root, asked), journal_root(root)
-    if options.source is Source.FOUND and not (root / "utils").is_dir() and (project / "utils").is_dir():
-        raise InvalidTree(f"{root} is a folder of {project}: run `chirp-migrate verify {quote(str(project))}`.")
+    if options.source is TrainingSource.FOUND and not (root / "utils").is_dir() and (project / "utils").is_dir():
+        raise NoTrainingFound(f"{root} is a folder of {project}: run `chirp-migrate verify {quote(str(project))}`.")
     return root, options

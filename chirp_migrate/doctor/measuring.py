@@ -6,11 +6,11 @@ from typing import Any
 
 from chirp_migrate.console.progress import Progress
 from chirp_migrate.doctor.recording import LoaderPass, WorkerTuning
-from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
+from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
 from chirp_migrate.tune.request import SettingsToMeasure
-from chirp_migrate.tune.subject import of_loader
-from chirp_migrate.tune.sweep import Sweep, expected_s, setting_combinations
-from chirp_migrate.tune.tune_report import Candidate, Outcome
+from chirp_migrate.tune.subject import subject_of_loader
+from chirp_migrate.tune.sweep import Sweep, expected_seconds, setting_combinations
+from chirp_migrate.tune.tune_report import Candidate, SettingsOutcome
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.worker_start import start_method, start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
@@ -38,10 +38,10 @@ def measure_workers(
         The best number of workers; None if the time is too short, or if it is uncertain whether the number is better.
 
     Raises:
-        NotUsable: the loader cannot be measured, because its dataset is a stream.
+        TaskNotPossible: the loader cannot be measured, because its dataset is a stream.
         Exception: any error of the user's code while this process loads batches.
     """
-    subject = of_loader(loader, "training")
+    subject = subject_of_loader(loader, "training")
     now = subject.report.now
     candidates = setting_combinations(
         SettingsToMeasure().workers, (TORCH_PREFETCH,), (), subject.report.batch_size, now
@@ -49,7 +49,7 @@ def measure_workers(
     start_s = start_seconds(start_method(subject.options))
 
     def takes_s(tried: list[Candidate]) -> float:
-        return _ROUNDS * sum(expected_s(one, batch_s, _SLICE_S, start_s, usable_cpus()) for one in tried)
+        return _ROUNDS * sum(expected_seconds(one, batch_s, _SLICE_S, start_s, usable_cpus()) for one in tried)
 
     while candidates and takes_s(candidates) > seconds:
         largest = next((one for one in reversed(candidates) if one != now and not one.alone), None)
@@ -64,10 +64,12 @@ def measure_workers(
         (each for each in zip(measured, compare_with_best(measured), strict=True) if each[0].candidate == now),
         (None, None),
     )
-    best = pick(measured) if compared is not None and compared.outcome is Outcome.BELOW else of_now
+    best = (
+        pick_smallest_best(measured) if compared is not None and compared.outcome is SettingsOutcome.BELOW else of_now
+    )
     if of_now is None or compared is None or best is None or not of_now.rates or sweep.rounds < 2:
         return None
-    if not (compared.conclusive if best is not of_now else is_conclusive(measured)):
+    if not (compared.conclusive if best is not of_now else is_pick_conclusive(measured)):
         return None
     tried = sorted({one.candidate.num_workers for one in measured if one.rates})
     if len(tried) < 2:

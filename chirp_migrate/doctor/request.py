@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chirp_migrate.training.workload.entry_points import Discovery, WorkloadSizes
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, WorkloadSizes
 
 __all__ = ["MEASURED", "NAMES", "Request"]
 
@@ -29,7 +29,7 @@ class Request:
     """
 
     tree: str
-    discovery: Discovery
+    discovery: DiscoveredEntryPoints
     records: str
     ends_at: float
     select: str | None = None

@@ -20,11 +20,11 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
-from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
+from chirp_migrate.training.process.interrupts import sigterm_as_keyboard_interrupt
 from chirp_migrate.training.process.run_child import Child, ChildLabels
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.choosing import select_entry_points
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, TrainingSource
 from chirp_migrate.verify.options import VerifyOptions, entry_points_for
 
 __all__ = ["examine"]
@@ -50,14 +50,14 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
             problem was found.
     """
     ends_at = time.time() + options.budget_s
-    if options.source is Source.COMMAND:
+    if options.source is TrainingSource.COMMAND:
         raise UsageProblem(
             "the settings of `verify` name a command, and `doctor` cannot see the loaders in a command: pass a Python "
             "script after --, as in `chirp-migrate doctor . -- python train.py`, or --workload."
         )
     progress(ProgressStep("finding and copying the training"))
     discovery = entry_points_for(root, root, options, "doctor")
-    if options.source is not Source.HOOK:
+    if options.source is not TrainingSource.HOOK:
         discovery = select_entry_points(discovery, options.select)
     with temporary_folder("chirp-migrate-doctor-") as folder:
         tree, records = folder / "tree", folder / "records"
@@ -68,7 +68,7 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
             notes.append(f"too large, so not copied: {', '.join(too_large)}")
         progress("doctor runs the project's own code, in a temporary copy, in a separate process")
         request = Request(str(tree), discovery, str(records), ends_at, options.select, options.sizes)
-        with signals_as_one_interrupt():
+        with sigterm_as_keyboard_interrupt():
             recordings, left = _Watching(request, progress).run()
     if left:
         notes.append(f"no time to run: {shorten_list(left, 4)} (use a longer --time-budget)")
@@ -146,7 +146,7 @@ class _Watching:
                 self._progress(f"{recording.label} raised {recording.error}")
         child.found.clear()
 
-    def _discovery(self) -> Discovery:
+    def _discovery(self) -> DiscoveredEntryPoints:
         return replace(self._request.discovery, entry_points=tuple(self._left))
 
     def _time_for_one(self) -> float:

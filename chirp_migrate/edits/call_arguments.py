@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.edits.layout import is_laid_out
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import NEWLINE, edited
+from chirp_migrate.source.text import NEWLINE, apply_edits_in_span
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import is_in_string
@@ -227,7 +227,7 @@ class CallEdit:
         before = module.text[first:last]
         wanted = style.longest_line(module.text)
         longest = max(wanted, *map(len, before.splitlines()))
-        lines = _WIDE_GAP.sub("  ", edited(module.text, (first, last), in_place)).splitlines()
+        lines = _WIDE_GAP.sub("  ", apply_edits_in_span(module.text, (first, last), in_place)).splitlines()
         if (not self._is_far_right(shift) and all(len(line) <= longest for line in lines)) or "#" in module.text[
             start:end
         ]:
@@ -259,7 +259,9 @@ class CallEdit:
     def _argument_texts(self) -> list[str]:
         """Return the source of each kept argument, with its new keyword, and of each added argument."""
         named = [[one for one in self._named if start <= one.start < end] for start, end in self._spans]
-        return [edited(self._module.text, self._spans[n], named[n]) for n in self._kept_positions] + self._added
+        return [
+            apply_edits_in_span(self._module.text, self._spans[n], named[n]) for n in self._kept_positions
+        ] + self._added
 
     def _in_groups(self) -> Iterator[str]:
         """Yield the source of the call with the same arguments together on a line as before, below the called name."""

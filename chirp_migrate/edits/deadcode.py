@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate, takewhile
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import SOURCE_LINE, apply_edits, edited
+from chirp_migrate.source.text import SOURCE_LINE, apply_edits, apply_edits_in_span
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.outline import Outline
 
@@ -390,7 +390,7 @@ def _removals(text: str, dead: dict[_Binding, list[_DeadStatement]], style: Impo
         end = offset(statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
         if isinstance(statement, ast.Import | ast.ImportFrom) and len(aliases) < len(statement.names):
             removals = _alias_removals(text, statement.names, aliases, offset)
-            written = _shorten_import(text[start:end], edited(text, (start, end), removals), style)
+            written = _shorten_import(text[start:end], apply_edits_in_span(text, (start, end), removals), style)
             edits += removals if written is None else [Edit(start, end, written)]
             continue
         if gone[id(block)] + 1 >= len(block):

@@ -14,7 +14,7 @@ import libcst as cst
 
 from chirp_migrate.edits.statements import with_comments
 from chirp_migrate.plans.plan import Edit, Import
-from chirp_migrate.source.text import edited
+from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
@@ -209,7 +209,7 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
 def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle) -> list[Edit]:
     """Return the edits of an import statement such that the result has the layout of the project's own tools."""
     edits, (start, end) = list(edits), module.span(statement)
-    after = edited(module.text, (start, end), edits)
+    after = apply_edits_in_span(module.text, (start, end), edits)
     before, new = (text.replace(module.newline, "\n") for text in (module.text[start:end], after))
     written = style.rewritten(before, new).replace("\n", module.newline)
     return edits if written == after else [Edit(start, end, written)]

@@ -17,7 +17,7 @@ import libcst as cst
 
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.piece_table import Owners
-from chirp_migrate.source.text import SOURCE_LINE, edited
+from chirp_migrate.source.text import SOURCE_LINE, apply_edits_in_span
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module, walk
 
@@ -62,7 +62,7 @@ def layout_edits(
     found: list[tuple[Edit, Owners]] = []
     for (start, end), own in inside.items():
         before = module.text[start:end]
-        after = edited(module.text, (start, end), own)
+        after = apply_edits_in_span(module.text, (start, end), own)
         laid_out = list(_realign_comments(module, style, (start, end), after)) or _layout_changes(
             after, style.laid_out(before, after, module.text)
         )

@@ -12,7 +12,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import Capture, variable_reads
 from chirp_migrate.edits.statements import lines_deletion, with_comments
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import edited
+from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_docstring, is_printed_code
@@ -153,7 +153,7 @@ def moved_text(module: Module, project: Project, span: tuple[int, int], indent: 
             edits.append(Edit(at, at + len(old), indent))
         elif (further := len(module.indentation(at).expandtabs()) - width) >= 0:  # other mix of tabs and spaces
             edits.append(Edit(at, at + len(module.indentation(at)), indent + " " * further))
-    text = edited(module.text, (start, end), edits)
+    text = apply_edits_in_span(module.text, (start, end), edits)
     try:
         ast.parse("if True:\n" + text if indent else text)
     except SyntaxError:
@@ -180,7 +180,7 @@ def returned_text(module: Module, node: cst.BaseExpression, indent: str) -> str:
         Edit(at, at + len(module.indentation(at)), _indentation_of_width(indent, max(0, width + shift)))
         for at, width in widths.items()
     )
-    return edited(module.text, (start, end), edits)
+    return apply_edits_in_span(module.text, (start, end), edits)
 
 
 def _indentation_of_width(indent: str, width: int) -> str:

@@ -42,7 +42,7 @@ from chirp_migrate.edits.imports import is_reached
 from chirp_migrate.edits.movability import check_body, check_values, has_same_value_at, name_of_enclosing
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.plans.plan import Edit, Import
-from chirp_migrate.source.text import edited
+from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name, parameters
@@ -389,7 +389,7 @@ class MovedFunction:
 
     def parameter_text(self) -> str:
         """Return the source of the new function's parameters (see :meth:`parameters`)."""
-        return edited(self.module.text, self.module.span(self.node.params), self.parameters())
+        return apply_edits_in_span(self.module.text, self.module.span(self.node.params), self.parameters())
 
     def defined(self, text: str) -> tuple[Edit, ...]:
         """Return edits that insert ``text``, the new definition, into the module or below the method."""

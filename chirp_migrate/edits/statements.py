@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import NEWLINE, edited
+from chirp_migrate.source.text import NEWLINE, apply_edits_in_span
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module, find_in
 
@@ -126,7 +126,7 @@ def separate_assignments(
     text = module.text[start:end]
     longest = style.longest_line(module.text)
     rest = module.text[end : module.line_end(end - 1)].rstrip()
-    is_long = len(module.indentation(start) + edited(module.text, (start, end), edits) + rest) > longest
+    is_long = len(module.indentation(start) + apply_edits_in_span(module.text, (start, end), edits) + rest) > longest
     if not (is_alone and is_long) or NEWLINE.search(text) or _PRAGMA.search(rest):
         return None
     bound: set[str] = set()
@@ -138,5 +138,5 @@ def separate_assignments(
     for name, value in pairs:
         span = module.span(value)
         inside = [one for one in edits if span[0] <= one.start <= one.end <= span[1]]
-        lines.append(f"{module.source(name).strip()} = {edited(module.text, span, inside)}")
+        lines.append(f"{module.source(name).strip()} = {apply_edits_in_span(module.text, span, inside)}")
     return (Edit(start, end, (module.newline + module.indentation(start)).join(lines)),)

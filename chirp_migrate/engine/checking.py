@@ -10,14 +10,14 @@ from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.plans.plan import Finding, FindingStatus, Plan
 from chirp_migrate.rules import all_rules
 
-__all__ = ["Check"]
+__all__ = ["CheckReport"]
 
 #: Status of the findings that ``apply`` reports but does not rewrite. They count as work with ``--strict``.
 _OPEN = frozenset({FindingStatus.OPT_IN, FindingStatus.REPORT, FindingStatus.REFUSED})
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckReport:
     """The result of ``check``: the findings of a plan, sorted by whether they count as work that is left.
 
     Attributes:

@@ -22,7 +22,7 @@ from chirp_migrate.additions.requirement_pins import wider_ranges
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.additions.vendor import PACKAGE, vendor_files
 from chirp_migrate.console.progress import Progress, no_progress
-from chirp_migrate.engine.discover import discover, journal_root
+from chirp_migrate.engine.discover import discover_files, journal_root
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.plans.plan import FilePlan, Plan
@@ -113,7 +113,9 @@ def _plan_vendoring(root: Path) -> list[FilePlan]:
 def _imports_runtime(plan: Plan, settings: Settings | None) -> bool:
     """Return whether a file of the project already imports the runtime, because an earlier run migrated the project."""
     settings = settings or Settings()
-    found = discover(plan.root, notebooks=settings.notebooks is not False, left_out_by=settings.why_left_out)
+    found = discover_files(
+        plan.root, notebooks=settings.notebooks is not False, reason_to_exclude=settings.why_left_out
+    )
     for path in (*found.files, *found.notebooks):
         try:
             if not path.startswith(f"{PACKAGE}/") and imports_runtime(read_file(plan.root / path)):

@@ -17,14 +17,14 @@ from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.suppression import Suppressions, UnreadableComments, read_suppressions
 from chirp_migrate.plans.plan import Edit, Finding, FindingStatus, GainKind, Hunk, Safety
 from chirp_migrate.rules import Proposal, Rule, all_rules
-from chirp_migrate.source.diff import changed_lines
-from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, group_items, sharing_lines
+from chirp_migrate.source.diff import whole_line_edits
+from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, group_items, pairs_sharing_lines
 from chirp_migrate.syntax.module import Module, UnparsableModule, is_deep
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_printed_code
 
-__all__ = ["FileResult", "concerned_rules", "migrate_file", "rewrite", "rewrite_in_hunks"]
+__all__ = ["FileResult", "applicable_rules", "migrate_file", "rewrite_in_hunks", "rewrite_text"]
 
 #: Highest number of passes over a file. A rewrite may create code that another rule finds in the next pass. More passes
 #: than this mean that rules undo each other, which is a bug of this program.
@@ -111,7 +111,7 @@ def _shorten_message(message: str) -> str:
     return line if not rest and len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"
 
 
-def rewrite(
+def rewrite_text(
     path: str,
     text: str,
     project: Project,
@@ -160,7 +160,7 @@ def rewrite_in_hunks(
     for number in count():
         if number >= _PASS_LIMIT:
             _check_passes(path, original, number)
-        concerned = concerned_rules(asked, path, text, project, rewritten=bool(number))
+        concerned = applicable_rules(asked, path, text, project, rewritten=bool(number))
         if not concerned:
             break
         module = project.module(path, in_work=True) if project.text(path) == text else Module(path, text)
@@ -298,7 +298,7 @@ class _RewriteState:
             # The rewrites cannot be separated into hunks: make one hunk of all changes.
             together = self._named(range(len(self._done)))
             hunks, numbers = (
-                (Hunk(1, changed_lines(self._original.text, text), together=together),),
+                (Hunk(1, whole_line_edits(self._original.text, text), together=together),),
                 [1] * len(self._done),
             )
         findings += [replace(one, hunk=number) for (_, _, one), number in zip(self._done, numbers, strict=True)]
@@ -307,7 +307,7 @@ class _RewriteState:
     def _hunks(self) -> tuple[tuple[Hunk, ...], list[int | None]]:
         """Return the hunks, and for each rewrite the number of its hunk; None for a rewrite that later ones undid."""
         edits = list(self._pieces.edits())
-        joined = {*self._joined, *self._pieces.joined, *sharing_lines(edits, self._original.line_starts)}
+        joined = {*self._joined, *self._pieces.joined, *pairs_sharing_lines(edits, self._original.line_starts)}
         groups = group_items(len(self._done), joined)
         by_group: dict[int, list[Edit]] = {}
         last: tuple[set[int], int] = (set(), -1)
@@ -334,7 +334,7 @@ class _RewriteState:
         return tuple(hunks), [numbers.get(group) for group in groups]
 
 
-def concerned_rules(
+def applicable_rules(
     rules: Sequence[Rule], path: str, text: str, project: Project, *, rewritten: bool = False
 ) -> tuple[Rule, ...]:
     """Return the rules that may find something in a module, judged first from its words and then from its ``ast``.

@@ -15,7 +15,7 @@ _MESSAGE = (
 )
 
 
-def loaders_in_settings(path: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
+def loaders_in_config_file(path: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
     """Yield a finding for each loader that a configuration file names, under the rule that counts loaders.
 
     Args:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from chirp_migrate.rules import all_rules, codes_of, unknown_rule
 from chirp_migrate.source.text import NEWLINE, SOURCE_LINE
 
-__all__ = ["Suppressions", "UnreadableComments", "read_suppressions", "with_ignores"]
+__all__ = ["Suppressions", "UnreadableComments", "add_ignore_comments", "read_suppressions"]
 
 _WORD = "chirp:"
 _COMMENT = re.compile(r"#\s*chirp:\s*ignore(?P<file>-file)?\b\s*(?:\[(?P<rules>[^\]]*)\])?", re.IGNORECASE)
@@ -80,7 +80,7 @@ def read_suppressions(text: str) -> Suppressions:
     return found
 
 
-def with_ignores(text: str, codes: Mapping[int, Collection[str]]) -> str:
+def add_ignore_comments(text: str, codes: Mapping[int, Collection[str]]) -> str:
     """Return ``text`` with a comment that suppresses rules above each statement with one of the given lines.
 
     Args:

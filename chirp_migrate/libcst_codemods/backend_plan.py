@@ -21,10 +21,10 @@ from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import read_settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Edit, Finding, FindingStatus, Plan, sha256
-from chirp_migrate.source.diff import changed_lines
+from chirp_migrate.source.diff import whole_line_edits
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import SourceFile
-from chirp_migrate.transaction.journal import is_unfinished
+from chirp_migrate.transaction.journal import has_unfinished_run
 
 __all__ = ["BackendPlan", "ChangesOfFile", "changes_by_file"]
 
@@ -96,7 +96,7 @@ def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ())
     """
     root = _absolute(root)
     settings = read_settings(root).overridden(select=codes)
-    if is_unfinished(journal_root(root)):
+    if has_unfinished_run(journal_root(root)):
         raise UsageProblem(_UNFINISHED.format(root=root))
     contents: dict[str, bytes] = {}
     planned: dict[str, ChangesOfFile] = {}
@@ -134,7 +134,7 @@ def _planned_file(plan: Plan, name: str, data: bytes) -> ChangesOfFile:
     edits: tuple[Edit, ...] = ()
     for file in plan.files:
         if file.path == name:
-            edits = changed_lines(SourceFile.from_bytes(data).text, SourceFile.from_bytes(file.after).text)
+            edits = whole_line_edits(SourceFile.from_bytes(data).text, SourceFile.from_bytes(file.after).text)
     remarks = [_remark(finding) for finding in plan.findings if finding.path == name and finding.status in _SAID]
     remarks += [note for note in plan.notes if note.startswith(f"{name}:")]
     return ChangesOfFile(sha256(data), edits, tuple(remarks))

@@ -14,14 +14,14 @@ from functools import cached_property
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING
 
-from chirp_migrate.engine.plan_tree import source_of
+from chirp_migrate.engine.plan_tree import decode_source
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk
 from chirp_migrate.report.hunks import ChangeRow, ChangeSection
 from chirp_migrate.review.blocks import SourceLines
 from chirp_migrate.source.magics import parse_cell
 from chirp_migrate.source.matching_lines import fewest_changes
 from chirp_migrate.source.notebook import NotebookSource
-from chirp_migrate.source.piece_table import lines_of
+from chirp_migrate.source.piece_table import line_range_of_edit
 from chirp_migrate.source.text import SOURCE_LINE, UnreadableSource
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class _FileText:
 
     def __init__(self, path: str, data: bytes) -> None:
         try:
-            source = source_of(path, data) if path.endswith(_CODE) and data else None
+            source = decode_source(path, data) if path.endswith(_CODE) and data else None
         except UnreadableSource:
             source = None
         self._is_python = source is not None
@@ -268,7 +268,7 @@ def _runs(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
     lines = SourceLines(before)
     groups: list[tuple[int, int, list[Edit]]] = []
     for edit in sorted(owners, key=lambda one: (one.start, one.end)):
-        first, end = lines_of(edit, lines.starts)
+        first, end = line_range_of_edit(edit, lines.starts)
         start, stop, members = groups[-1] if groups else (-1, -1, [])
         if first < stop or (first == start and owners[edit] == owners[members[-1]]):
             groups[-1] = start, max(stop, end), [*members, edit]

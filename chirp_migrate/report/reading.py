@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from chirp_migrate.doctor import doctor_report
 from chirp_migrate.doctor.doctor_report import DoctorReport
-from chirp_migrate.engine.discover import journal_root, root_of
-from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
+from chirp_migrate.engine.discover import journal_root, project_root
+from chirp_migrate.errors import JournalDamaged, UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Plan, SkippedFile
 from chirp_migrate.report.contents import FileDetails, FindingDetails, ReportContents, RunDetails
 from chirp_migrate.report.files import file_details, finding_details
@@ -21,7 +21,7 @@ from chirp_migrate.review.plan_file import ContentLookup, PlanFile, load_plan, r
 from chirp_migrate.review.selection import Choices, apply_choices
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import APPLIED_PLAN, DOCTOR, VERDICT, JournalRun, read_runs
-from chirp_migrate.transaction.journal_schema import State
+from chirp_migrate.transaction.journal_schema import RunState
 from chirp_migrate.verify.verify_report import VerifyReport, decode
 
 __all__ = ["read_report_contents"]
@@ -50,7 +50,7 @@ def read_report_contents(
 
     Raises:
         UsageProblem: no run is applied, the run does not exist, or a file is no document of the expected kind.
-        Refused: the project has changed since the plan was made, or a run was interrupted.
+        WriteRefused: the project has changed since the plan was made, or a run was interrupted.
         JournalDamaged: a journal cannot be read or trusted.
     """
     doctor = None if doctor_file is None else _document_in(doctor_file, "doctor", doctor_report.decode)
@@ -65,8 +65,8 @@ def _contents_of_runs(
     """Return the data of a report on the applied runs of a project."""
     root = journal_root(path)
     runs = read_runs(root)
-    if any(run.state is not State.APPLIED for run in runs):
-        raise Refused(
+    if any(run.state is not RunState.APPLIED for run in runs):
+        raise WriteRefused(
             f"a run of apply was interrupted in this project: undo it with `chirp-migrate rollback "
             f"{quote(str(path))}`, then report again."
         )
@@ -96,7 +96,7 @@ def _contents_of_runs(
 
 def _contents_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> ReportContents:
     """Return the data of a report on a plan for a project."""
-    root = root_of(path)
+    root = project_root(path)
     found = load_plan(plan_file, root)
     verdict = None if verdict_file is None else _document_in(verdict_file, "verify", decode)
     run = _details_of_found_plan(found)

@@ -8,7 +8,7 @@ from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.plans.plan_document import ReplacementEntry
 from chirp_migrate.review.blocks import SourceLines
-from chirp_migrate.source.diff import changed_lines
+from chirp_migrate.source.diff import whole_line_edits
 from chirp_migrate.source.text import SourceFile
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module
@@ -45,7 +45,7 @@ def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replace
 def _replacements(lines: SourceLines, new: str) -> tuple[ReplacementEntry, ...]:
     return tuple(
         ReplacementEntry(_line_and_column(lines, edit.start), _line_and_column(lines, edit.end), edit.replacement)
-        for edit in changed_lines(lines.text, new)
+        for edit in whole_line_edits(lines.text, new)
     )
 
 

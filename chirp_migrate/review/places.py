@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, Plan
 from chirp_migrate.source.notebook_json import code_cells
-from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, UnreadableSource, decoded
+from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, UnreadableSource, decode_text
 
 __all__ = ["FileRegion", "FileWithFindings", "FindingPlaces", "base_of_report_paths"]
 
@@ -74,7 +74,7 @@ class FileWithFindings:
         if not path.endswith(".ipynb"):
             source = SourceFile.from_bytes(data)
             return cls(data, _registered_name(source.encoding), {}, {None: SOURCE_LINE.findall(source.text)})
-        raw = decoded(data)
+        raw = decode_text(data)
         found = code_cells(raw)
         regions = {one.number: FileRegion(_line_at(raw, one.start), last_line=_line_at(raw, one.end)) for one in found}
         return cls(data, "utf-8", regions, {one.number: SOURCE_LINE.findall(one.text) for one in found})

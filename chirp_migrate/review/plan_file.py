@@ -18,8 +18,8 @@ from msgspec import UNSET, structs
 from chirp_migrate import __version__
 from chirp_migrate.console.json_document import convert_json, read_json
 from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.engine.plan_tree import source_of
-from chirp_migrate.errors import Refused, UsageProblem
+from chirp_migrate.engine.plan_tree import decode_source
+from chirp_migrate.errors import UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Hunk, Plan, SkippedFile, sha256
 from chirp_migrate.plans.plan_document import (
     KIND,
@@ -38,7 +38,7 @@ from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import UnreadableSource
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module, UnparsableModule
-from chirp_migrate.transaction.journal_schema import checked_path
+from chirp_migrate.transaction.journal_schema import check_relative_path
 
 __all__ = [
     "ContentLookup",
@@ -128,7 +128,7 @@ def load_plan(file: Path, root: Path) -> PlanFile:
 
     Raises:
         UsageProblem: the file cannot be read, or :func:`read_plan` raises this error.
-        Refused: :func:`read_plan` raises this error.
+        WriteRefused: :func:`read_plan` raises this error.
     """
     try:
         data = read_file(file)
@@ -147,7 +147,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
 
     Raises:
         UsageProblem: the data is not a plan, a newer version wrote it, or it contains paths that lead outside the tree.
-        Refused: files have changed since the plan was made; the message names these files.
+        WriteRefused: files have changed since the plan was made; the message names these files.
     """
     tree = _CurrentFiles(root)
     try:
@@ -161,7 +161,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
             f"{name} is not a plan that can be applied ({error}): make one with `chirp-migrate plan PATH -o FILE`."
         ) from None
     if tree.changed:
-        raise Refused(
+        raise WriteRefused(
             f"changed since {name} was made: {', '.join(tree.changed)}; nothing was written. Make a new "
             f"plan: chirp-migrate plan {quote(str(root))} -o {quote(name)}"
         )
@@ -214,7 +214,7 @@ def _planned_file(file: FilePlan, choices: Choices) -> PlannedFileEntry:
     if not file.hunks or file.before is None:
         content = file.after.decode("utf-8", errors="surrogateescape")
         return PlannedFileEntry(**entry, content=content, decision=_decision(choices.get((file.path, WHOLE_FILE))))
-    lines = SourceLines(source_of(file.path, file.before).text)
+    lines = SourceLines(decode_source(file.path, file.before).text)
     hunks = [_hunk_entry(hunk, lines, choices.get((file.path, hunk.number))) for hunk in file.hunks]
     return PlannedFileEntry(**entry, public=sorted(file.public), hunks=hunks)
 
@@ -289,7 +289,7 @@ class _PlanReader:
         self.plan_file = PlanFile(plan, self._choices, whole.tool, whole.reviewed)
 
     def _file(self, entry: PlannedFileEntry) -> FilePlan | None:
-        path = checked_path(entry.path)
+        path = check_relative_path(entry.path)
         contents = self._contents(path, entry.sha256_before, entry.sha256_after)
         if contents is None:
             return None
@@ -316,7 +316,7 @@ class _PlanReader:
             raise ValueError(f"the public names of {path} are missing")
         public = frozenset(entry.public or ())
         try:
-            source = source_of(path, before)
+            source = decode_source(path, before)
             lines = SourceLines(source.text)
             hunks = tuple(self._hunk(path, one, lines) for one in entries)
             if after is None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from chirp_migrate.additions.dependency import need_runtime
 from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.engine.plan_tree import source_of
-from chirp_migrate.errors import Refused
+from chirp_migrate.engine.plan_tree import decode_source
+from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import Edit, FilePlan, FindingStatus, Hunk, Plan
 from chirp_migrate.source.text import UnreadableSource
 from chirp_migrate.syntax.import_style import ImportStyle
@@ -55,7 +55,7 @@ def apply_choices(plan: Plan, choices: Choices) -> Plan:
     If no remaining file needs the runtime, the result neither adds the dependency nor copies the runtime.
 
     Raises:
-        Refused: the accepted hunks of a file depend on refused hunks, or an edited hunk is not valid Python.
+        WriteRefused: the accepted hunks of a file depend on refused hunks, or an edited hunk is not valid Python.
     """
     style = ImportStyle(plan.root, plan.is_vendored)
     files = [chosen for file in plan.files if (chosen := _select_in(file, choices, style)) is not None]
@@ -80,13 +80,15 @@ def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan
         return file
     if not kept or file.before is None:
         return None
-    source = source_of(file.path, file.before)
+    source = decode_source(file.path, file.before)
     try:
         after = source.encode(compose(Module(file.path, source.text), kept, file.public, style))
     except (UnparsableModule, SyntaxError) as error:
-        raise Refused(f"{file.path}: the accepted hunks are not valid Python ({error}); nothing was changed.") from None
+        raise WriteRefused(
+            f"{file.path}: the accepted hunks are not valid Python ({error}); nothing was changed."
+        ) from None
     except UnreadableSource as error:
-        raise Refused(f"{file.path}: these hunks need the refused ones: {error}; nothing was changed.") from None
+        raise WriteRefused(f"{file.path}: these hunks need the refused ones: {error}; nothing was changed.") from None
     return replace(file, after=after, hunks=kept) if after != file.before else None
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from chirp_migrate.engine.plan_tree import source_of
-from chirp_migrate.errors import Refused
+from chirp_migrate.engine.plan_tree import decode_source
+from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, FindingStatus, Hunk, Plan
 from chirp_migrate.review.blocks import LineBlock, SourceLines
 from chirp_migrate.review.selection import WHOLE_FILE, Choices, HunkChoice, HunkId, apply_choices
-from chirp_migrate.source.diff import file_hunks, line_hunks
+from chirp_migrate.source.diff import diff_hunks_of_file, diff_hunks_of_lines
 from chirp_migrate.source.piece_table import group_items
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits
 
@@ -56,11 +56,11 @@ class ReviewItem:
             edits: the edits to show in place of the hunk's own edits; None shows the hunk's own edits.
         """
         if self.hunk is None or self.file.before is None:
-            yield from file_hunks(self.file)
+            yield from diff_hunks_of_file(self.file)
             return
-        text = source_of(self.file.path, self.file.before).text
+        text = decode_source(self.file.path, self.file.before).text
         after = apply_edits(text, self.hunk.edits if edits is None else edits)
-        for line in line_hunks(SOURCE_LINE.findall(text), SOURCE_LINE.findall(after)):
+        for line in diff_hunks_of_lines(SOURCE_LINE.findall(text), SOURCE_LINE.findall(after)):
             yield line.rstrip("\r\n") + "\n"
 
 
@@ -226,7 +226,7 @@ def _blocks_of_item(item: ReviewItem, choice: HunkChoice | None) -> tuple[Source
     """Return the lines of an item's file, and the blocks of lines that its hunk changes, with the edits of the user."""
     if item.file.before is None or item.hunk is None:
         raise InvalidEdit("a file that is added is accepted or refused as a whole")
-    lines = SourceLines(source_of(item.file.path, item.file.before).text)
+    lines = SourceLines(decode_source(item.file.path, item.file.before).text)
     edited = None if choice is None else choice.edits
     return lines, lines.blocks(item.hunk.edits if edited is None else edited)
 
@@ -240,5 +240,5 @@ def _check_edited_file(root: Path, item: ReviewItem, edits: tuple[Edit, ...], ch
     alone = Plan(root, (item.file,), (), ())
     try:
         apply_choices(alone, {**choices, item.id: HunkChoice(True, edits)})
-    except Refused as error:
+    except WriteRefused as error:
         raise InvalidEdit(str(error).partition("; nothing")[0]) from None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import edit_order
 
-__all__ = ["FOLLOWS", "Owners", "PieceTable", "group_items", "lines_of", "sharing_lines"]
+__all__ = ["FOLLOWS", "Owners", "PieceTable", "group_items", "line_range_of_edit", "pairs_sharing_lines"]
 
 #: Numbers of the rewrites that an edit belongs to.
 Owners = frozenset[int]
@@ -163,7 +163,7 @@ def group_items(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
     return [find(one) for one in range(count)]
 
 
-def sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+def pairs_sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield the pairs of rewrites that change the same line of the original.
 
     Args:
@@ -172,7 +172,7 @@ def sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[in
     """
     last, owners = -1, FOLLOWS
     for edit, present in edits:
-        first, end = lines_of(edit, line_starts)
+        first, end = line_range_of_edit(edit, line_starts)
         if first <= last:
             yield from ((owner, other) for owner in owners for other in present)
             last, owners = max(last, end - 1), owners | present
@@ -180,7 +180,7 @@ def sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[in
             last, owners = end - 1, present
 
 
-def lines_of(edit: Edit, line_starts: Sequence[int]) -> tuple[int, int]:
+def line_range_of_edit(edit: Edit, line_starts: Sequence[int]) -> tuple[int, int]:
     """Return the first line that an edit changes and the line after the last one, both counted from 0.
 
     The two numbers are equal if the edit only inserts whole lines between two lines.

@@ -12,9 +12,9 @@ from typing import Any
 from chirp_migrate.console.text import escape_for_matplotlib, format_percent
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
-from chirp_migrate.tune.tune_report import Candidate, LoaderReport, Outcome
+from chirp_migrate.tune.tune_report import Candidate, LoaderReport, SettingsOutcome
 
-__all__ = ["check", "draw"]
+__all__ = ["check_can_plot", "draw_plot"]
 
 _SUFFIXES = (".svg", ".png", ".pdf")
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
@@ -23,7 +23,7 @@ _PICK = "#E69F00"
 _LONGEST_TITLE = 70
 
 
-def check(target: Path) -> None:
+def check_can_plot(target: Path) -> None:
     """Check before the measurement that the plot can be drawn and written.
 
     Raises:
@@ -41,7 +41,7 @@ def check(target: Path) -> None:
         ) from None
 
 
-def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
+def draw_plot(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
     """Draw a plot with one panel for each loader.
 
     Args:
@@ -51,7 +51,7 @@ def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
 
     Raises:
         UsageProblem: the file cannot be written.
-        ImportError: matplotlib is not installed (see :func:`check`).
+        ImportError: matplotlib is not installed (see :func:`check_can_plot`).
     """
     from matplotlib.figure import Figure
 
@@ -71,7 +71,8 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
     rates = mean_rates(loader.measured)
     placed = zip(loader.measured, loader.comparisons, strict=True)
     fastest = next(
-        (configuration.candidate for configuration, comparison in placed if comparison.outcome is Outcome.BEST), None
+        (configuration.candidate for configuration, comparison in placed if comparison.outcome is SettingsOutcome.BEST),
+        None,
     )
     if fastest is None:
         axes.set_title(escape_for_matplotlib(f"{loader.name}: nothing could be measured"), fontsize=10, loc="left")

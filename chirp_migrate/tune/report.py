@@ -9,12 +9,19 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import as_sentence, format_percent, pluralize
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
-from chirp_migrate.tune.tune_report import CandidateMeasurement, Comparison, LoaderReport, Outcome, Training, TuneReport
+from chirp_migrate.tune.tune_report import (
+    CandidateMeasurement,
+    LoaderReport,
+    SettingsComparison,
+    SettingsOutcome,
+    TrainingRun,
+    TuneReport,
+)
 
-__all__ = ["show"]
+__all__ = ["show_tune_report"]
 
 
-def show(report: TuneReport, screen: Screen) -> None:
+def show_tune_report(report: TuneReport, screen: Screen) -> None:
     """Print the report: with ``-q`` only the recommendations, with ``-v`` also the rates of every round."""
     for loader in report.loaders:
         screen.line()
@@ -63,13 +70,15 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
         screen.text(line, hang=2)
 
 
-def _is_shown(measured: CandidateMeasurement, comparison: Comparison, loader: LoaderReport) -> bool:
+def _is_shown(measured: CandidateMeasurement, comparison: SettingsComparison, loader: LoaderReport) -> bool:
     """Return whether a configuration is shown without ``-v``: the pick, the best, the current one, or no workers."""
     way = measured.candidate
-    return way in (loader.picked, loader.now) or way.alone or comparison.outcome is Outcome.BEST
+    return way in (loader.picked, loader.now) or way.alone or comparison.outcome is SettingsOutcome.BEST
 
 
-def _row(measured: CandidateMeasurement, comparison: Comparison, rate: float, loader: LoaderReport) -> list[str]:
+def _row(
+    measured: CandidateMeasurement, comparison: SettingsComparison, rate: float, loader: LoaderReport
+) -> list[str]:
     ratio = (
         ""
         if comparison.ratio_to_best is None
@@ -80,7 +89,7 @@ def _row(measured: CandidateMeasurement, comparison: Comparison, rate: float, lo
         f"{comparison.configuration} ({', '.join(marks)})" if marks else comparison.configuration,
         f"{rate:.0f}",
         "" if comparison.interval is None else "[{:.0f}, {:.0f}]".format(*comparison.interval),
-        "1" if comparison.outcome is Outcome.BEST else ratio,
+        "1" if comparison.outcome is SettingsOutcome.BEST else ratio,
         f"{statistics.median(measured.first_batch_s):.2f} s",
         f"{rate if comparison.batches_per_s is None else comparison.batches_per_s:.1f}",
     ]
@@ -90,7 +99,9 @@ def _describe_pick(loader: LoaderReport) -> str:
     rounds = pluralize(loader.rounds, "round")
     picked = "Picked" if loader.conclusive else "Picked for now"
     sure = "" if loader.conclusive else "; a longer --time-budget would decide the configurations with a ?"
-    best = next(comparison.configuration for comparison in loader.comparisons if comparison.outcome is Outcome.BEST)
+    best = next(
+        comparison.configuration for comparison in loader.comparisons if comparison.outcome is SettingsOutcome.BEST
+    )
     if best == str(loader.picked):
         return f"{picked}: {loader.picked}, the fastest in {rounds}{sure}."
     near = f"the smallest configuration within {format_percent(TOLERANCE)} of the best ({best})"
@@ -149,7 +160,7 @@ def _show_advice(loader: LoaderReport, screen: Screen) -> None:
         screen.text("none", 2)
 
 
-def _training(training: Training) -> Iterator[str]:
+def _training(training: TrainingRun) -> Iterator[str]:
     yield f"The training ran to find its loaders, for {training.seconds:.1f} s."
     if training.gpu_percent is not None:
         yield f"The training kept the GPU busy for {training.gpu_percent:.0f} % of that time."

@@ -14,11 +14,11 @@ import msgspec
 __all__ = [
     "Candidate",
     "CandidateMeasurement",
-    "Comparison",
     "LoaderReport",
-    "Outcome",
     "Recommendation",
-    "Training",
+    "SettingsComparison",
+    "SettingsOutcome",
+    "TrainingRun",
     "TuneReport",
 ]
 
@@ -82,7 +82,7 @@ class CandidateMeasurement:
     error: str | None = None
 
 
-class Outcome(str, Enum):
+class SettingsOutcome(str, Enum):
     """How fast loader settings are: the best, tied with the best, below the best, or not measured."""
 
     BEST = "best"
@@ -91,7 +91,7 @@ class Outcome(str, Enum):
     FAILED = "failed"
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class SettingsComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of a configuration (combination of loader settings) with the best configuration.
 
     Attributes:
@@ -106,7 +106,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     configuration: str
-    outcome: Outcome
+    outcome: SettingsOutcome
     conclusive: bool
     samples_per_s: float | None = None
     interval: tuple[float, float] | None = None
@@ -185,13 +185,13 @@ class LoaderReport:
     not_saved: str | None = None
     picked: Candidate | None = None
     conclusive: bool = True
-    comparisons: list[Comparison] = field(default_factory=list)
+    comparisons: list[SettingsComparison] = field(default_factory=list)
     augmentation_share: float | None = None
     recommendations: list[Recommendation] = field(default_factory=list)
 
 
 @dataclass
-class Training:
+class TrainingRun:
     """The training that ``tune`` ran to find its loaders.
 
     Attributes:
@@ -220,7 +220,7 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     schema: Literal[1] = 1
     tool: str
     loaders: list[LoaderReport]
-    training: Training | None
+    training: TrainingRun | None
     notes: list[str]
     machine: dict[str, Any]
     described: str = ""

@@ -14,12 +14,12 @@ import torch
 
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import format_percent, pluralize, shorten_list
-from chirp_migrate.training.errors import NotUsable, UserCodeError, user_code
+from chirp_migrate.training.errors import TaskNotPossible, UserCodeError, wrap_user_code_errors
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
 from chirp_migrate.training.watch.samples import nested_class_names
-from chirp_migrate.tune.subject import Subject, of_loader
-from chirp_migrate.tune.tune_report import Training
+from chirp_migrate.tune.subject import TuneSubject, subject_of_loader
+from chirp_migrate.tune.tune_report import TrainingRun
 from chirpid_patch import DataLoaderPerformanceMonitor
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import BatchTimer
@@ -123,7 +123,7 @@ def watch_loaders(
     show: Progress,
     seconds: float = math.inf,
     begin: Callable[[str], None] = lambda _label: None,
-) -> tuple[list[Subject], Training, list[str]]:
+) -> tuple[list[TuneSubject], TrainingRun, list[str]]:
     """Run training calls until their loaders have yielded some batches, and return the loaders to measure.
 
     Args:
@@ -136,7 +136,7 @@ def watch_loaders(
         The loaders, slowest first; the data of the training; and notes on omitted loaders.
 
     Raises:
-        NotUsable: the training took no batch from a loader that can be measured.
+        TaskNotPossible: the training took no batch from a loader that can be measured.
         UserCodeError: all entry points failed; the error is the error of the first entry point.
     """
     watching = _LoaderWatch(_LONGEST_SHARE * seconds)
@@ -152,7 +152,7 @@ def watch_loaders(
             show(ProgressStep(f"entering {label}", number, len(calls)))
             begin(label)
             try:
-                with user_code(label):
+                with wrap_user_code_errors(label):
                     watching.run(make())
             except UserCodeError as raised:
                 first = first or raised
@@ -165,21 +165,21 @@ def watch_loaders(
         shut_down_workers(known.loader)  # persistent workers would disturb the next measurement
     gc.collect()
     show(f"saw {pluralize(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
-    training = Training(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
+    training = TrainingRun(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
     subjects, more = _worth_measuring(watching, seconds - taken)
     return subjects, training, notes + more
 
 
-def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[Subject], list[str]]:
+def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[TuneSubject], list[str]]:
     slowest_first = sorted(watching.loaders.values(), key=lambda kind: kind.waited_s, reverse=True)
     most = max(1, int(min(seconds / _LEAST_S, len(slowest_first))))
-    subjects: list[Subject] = []
+    subjects: list[TuneSubject] = []
     notes: list[str] = []
     for kind in slowest_first:
         name = f"{nested_class_names(kind.loader.dataset)} ({kind.role})"
         try:
-            subject = of_loader(kind.loader, kind.role)
-        except NotUsable as problem:
+            subject = subject_of_loader(kind.loader, kind.role)
+        except TaskNotPossible as problem:
             notes.append(f"{name} was not measured: {problem}")
             continue
         share = kind.waited_s / kind.whole_s if kind.whole_s > 0 else None
@@ -194,5 +194,5 @@ def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[Subje
             notes.append(f"{name} was not measured: use a longer --time-budget")
     if not subjects:
         why = f" ({'; '.join(notes)})" if notes else ""
-        raise NotUsable(f"the training took no batch from a loader that can be measured{why}")
+        raise TaskNotPossible(f"the training took no batch from a loader that can be measured{why}")
     return subjects, notes

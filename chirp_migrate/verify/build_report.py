@@ -14,7 +14,7 @@ from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
-from chirp_migrate.training.workload.entry_points import Discovery, Source
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, TrainingSource
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.measures.figures import (
     MEASURES,
@@ -63,7 +63,7 @@ class VerificationResults:
 
 
 def build_report(
-    discovery: Discovery, settings: VerifyOptions, results: VerificationResults, **conditions: Any
+    discovery: DiscoveredEntryPoints, settings: VerifyOptions, results: VerificationResults, **conditions: Any
 ) -> VerifyReport:
     """Build the report from all measurements, with the seconds of every round and with every loader pass.
 
@@ -78,7 +78,7 @@ def build_report(
     not_timed = [] if equivalence.differences else [label for label in labels if label not in reached]
     decision = judge.decide(equivalence.differences, len(not_timed))
     total = judge.total
-    on = machine.describe(settings.threads)
+    on = machine.describe_machine(settings.threads)
     traces = {
         side: {label: one.traces for label, one in of.items() if not one.error}
         for side, of in results.watched.sides.items()
@@ -143,7 +143,7 @@ def build_report(
         described=RunDescription(
             rounds=rounds_line(timed) if timed.count else "",
             workload=discovery.describe(settings.sizes),
-            machine=machine.summary_line(on),
+            machine=machine.machine_summary(on),
             compared=discovery.compared(saw_loaders=any(traces["before"].values())) or "",
             unseen=_describe_uncompared(traces),
         ),
@@ -152,7 +152,7 @@ def build_report(
     )
 
 
-def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnRunTimes]:
+def _own_runs(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str, OwnRunTimes]:
     """Return, for each entry point, the median start-up time and epoch time over all rounds."""
     found = {}
     for entry in discovery.entry_points:
@@ -183,7 +183,7 @@ def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnRunTimes]:
 
 def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
     """Return a report with the verdict ``failed`` and the last lines that the project's code printed."""
-    on = machine.describe(usable_cpus())
+    on = machine.describe_machine(usable_cpus())
     return VerifyReport(
         verdict=Verdict.FAILED.text,
         exit_code=failure.exit_code,
@@ -191,7 +191,7 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
         side=failure.side,
         output_tail=failure.shown_tail,
         machine=on,
-        described=RunDescription(machine=machine.summary_line(on)),
+        described=RunDescription(machine=machine.machine_summary(on)),
         files=dict(files),
         **_provenance(),
     )
@@ -247,10 +247,10 @@ def _figures(measured: VersionMeasures, timed: Rounds, side: str) -> dict[str, f
     return {measure.name: found.get(measure.name) for measure in MEASURES}
 
 
-def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> SimulatedDevice:
+def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptions, timed: Rounds) -> SimulatedDevice:
     """Describe the simulated device steps, and compute the share of the time in which the device was busy."""
     step_ms = settings.simulate_step_ms
-    if discovery.source is Source.COMMAND:
+    if discovery.source is TrainingSource.COMMAND:
         text = f"SIMULATED device steps of {step_ms:g} ms were requested, but a command cannot simulate them: none ran."
         return SimulatedDevice(step_ms=step_ms, what=text)
     first = timed.made[0].visits if timed.made else {}
@@ -260,7 +260,7 @@ def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: R
     }
     model = (
         "one small layer replaces the model in every run"
-        if discovery.source is Source.FOUND
+        if discovery.source is TrainingSource.FOUND
         else "the model stays, and its own work runs within the step"
     )
     text = (

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.training.errors import InvalidTree
+from chirp_migrate.training.errors import NoTrainingFound
 from chirp_migrate.training.workload.entry_points import (
     DEFAULT_WORKLOAD,
-    Discovery,
+    DiscoveredEntryPoints,
     EntryPoint,
-    Source,
+    TrainingSource,
     WorkloadSizes,
     find_entry_points,
 )
-from chirp_migrate.training.workload.hook import file_of
-from chirp_migrate.training.workload.script import script_in
+from chirp_migrate.training.workload.hook import candidate_files
+from chirp_migrate.training.workload.script import script_of_command
 
 __all__ = ["DEFAULT_WORKERS", "LEAST_SAMPLES", "MARGIN", "VerifyOptions", "entry_points_for", "resolve_options"]
 
@@ -87,9 +87,9 @@ class VerifyOptions:
         return replace(self.sizes, samples=max(LEAST_SAMPLES, self.sizes.samples // 2))
 
     @property
-    def source(self) -> Source:
+    def source(self) -> TrainingSource:
         """Return what defines the training: the project's source, a hook, a script or a command."""
-        return Source.FOUND if self.entry is None else self.entry.source
+        return TrainingSource.FOUND if self.entry is None else self.entry.source
 
     @property
     def threshold(self) -> float:
@@ -145,7 +145,7 @@ def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     return VerifyOptions(_sizes_of_options(given, entry), entry, **own, may_halve="samples" not in given)
 
 
-def entry_points_for(tree: Path, root: Path, options: VerifyOptions, command: str = "verify") -> Discovery:
+def entry_points_for(tree: Path, root: Path, options: VerifyOptions, command: str = "verify") -> DiscoveredEntryPoints:
     """Return the entry points of a project. A workload function counts as one entry point, because it is not called.
 
     Args:
@@ -155,7 +155,7 @@ def entry_points_for(tree: Path, root: Path, options: VerifyOptions, command: st
         command: name of the command that runs the training, for messages.
 
     Raises:
-        InvalidTree: no entry point is found, or the file of the hook does not exist.
+        NoTrainingFound: no entry point is found, or the file of the hook does not exist.
     """
     if options.entry is None:
         found = find_entry_points(tree, options.model, command)
@@ -164,18 +164,18 @@ def entry_points_for(tree: Path, root: Path, options: VerifyOptions, command: st
             found = replace(found, entry_points=tuple(own))
         return replace(found, origin=str(root))
     hook = options.entry.hook
-    if hook and hook.rpartition(":")[0].endswith(".py") and not (tree / file_of(hook)[0]).is_file():
-        raise InvalidTree(
-            f"there is no {file_of(hook)[0]} in {root}: name the file of the workload with --workload or in "
+    if hook and hook.rpartition(":")[0].endswith(".py") and not (tree / candidate_files(hook)[0]).is_file():
+        raise NoTrainingFound(
+            f"there is no {candidate_files(hook)[0]} in {root}: name the file of the workload with --workload or in "
             f"[tool.chirp-migrate.verify], or run `chirp-migrate init-workload {root}`."
         )
-    return Discovery((options.entry,), origin=str(root))
+    return DiscoveredEntryPoints((options.entry,), origin=str(root))
 
 
 def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
     if "script" in said:
         try:
-            script = script_in(said["script"])
+            script = script_of_command(said["script"])
         except ValueError as problem:
             raise UsageProblem(f"{problem}; only `chirp-migrate verify --command` runs other programs.") from None
         if script.file and not (root / script.file).is_file():

@@ -18,9 +18,9 @@ import torch
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import format_percent, pluralize
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
-from chirp_migrate.training.process.background_load import Watch
+from chirp_migrate.training.process.background_load import BackgroundLoadWatch
 from chirp_migrate.training.process.guard import temporary_folder
-from chirp_migrate.training.workload.entry_points import Discovery, Source
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, TrainingSource
 from chirp_migrate.verify.build_report import VerificationResults, build_report
 from chirp_migrate.verify.equivalence.api import public_names
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_results, compare_traces
@@ -71,9 +71,9 @@ def verify_versions(
             progress(note)
         discovery = find_entry_points_before(trees["before"], root, before, options, progress)
         labels = [entry.label for entry in discovery.entry_points]
-        what = pluralize(len(labels), "entry point") if options.source is Source.FOUND else ", ".join(labels)
+        what = pluralize(len(labels), "entry point") if options.source is TrainingSource.FOUND else ", ".join(labels)
         progress(f"verify runs the project's own code in separate processes: {what}")
-        if options.source is Source.SCRIPT:
+        if options.source is TrainingSource.SCRIPT:
             progress(
                 "the script runs in a copy of each version, but it uses the real files at absolute paths, the network "
                 "and experiment trackers"
@@ -84,7 +84,7 @@ def verify_versions(
 
 def run_all_processes(
     trees: Mapping[str, Path],
-    discovery: Discovery,
+    discovery: DiscoveredEntryPoints,
     settings: VerifyOptions,
     progress: Progress,
     deadline: float,
@@ -106,9 +106,9 @@ def run_all_processes(
     children = ChildStarter(trees, discovery, settings, progress)
     began = time.monotonic()
     # Two runs on a GPU may differ.
-    twice = torch.cuda.is_available() and discovery.source is not Source.COMMAND
+    twice = torch.cuda.is_available() and discovery.source is not TrainingSource.COMMAND
     progress("comparing what each entry point loads and computes in both versions")
-    load = Watch()
+    load = BackgroundLoadWatch()
     with children.spending("watching"), load.watching():
         watched = record_runs(children, discovery, public_names(trees["before"]), twice)
     before, after = watched.working("before"), watched.working("after")

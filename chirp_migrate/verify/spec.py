@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
 from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.options import VerifyOptions
@@ -51,7 +51,7 @@ class RunSpec:
     """
 
     tree: str
-    discovery: Discovery
+    discovery: DiscoveredEntryPoints
     options: VerifyOptions
     job: JobKind
     api_names: dict[str, list[str]] = field(default_factory=dict)

@@ -14,7 +14,7 @@ import msgspec
 from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
-from chirp_migrate.transaction.journal_schema import checked_path
+from chirp_migrate.transaction.journal_schema import check_relative_path
 from chirp_migrate.verify.measures.metric_data import MemoryGrowth, Metric, VersionMeasures
 from chirp_migrate.verify.measures.targets import TargetVerdict
 from chirp_migrate.verify.spec import PassTrace, StepCount
@@ -267,7 +267,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for path in self.files:
-            checked_path(path)
+            check_relative_path(path)
 
 
 def encode(report: VerifyReport) -> bytes:

@@ -16,8 +16,8 @@ import msgspec
 
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.run_child import Child, workload_failed
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint
+from chirp_migrate.training.process.run_child import Child, workload_failure
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint
 from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.spec import EntryResult, RunResult
@@ -118,7 +118,10 @@ class _WatchedVersion:
 
 
 def record_runs(
-    children: ChildStarter, discovery: Discovery, api_names: dict[str, list[str]], repeat_before: bool = False
+    children: ChildStarter,
+    discovery: DiscoveredEntryPoints,
+    api_names: dict[str, list[str]],
+    repeat_before: bool = False,
 ) -> WatchedRuns:
     """Record a small run of every entry point in both versions, at the same time if possible.
 
@@ -179,7 +182,7 @@ def _failure(side: str, label: str, found: Mapping[str, EntryResult], others: bo
     one = found[label]
     also = " (all other entry points failed, too)" if others else ""
     how = one.error if one.lost else f"raised {one.error}"
-    return workload_failed(f"The version {side} the migration failed: {label} {how}{also}.", one.printed, side)
+    return workload_failure(f"The version {side} the migration failed: {label} {how}{also}.", one.printed, side)
 
 
 def _advance_versions(sides: Mapping[str, _WatchedVersion], of: int) -> ProgressStep:

@@ -23,7 +23,7 @@ from chirp_migrate.doctor.recording import (
     Recording,
     WorkerTuning,
 )
-from chirp_migrate.training.errors import NotUsable
+from chirp_migrate.training.errors import TaskNotPossible
 
 SAMPLE_S = 0.02
 
@@ -106,7 +106,7 @@ def test_if_no_other_number_can_be_measured_there_is_no_result() -> None:
 
 
 def test_a_stream_is_not_measured() -> None:
-    with pytest.raises(NotUsable, match="is a stream"):
+    with pytest.raises(TaskNotPossible, match="is a stream"):
         measure_workers(DataLoader(Stream()), epoch(), 0.01, 60, no_progress)
 
 

@@ -10,7 +10,7 @@ from report_tools import LOADERS, applied, backend, doctor_file, doctor_json, ve
 from support import run
 
 from chirp_migrate.doctor import doctor_report
-from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
+from chirp_migrate.errors import JournalDamaged, UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import FilePlan, FindingStatus
 from chirp_migrate.report.contents import FileDetails, ReportContents
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
@@ -129,7 +129,7 @@ def test_a_plan_is_told_with_what_was_decided_on_it(tmp_path: Path) -> None:
     )
     assert not (root / ".chirp-migrate").exists()
     (root / "train.py").write_text("x = 1\n")
-    with pytest.raises(Refused, match=r"train\.py"):
+    with pytest.raises(WriteRefused, match=r"train\.py"):
         read_report_contents(root, plan_file=plan)
 
 

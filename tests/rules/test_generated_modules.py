@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.engine.rewrite_file import rewrite, rewrite_in_hunks
+from chirp_migrate.engine.rewrite_file import rewrite_in_hunks, rewrite_text
 from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module
@@ -178,10 +178,10 @@ def _plain(batch: Any) -> Any:
 @pytest.mark.filterwarnings("ignore")
 def test_a_made_up_module_builds_the_same_loader(text: str, newline: str, tmp_path: Path) -> None:
     text = text.replace("\n", newline)
-    after, findings = rewrite("a.py", text, Project({"a.py": text}))
+    after, findings = rewrite_text("a.py", text, Project({"a.py": text}))
     assert {one.status for one in findings if one.rule == "CHP001"} == {FindingStatus.REWRITE}
     assert set(after.replace(newline, "")).isdisjoint("\r\n")
-    again, later = rewrite("a.py", after, Project({"a.py": after}))
+    again, later = rewrite_text("a.py", after, Project({"a.py": after}))
     assert again == after and not [one for one in later if one.status is FindingStatus.REWRITE]
     before, migrated = load(text, tmp_path), load(after, tmp_path)
     assert described(migrated) == described(before)

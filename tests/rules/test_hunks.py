@@ -14,14 +14,14 @@ from pyflakes import checker, messages
 
 from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.engine.plan_tree import plan_tree, source_of
+from chirp_migrate.engine.plan_tree import decode_source, plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite_in_hunks
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.plans.plan import Edit, FilePlan, FindingStatus, Plan, PlanOptions
 from chirp_migrate.review.plan_file import plan_document, read_plan
 from chirp_migrate.review.selection import HunkChoice, apply_choices, hunks_to_decide
 from chirp_migrate.rules import all_rules
-from chirp_migrate.source.diff import changed_lines
+from chirp_migrate.source.diff import whole_line_edits
 from chirp_migrate.source.piece_table import FOLLOWS, PieceTable
 from chirp_migrate.source.text import apply_edits
 from chirp_migrate.syntax.import_style import ImportStyle
@@ -59,10 +59,10 @@ def test_what_is_left_of_a_file_is_sound_and_as_planned(plan: Plan, data: st.Dat
 def check(file: FilePlan, left: FilePlan, edits: list[Edit]) -> None:
     """Compiles; no name more is undefined, no import more is unused; beside the edits only imports and dead code."""
     assert file.before is not None and left.before == file.before
-    before, after = (source_of(file.path, data).text for data in (file.before, left.after))
+    before, after = (decode_source(file.path, data).text for data in (file.before, left.after))
     assert not complaints(after) - complaints(before), file.path
     spliced = apply_edits(before, list(dict.fromkeys(edits)))
-    for follow in changed_lines(spliced, after):
+    for follow in whole_line_edits(spliced, after):
         # What follows adds nothing but imports.
         added = [line for line in follow.replacement.splitlines() if line.strip()]
         gone = spliced[follow.start : follow.end].splitlines()

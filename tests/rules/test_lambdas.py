@@ -14,7 +14,7 @@ import pytest
 import support
 from support import RULES, imported
 
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.plans.plan import Finding, FindingStatus
 from chirp_migrate.syntax.project import Project
 
@@ -164,7 +164,7 @@ def test_a_function_does_what_the_lambda_did_and_can_be_pickled(
     shape: str, newline: str, load: Callable[[str], ModuleType]
 ) -> None:
     before = (HEADER + textwrap.dedent(SHAPES[shape])).replace("\n", newline)
-    after, findings = rewrite("a.py", before, Project({"a.py": before}), rules=[RULES["CHP007"]])
+    after, findings = rewrite_text("a.py", before, Project({"a.py": before}), rules=[RULES["CHP007"]])
     assert {one.status for one in findings} == {FindingStatus.REWRITE}
     assert newline == "\n" or "\n" not in after.replace("\r\n", "")
     assert after.count("#") == before.count("#")
@@ -401,10 +401,10 @@ def test_local_classes_give_the_same_samples_and_can_be_pickled(
 ) -> None:
     before = (HEADER + textwrap.dedent(CLASSES[shape])).replace("\n", newline)
     rules = [RULES[code] for code in EVERYTHING.split()]
-    after, findings = rewrite("a.py", before, Project({"a.py": before}), rules=rules)
+    after, findings = rewrite_text("a.py", before, Project({"a.py": before}), rules=rules)
     assert {one.status for one in findings} == {FindingStatus.REWRITE}
     assert newline == "\n" or "\n" not in after.replace("\r\n", "")
-    again, _ = rewrite("a.py", after, Project({"a.py": after}), rules=rules)
+    again, _ = rewrite_text("a.py", after, Project({"a.py": after}), rules=rules)
     assert again == after
     old, new = (load(text).make() for text in (before, after))
     with pytest.raises((AttributeError, pickle.PicklingError)):

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from support import RULES, migrate, reports
 
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.syntax.project import Project
 
@@ -363,7 +363,7 @@ def test_a_sampler_that_may_be_another_is_only_told_where_its_class_is_at_hand()
 def test_without_leave_nothing_changes() -> None:
     text = DISTRIBUTED + "    loader = DataLoader(data, sampler=DistributedSampler(data))\n"
     text += "    for e in range(9):\n        work(loader)\n"
-    after, (finding,) = rewrite("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
+    after, (finding,) = rewrite_text("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
     assert (after, finding.status) == (text, FindingStatus.OPT_IN)
 
 
@@ -380,7 +380,7 @@ def test_without_leave_nothing_changes() -> None:
 def test_in_a_guard_for_several_processes_it_needs_no_leave(made: str, condition: bool) -> None:
     body = f"{made}loader = DataLoader(data, sampler=sampler)\nfor epoch in range(9):\n    work(loader)\n"
     text = DISTRIBUTED + textwrap.indent(body, "    ")
-    after, (finding,) = rewrite("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
+    after, (finding,) = rewrite_text("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
     assert finding.status is (FindingStatus.REWRITE if condition else FindingStatus.OPT_IN)
     lines = ["if isinstance(sampler, DistributedSampler):", "    sampler.set_epoch(epoch)", "work(loader)"]
     rewritten = text.replace("        work(loader)\n", "".join(f"        {line}\n" for line in lines))
@@ -397,7 +397,7 @@ def test_a_loop_that_only_several_processes_run_needs_no_leave() -> None:
                 work(loader)
     """
     text = DISTRIBUTED + textwrap.indent(textwrap.dedent(body), "    ")
-    after, _ = rewrite("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
+    after, _ = rewrite_text("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
     assert "for epoch in range(9):\n            sampler.set_epoch(epoch)\n" in after
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support import run
 
-from chirp_migrate.engine.discover import discover
+from chirp_migrate.engine.discover import discover_files
 from chirp_migrate.engine.plan_tree import plan_tree
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.syntax.project import Project
 
@@ -22,7 +22,7 @@ def migrated(
     text: str = IMPORT + BUILD, others: dict[str, str] | None = None, settings: dict[str, str] | None = None
 ) -> str:
     texts = {PATH: text, **(others or {})}
-    after, _ = rewrite(PATH, text, Project(texts, settings=settings))
+    after, _ = rewrite_text(PATH, text, Project(texts, settings=settings))
     return after
 
 
@@ -180,7 +180,7 @@ def test_what_is_patched_elsewhere_is_rewritten_here(other: str) -> None:
     ],
 )
 def test_a_local_name_hides_the_factory(hiding: str) -> None:
-    after, (finding,) = rewrite("a.py", IMPORT + hiding, Project({"a.py": IMPORT + hiding}))
+    after, (finding,) = rewrite_text("a.py", IMPORT + hiding, Project({"a.py": IMPORT + hiding}))
     assert after == IMPORT + hiding
     assert (
         finding.status is FindingStatus.REPORT
@@ -220,4 +220,4 @@ def test_data_are_no_settings(tmp_path: Path) -> None:
     (tmp_path / "labels").mkdir()
     for number in range(201):
         (tmp_path / "labels" / f"{number}.json").write_text("{}")
-    assert discover(tmp_path).settings == ("small.json",)
+    assert discover_files(tmp_path).settings == ("small.json",)

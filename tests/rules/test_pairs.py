@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.plans.plan import Finding, FindingStatus, Safety
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.project import Project
@@ -26,7 +26,7 @@ ADVICE = [rule for rule in all_rules() if rule.safety is Safety.ADVICE]
 def migrate(rule: Rule, name: str, texts: dict[str, str]) -> tuple[str, list[Finding]]:
     """Apply one rule to one file of its folder."""
     path = f"rule/{name}"
-    return rewrite(path, texts[path], Project(texts), unsafe=True, rules=[rule])
+    return rewrite_text(path, texts[path], Project(texts), unsafe=True, rules=[rule])
 
 
 def folder(rule: Rule) -> dict[str, str]:
@@ -105,14 +105,14 @@ def test_programs_that_do_not_meet_a_requirement_are_left_alone(rule: Rule) -> N
         project = Project(beside(rule) | texts)
         for path, text in texts.items():
             compile(text, f"{rule.code}/requires.toml, case {name}, {path}", "exec")
-            assert rewrite(path, text, project, unsafe=True, rules=[rule])[0] == text, name
+            assert rewrite_text(path, text, project, unsafe=True, rules=[rule])[0] == text, name
 
 
 @pytest.mark.parametrize("rule", [rule for rule in REWRITING if rule.requires], ids=lambda rule: rule.code)
 def test_programs_are_rewritten_without_the_change_that_fails_a_requirement(rule: Rule) -> None:
     for text in rewritten_programs(rule.code):
         project = Project(beside(rule) | {PROGRAM: text})
-        assert rewrite(PROGRAM, text, project, unsafe=True, rules=[rule])[0] != text, text
+        assert rewrite_text(PROGRAM, text, project, unsafe=True, rules=[rule])[0] != text, text
 
 
 def test_every_rule_has_a_pair_and_every_pair_a_rule() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from chirp_migrate.console.json_document import to_json_values
 from chirp_migrate.engine.plan_tree import plan_tree
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.engine.settings import Settings, glob_pattern, read_settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, FindingStatus, Plan, PlanOptions, Safety, SkippedFile
@@ -44,8 +44,8 @@ def statuses(findings: Sequence[Finding]) -> list[tuple[str, int, str]]:
 def rewritten(text: str) -> tuple[str, list[tuple[str, int, str]]]:
     """One module through the rules for loaders and lambdas, and again, which changes nothing."""
     rules = [rule for rule in all_rules() if rule.code in ("CHP001", "CHP007")]
-    new, findings = rewrite("a.py", text, Project({"a.py": text}), rules=rules)
-    again, _ = rewrite("a.py", new, Project({"a.py": new}), rules=rules)
+    new, findings = rewrite_text("a.py", text, Project({"a.py": text}), rules=rules)
+    again, _ = rewrite_text("a.py", new, Project({"a.py": new}), rules=rules)
     assert again == new
     return new, statuses(findings)
 
@@ -350,7 +350,7 @@ def test_places_that_are_fine_are_counted_once_and_before_the_rewrite() -> None:
             ]
 
     text = "old = 1\nnew = 2\n"
-    after, findings = rewrite("a.py", text, Project({"a.py": text}), rules=[Words()])
+    after, findings = rewrite_text("a.py", text, Project({"a.py": text}), rules=[Words()])
     assert after == "new = 1\nnew = 2\n"
     assert statuses(findings) == [("CHP999", 1, "rewrite"), ("CHP999", 2, "fine")]
     assert [finding.why for finding in findings] == ["age", ""]

@@ -14,7 +14,7 @@ from support import write_files
 
 from chirp_migrate.console.json_document import to_json_bytes, to_json_values
 from chirp_migrate.engine.migration import plan_migration
-from chirp_migrate.errors import ChirpMigrateError, Refused, UsageProblem
+from chirp_migrate.errors import ChirpMigrateError, UsageProblem, WriteRefused
 from chirp_migrate.review.plan_file import PlanFile, keep_earlier_decisions, plan_document, read_plan
 from chirp_migrate.review.selection import HunkChoice, apply_choices, hunks_to_decide
 
@@ -114,7 +114,7 @@ def made_already(tree: Path) -> None:
 def test_a_tree_that_changed_is_refused_by_name(tree: Path, change: Callable[[Path], None], named: str) -> None:
     data = to_json_bytes(plan_document(plan_migration(tree)))
     change(tree)
-    with pytest.raises(Refused, match=named) as refused:
+    with pytest.raises(WriteRefused, match=named) as refused:
         read_plan(data, "plan.json", tree)
     assert "other.py" not in str(refused.value) and "plan.json" in str(refused.value)
 
@@ -196,5 +196,5 @@ def test_hunks_that_cannot_be_had_alone_are_refused_in_one_sentence(tree: Path) 
     broken = plan.files[0].hunks[0].edits[0]
     ids = hunks_to_decide(plan)
     choice = HunkChoice(True, (type(broken)(broken.start, broken.end, "((("),))
-    with pytest.raises(Refused, match="not valid Python"):
+    with pytest.raises(WriteRefused, match="not valid Python"):
         apply_choices(plan, {ids[0]: choice})

@@ -23,8 +23,8 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from chirp_migrate.training.watch.augmentation_cost import share_of_loading
-from chirp_migrate.training.watch.samples import nested_class_names, unaugmented_dataset, varying_places
+from chirp_migrate.training.watch.augmentation_cost import augmentation_share_of_loading
+from chirp_migrate.training.watch.samples import augmented_positions, nested_class_names, unaugmented_dataset
 from chirp_migrate.verify.measures.figures import metrics_of_measured_run, seconds_of_augmentation
 from chirp_migrate.verify.measures.measuring import TrainingMeasurement, augmentation_cost, resident_bytes
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
@@ -190,8 +190,8 @@ def test_no_gpu_is_said_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_varies_and_what_it_is_made_of() -> None:
     base = TensorDataset(torch.rand(8, 1, 6, 5), torch.arange(8))
     augmented = WorkerSafeAugmentedDataset(Subset(base, range(8)), training=True)
-    assert varying_places(base, default_collate) == set()
-    assert varying_places(augmented, default_collate) == {"[0]"}
+    assert augmented_positions(base, default_collate) == set()
+    assert augmented_positions(augmented, default_collate) == {"[0]"}
     assert nested_class_names(augmented) == "WorkerSafeAugmentedDataset > Subset > TensorDataset"
     switched = unaugmented_dataset(augmented, default_collate)
     assert switched is not None and switched is not augmented and augmented.training
@@ -206,11 +206,14 @@ def test_augmentation_is_timed_against_the_same_samples_without_it() -> None:
     cost = augmentation_cost(slow, default_collate, 4, batched=False, until=LONG)
     assert len(cost.with_s) == len(cost.without_s) >= 1
     assert min(cost.with_s) >= 4 * 2 * MS
-    added, share = seconds_of_augmentation(cost), share_of_loading(cost.with_s, cost.without_s)
+    added, share = seconds_of_augmentation(cost), augmentation_share_of_loading(cost.with_s, cost.without_s)
     assert added is not None and share is not None and share < 1
     within = augmentation_cost(Numbers(random=True), default_collate, 4, batched=False, until=LONG)
     assert within.reason == "Numbers has no unaugmented dataset with the same samples"
-    assert seconds_of_augmentation(within) is None and share_of_loading(within.with_s, within.without_s) is None
+    assert (
+        seconds_of_augmentation(within) is None
+        and augmentation_share_of_loading(within.with_s, within.without_s) is None
+    )
 
 
 @linux

@@ -18,7 +18,7 @@ from chirp_migrate.stats.sequential_looks import (
     planned_analyses,
 )
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.timing.children import ChildStarter
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, run_rounds
@@ -205,7 +205,7 @@ def test_threads_make_room_for_other_processes_unless_their_number_is_given(
     monkeypatch: pytest.MonkeyPatch, given: int, others: float | None, threads: int
 ) -> None:
     monkeypatch.setattr("chirp_migrate.verify.timing.children.usable_cpus", lambda: 8)
-    children = ChildStarter({}, Discovery((EntryPoint("", "train"),)), VerifyOptions(threads=given))
+    children = ChildStarter({}, DiscoveredEntryPoints((EntryPoint("", "train"),)), VerifyOptions(threads=given))
     children.make_room(others)
     assert children.threads == threads
     children.make_room(0.0)
@@ -245,7 +245,7 @@ def test_a_turn_that_outlasts_the_budget_is_not_a_failure(
     settings = VerifyOptions(timeout_s=timeout_s)
     entry = EntryPoint("training", "train", script=("train.py",))
     trees = {side: Path(side) for side in ("before", "after")}
-    children = ChildStarter(trees, Discovery((entry,), origin=""), settings)
+    children = ChildStarter(trees, DiscoveredEntryPoints((entry,), origin=""), settings)
     now = time.monotonic()
     if fails:
         with pytest.raises(WorkloadFailed):

@@ -12,7 +12,7 @@ from msgspec import structs
 from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
 from chirp_migrate.verify.build_report import VerificationResults, build_report
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
@@ -59,7 +59,7 @@ def reported(
     held = unseen or {}
     seen = {label: EntryResult(1.0, {}, [PassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
     watched = WatchedRuns({"before": seen, "after": seen}, failing=dict(failing or {}))
-    discovery = Discovery(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
+    discovery = DiscoveredEntryPoints(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
     return build_report(discovery, SETTINGS, VerificationResults(watched, equivalence, rounds))
 
 

@@ -10,7 +10,7 @@ import pytest
 from chirp_migrate.cli.verify import verify_options_from_arguments
 from chirp_migrate.engine.settings import read_settings
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
-from chirp_migrate.training.workload.entry_points import Source, WorkloadSizes
+from chirp_migrate.training.workload.entry_points import TrainingSource, WorkloadSizes
 from chirp_migrate.verify.options import VerifyOptions
 
 
@@ -21,7 +21,7 @@ def settings(root: Path, text: str) -> Path:
 
 def test_nothing_said_finds_the_training_by_itself(tmp_path: Path) -> None:
     assert verify_options_from_arguments(str(tmp_path)) == VerifyOptions(may_halve=True)
-    assert VerifyOptions().source is Source.FOUND
+    assert VerifyOptions().source is TrainingSource.FOUND
 
 
 @pytest.mark.parametrize("folds", [1, 2])
@@ -55,11 +55,11 @@ def test_options_go_before_settings_and_settings_before_defaults(tmp_path: Path)
 def test_a_command_as_text_or_list_and_a_workload_in_its_place(tmp_path: Path) -> None:
     settings(tmp_path, """command = "{python} train.py --name 'two words'"\nresult = "out/metrics.json\"""")
     entry = verify_options_from_arguments(str(tmp_path)).entry
-    assert entry is not None and entry.source is Source.COMMAND and entry.label == "command"
+    assert entry is not None and entry.source is TrainingSource.COMMAND and entry.label == "command"
     assert entry.command == ("{python}", "train.py", "--name", "two words") and entry.result == "out/metrics.json"
 
     entry = verify_options_from_arguments(str(tmp_path), "--workload=own.py:run").entry
-    assert entry is not None and entry.source is Source.HOOK and (entry.command, entry.result) == ((), "")
+    assert entry is not None and entry.source is TrainingSource.HOOK and (entry.command, entry.result) == ((), "")
 
 
 def test_a_file_by_the_usual_name_is_the_workload(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from torch.utils.data import Dataset
 
 from chirp_migrate.doctor.recording import FunctionCalls
 from chirp_migrate.doctor.watch.objects import is_others_code, objects_in
-from chirp_migrate.training.watch.samples import contents
+from chirp_migrate.training.watch.samples import leaves_by_position
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
 
 __all__ = ["ResultWatch", "reading_functions"]
@@ -109,7 +109,7 @@ class ResultWatch:
 def _add(hashes: list[str], value: Any) -> int:
     """Append a hash of the tensors, arrays and images in ``value`` to ``hashes``; return the number of their bytes."""
     whole, size = Hash(), 0
-    for leaf in contents(value).values():
+    for leaf in leaves_by_position(value).values():
         if isinstance(leaf, torch.Tensor):
             add_tensor_to_hash(whole, leaf)
             size += leaf.nbytes

@@ -10,7 +10,7 @@ import torch
 import xxhash
 
 from chirp_migrate.doctor.recording import BatchRecord, Moments
-from chirp_migrate.training.watch.samples import contents
+from chirp_migrate.training.watch.samples import leaves_by_position
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
 
 __all__ = ["bytes_of_doubles", "bytes_to_move", "describe_batch", "is_pinned", "strided_tensors"]
@@ -32,7 +32,7 @@ def describe_batch(requested: Any, batch: Any, *, every: int) -> BatchRecord:
     indices = _whole_numbers(requested if is_batch else [requested])
     task = BatchRecord(indices=indices)
     chosen = [place for place, index in enumerate(indices) if index % every == 0] if every > 1 else []
-    tensors = [leaf for leaf in contents(batch).values() if _is_dense(leaf)] if every == 1 or chosen else []
+    tensors = [leaf for leaf in leaves_by_position(batch).values() if _is_dense(leaf)] if every == 1 or chosen else []
     if not tensors:
         return task
     size = (tensors[0].shape[0] if tensors[0].ndim else 0) if is_batch else 0
@@ -76,7 +76,7 @@ def bytes_of_doubles(batch: Any) -> dict[str, int]:
     """Return position in the batch → bytes, for each float64 tensor."""
     return {
         place: leaf.nbytes
-        for place, leaf in contents(batch).items()
+        for place, leaf in leaves_by_position(batch).items()
         if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.float64
     }
 
@@ -99,7 +99,7 @@ def strided_tensors(batch: Any) -> list[str]:
 def _large(batch: Any) -> dict[str, torch.Tensor]:
     return {
         place: leaf
-        for place, leaf in contents(batch).items()
+        for place, leaf in leaves_by_position(batch).items()
         if _is_dense(leaf) and leaf.device.type == "cpu" and leaf.nbytes >= _LEAST_MOVED
     }
 

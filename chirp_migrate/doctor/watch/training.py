@@ -51,7 +51,7 @@ from chirp_migrate.doctor.watch.samples import (
 )
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
-from chirp_migrate.training.watch.samples import contents
+from chirp_migrate.training.watch.samples import leaves_by_position
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import batch_samples
 from chirpid_patch.loading.worker_start import start_method
@@ -376,7 +376,7 @@ class _Watch(Interception):
         batch = one.number, len(one.sizes)
         begins = self._begins_with_state.setdefault(id(module), {})
         if batch not in begins:
-            states = [leaf for leaf in contents(arguments[1:]).values() if isinstance(leaf, torch.Tensor)]
+            states = [leaf for leaf in leaves_by_position(arguments[1:]).values() if isinstance(leaf, torch.Tensor)]
             begins[batch] = any(not leaf.is_meta and bool(leaf.any()) for leaf in states)
             one.carries_state |= begins[batch] and not begins.get((one.number, len(one.sizes) - 1), True)
 

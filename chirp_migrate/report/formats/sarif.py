@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from chirp_migrate import __version__
-from chirp_migrate.engine.checking import Check
+from chirp_migrate.engine.checking import CheckReport
 from chirp_migrate.plans.plan import Finding, FindingStatus, SkippedFile, sha256
 from chirp_migrate.plans.plan_document import ReplacementEntry
 from chirp_migrate.review.fixes import line_fixes
@@ -31,7 +31,7 @@ _FINGERPRINT = "ruleAndLine/v1"
 _Json = dict[str, Any]
 
 
-def sarif(check: Check) -> _Json:
+def sarif(check: CheckReport) -> _Json:
     """Return the SARIF document of all findings that need a change.
 
     Findings of rules that find bugs have the level ``warning``, and other findings ``note``. Files that could not be
@@ -44,7 +44,7 @@ def sarif(check: Check) -> _Json:
 
 
 class _Run:
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: CheckReport) -> None:
         self._check = check
         self._places = FindingPlaces(check.plan)
         self._rules = check.settings.rules

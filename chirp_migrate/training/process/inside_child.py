@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.training.errors import NotUsable, UserCodeError
-from chirp_migrate.training.process.background_load import own_cpu_seconds
+from chirp_migrate.training.errors import TaskNotPossible, UserCodeError
+from chirp_migrate.training.process.background_load import cpu_seconds_of_this_process
 from chirp_migrate.training.process.imports import enter_tree
 from chirp_migrate.training.process.protocol import ChildResult, FailureMessage, Message, ProgressLine, ReadyMessage
 
@@ -55,7 +55,7 @@ class Parent:
         Raises:
             SystemExit: the parent has ended.
         """
-        self.send(ReadyMessage(own_cpu_seconds(), time.time()))
+        self.send(ReadyMessage(cpu_seconds_of_this_process(), time.time()))
         self._read_bytes()
 
     def show(self, what: str | ProgressStep) -> None:
@@ -84,7 +84,8 @@ def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
 
     Args:
         kind: type of the task, a dataclass with the folder ``tree``.
-        act: performs the task and returns a dataclass as the result; may raise ``NotUsable`` or ``UserCodeError``.
+        act: performs the task and returns a dataclass as the result; may raise ``TaskNotPossible`` or
+            ``UserCodeError``.
 
     Returns:
         The exit code of the process: 0, or 1 after a failure.
@@ -94,11 +95,11 @@ def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
     enter_tree(Path(request.tree))
     try:
         parent.send(ChildResult(act(request, parent)))
-    except NotUsable as problem:
+    except TaskNotPossible as problem:
         parent.send(FailureMessage(str(problem), usage=True))
         return 1
     except UserCodeError as raised:
-        if not isinstance(raised.__cause__, NotUsable):
+        if not isinstance(raised.__cause__, TaskNotPossible):
             traceback.print_exception(raised.__cause__)
         parent.send(FailureMessage(str(raised)))
         return 1

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from chirp_migrate.training.errors import InvalidData
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
-__all__ = ["Arrays", "choose", "occurrences", "read_arrays", "sizes_for_data"]
+__all__ = ["Arrays", "choose_balanced_samples", "earlier_samples_of_class", "read_arrays", "sizes_for_data"]
 
 _FEATURES = ("features", "spectrograms", "X", "x")
 _LABELS = ("labels", "targets", "y")
@@ -92,12 +92,12 @@ def sizes_for_data(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
     return replace(sizes, samples=samples, shape=stored.shape, classes=classes, data=str(path.resolve()))
 
 
-def choose(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def choose_balanced_samples(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """Return sorted positions of ``count`` samples: the first samples of each class, equally many for each class."""
-    return np.sort(np.argsort(occurrences(labels), kind="stable")[:count])
+    return np.sort(np.argsort(earlier_samples_of_class(labels), kind="stable")[:count])
 
 
-def occurrences(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def earlier_samples_of_class(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return, for each sample, the number of earlier samples of the same class."""
     earlier = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):

@@ -19,7 +19,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from chirp_migrate.training.watch.samples import contents
+from chirp_migrate.training.watch.samples import leaves_by_position
 from chirp_migrate.verify.equivalence.augmentation_statistics import (
     LoadedSample,
     count_equally_augmented_pairs,
@@ -97,7 +97,7 @@ class PassRecorder:
     def saw(self, batch: Any) -> None:
         """Add a batch to the record."""
         record = self.record
-        leaves = contents(batch).values()
+        leaves = leaves_by_position(batch).values()
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         record.unseen = sorted({*record.unseen, *map(_type_name, filterfalse(_is_plain, leaves))})
         size = next((tensor.shape[0] for tensor in tensors if tensor.ndim > 0), 0)
@@ -221,7 +221,7 @@ def _sum_of(hashes: Iterable[bytes]) -> str:
 
 def _tensors(batch: Any) -> list[torch.Tensor]:
     """Return the tensors in a batch, in order."""
-    return [leaf for leaf in contents(batch).values() if isinstance(leaf, torch.Tensor)]
+    return [leaf for leaf in leaves_by_position(batch).values() if isinstance(leaf, torch.Tensor)]
 
 
 def _is_plain(leaf: Any) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from chirp_migrate.stats.ratios import student_quantile
-from chirp_migrate.training.watch.augmentation_cost import share_of_loading
+from chirp_migrate.training.watch.augmentation_cost import augmentation_share_of_loading
 from chirp_migrate.verify.measures.metric_data import (
     AugmentationCost,
     EntryMeasures,
@@ -249,7 +249,7 @@ def _costliest_augmentation(side: VersionMeasures) -> dict[str, float | None]:
     training = [walk for entry in entries for walk in entry.walks if walk.role == "train" and walk.waits_s]
     batches = sum(len(walk.waits_s) for walk in training)
     period = sum(walk.ended_s - walk.begun_s for walk in training) / batches if batches else None
-    share = share_of_loading(cost.with_s, cost.without_s)
+    share = augmentation_share_of_loading(cost.with_s, cost.without_s)
     return {
         "augmentation_ms": 1e3 * added,
         "augmentation_percent": None if period is None else 100 * added / period,

@@ -18,13 +18,13 @@ import psutil
 import torch
 from torch.utils.data import DataLoader, default_collate
 
-from chirp_migrate.training.watch.augmentation_cost import time_both
+from chirp_migrate.training.watch.augmentation_cost import time_with_and_without_augmentation
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.samples import (
+    augmented_positions,
     can_read_samples,
     nested_class_names,
     unaugmented_dataset,
-    varying_places,
 )
 from chirp_migrate.verify.measures.metric_data import (
     AugmentationCost,
@@ -134,7 +134,7 @@ class TrainingMeasurement(Interception):
             began = time.monotonic()
             until = began + self._extra_s
             try:
-                if varying_places(held.dataset, held.collate):
+                if augmented_positions(held.dataset, held.collate):
                     cost = augmentation_cost(held.dataset, held.collate, held.batch_size, held.batched, until)
                     self.found.augmentation.append(cost)
                 if self._worker_counts:
@@ -241,7 +241,7 @@ def augmentation_cost(
             loader = DataLoader(source, batch_size=batch_size, collate_fn=collate)
         return float(monitor.time_batch_loading(loader, _COST_BATCHES)["p50_batch_time"])
 
-    cost.with_s, cost.without_s = time_both(dataset, plain, batch_s, _COST_ROUNDS, until)
+    cost.with_s, cost.without_s = time_with_and_without_augmentation(dataset, plain, batch_s, _COST_ROUNDS, until)
     return cost
 
 

@@ -22,11 +22,16 @@ import torch
 
 from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.background_load import Watch, own_cpu_seconds
-from chirp_migrate.training.process.descendants import own_cpus
-from chirp_migrate.training.process.run_child import Child, ChildLabels, workload_failed
-from chirp_migrate.training.process.snapshot import freshen
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source, WorkloadSizes
+from chirp_migrate.training.process.background_load import BackgroundLoadWatch, cpu_seconds_of_this_process
+from chirp_migrate.training.process.descendants import cpus_of_this_process
+from chirp_migrate.training.process.run_child import Child, ChildLabels, workload_failure
+from chirp_migrate.training.process.snapshot import restore_original_files
+from chirp_migrate.training.workload.entry_points import (
+    DiscoveredEntryPoints,
+    EntryPoint,
+    TrainingSource,
+    WorkloadSizes,
+)
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import REPEATED, EntryTiming, JobKind, RunResult, RunSpec
@@ -51,7 +56,7 @@ class _OutOfTime(Exception):
 
 def make_child(spec: RunSpec, version: str, progress: Progress = no_progress) -> Child[RunResult]:
     """Return a child process that is not yet started; ``version`` (``before`` or ``after``) is for messages."""
-    freshen(Path(spec.tree))
+    restore_original_files(Path(spec.tree))
     role = ChildLabels(
         f"The version {version} the migration",
         f"The version {version} the migration failed: ",
@@ -85,7 +90,11 @@ class ChildStarter:
     """
 
     def __init__(
-        self, trees: Mapping[str, Path], discovery: Discovery, settings: VerifyOptions, progress: Progress = no_progress
+        self,
+        trees: Mapping[str, Path],
+        discovery: DiscoveredEntryPoints,
+        settings: VerifyOptions,
+        progress: Progress = no_progress,
     ) -> None:
         self.progress = progress
         self.spent_s: dict[str, float] = defaultdict(float)
@@ -95,12 +104,12 @@ class ChildStarter:
         self._trees = trees
         self._discovery = discovery
         self._settings = settings
-        synthetic = discovery.source is Source.FOUND and settings.sizes.data is None
+        synthetic = discovery.source is TrainingSource.FOUND and settings.sizes.data is None
         self._together = synthetic and not torch.cuda.is_available()
         self.threads = settings.threads or usable_cpus()
         self._watching_threads = max(1, self.threads // 2)
 
-    def narrow(self, discovery: Discovery, sizes: WorkloadSizes) -> None:
+    def narrow(self, discovery: DiscoveredEntryPoints, sizes: WorkloadSizes) -> None:
         """Limit all later processes to the entry points of ``discovery``, with ``sizes``."""
         self._discovery = discovery
         self._settings = replace(self._settings, sizes=sizes)
@@ -157,7 +166,7 @@ class ChildStarter:
         began = time.monotonic()
         entries = self._choose_entry_points(number, labels)
         visits: dict[str, dict[str, EntryTiming]] = {side: {} for side in _SIDES}
-        watch = Watch()
+        watch = BackgroundLoadWatch()
         chance = random.Random(f"{self._settings.sizes.seed}-{number}-turns")
         with ExitStack() as stack:
             more = {"repeats": tuple(repeats), "whole": tuple(whole), "hash_seed": number}
@@ -180,7 +189,9 @@ class ChildStarter:
                     break
                 self.progress(ProgressStep(f"round {number + 1}: {entry.label}", done, len(entries)))
                 try:
-                    with watch.watching(lambda: own_cpu_seconds() + sum(child.cpu_s for child in pair.values())):
+                    with watch.watching(
+                        lambda: cpu_seconds_of_this_process() + sum(child.cpu_s for child in pair.values())
+                    ):
                         found = self._time_entry_point(pair, chance, deadline)
                 except _OutOfTime:
                     break
@@ -260,7 +271,7 @@ class ChildStarter:
             _OutOfTime: the time ran out in a turn, and the process of the turn was ended.
             WorkloadFailed: the project's code crashed, or took longer than ``--timeout``.
         """
-        turn, cpus = 0, own_cpus()
+        turn, cpus = 0, cpus_of_this_process()
         while True:
             left = [side for side in _SIDES if not pair[side].found]
             if not left:
@@ -304,7 +315,7 @@ class ChildStarter:
         before, after = found["before"], found["after"]
         if after.error and not before.error:
             raised = f"The version after the migration failed: {entry.label} raised {after.error}."
-            raise workload_failed(raised, after.printed, "after")
+            raise workload_failure(raised, after.printed, "after")
         if before.error:
             self.failing[entry.label] = before.error
             return

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import msgspec
 
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, InterimAnalysis, planned_analyses
-from chirp_migrate.training.process.background_load import BUSY_ABOVE, not_watched
+from chirp_migrate.training.process.background_load import BUSY_ABOVE, why_not_measurable
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import EntryTiming
 
@@ -117,7 +117,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         others_median, others_most: median and largest share of the CPUs that other processes used in a round, 0 to 1;
             None if it was not measured.
         others_limit: share of the CPUs from which a round counts as disturbed; None if it was not measured.
-        not_watched: why the CPU use of other processes was not measured; None if it was measured.
+        why_not_measurable: why the CPU use of other processes was not measured; None if it was measured.
     """
 
     made: list[TimedRound] = []
@@ -143,7 +143,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
             others_median=statistics.median(others) if others else None,
             others_most=max(others, default=None),
             others_limit=BUSY_ABOVE if others else None,
-            not_watched=None if others else not_watched(),
+            not_watched=None if others else why_not_measurable(),
         )
 
     def seconds(self, side: str, label: str) -> list[float]:
