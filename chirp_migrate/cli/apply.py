@@ -10,8 +10,8 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.additions.dependency import need_runtime
-from chirp_migrate.additions.requirement_pins import contradictions
+from chirp_migrate.additions.dependency import any_file_needs_runtime
+from chirp_migrate.additions.requirement_pins import version_conflicts
 from chirp_migrate.cli.options import (
     CommandWithOptionGroups,
     NonEmptyText,
@@ -229,7 +229,7 @@ def check_version_pins(plan: Plan) -> None:
 
 def _pin_problem(plan: Plan) -> str:
     """Return a message with the version pins that contradict the runtime; "" if there are no such pins."""
-    pins = contradictions(plan.root, journal_root(plan.root)) if need_runtime(plan.files) else []
+    pins = version_conflicts(plan.root, journal_root(plan.root)) if any_file_needs_runtime(plan.files) else []
     return (
         f"{'; '.join(pins)}: the project could not be installed together with the runtime of the migrated files."
         * bool(pins)

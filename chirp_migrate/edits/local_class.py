@@ -6,10 +6,14 @@ import re
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.class_inspection import place_of_class_change, place_of_class_value
-from chirp_migrate.analysis.dataflow.closures import Capture, captures, variable_reads
-from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
-from chirp_migrate.analysis.dataflow.uses_elsewhere import may_list_attributes, objects_are_listed, set_from_outside
+from chirp_migrate.analysis.dataflow.class_inspection import find_class_change, find_class_used_as_value
+from chirp_migrate.analysis.dataflow.closures import CapturedName, captured_names, variable_reads
+from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
+from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    may_list_attributes,
+    may_list_attributes_of_any_object,
+    pattern_of_outside_assignments,
+)
 from chirp_migrate.analysis.known_names import DATASET, base_names
 from chirp_migrate.edits.movability import check_body, check_class, check_values, has_plain_decorators
 from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
@@ -52,7 +56,7 @@ class LocalClass:
         self.module, self.project, self.node = module, project, node
         self.scope = module.scopes.scope_of(node)
         self.title = node.name.value
-        captured = captures(module, node.body)
+        captured = captured_names(module, node.body)
         captured.pop(self.title, None)
         self.imports = [one for one in captured.values() if one.is_import]
         self.values = [one for one in captured.values() if not one.is_import]
@@ -84,7 +88,7 @@ class LocalClass:
             raise NotMovable("it is decorated or takes class keywords")
         check_body(module, node)
         self._check_class_state()
-        for name in captures(module, *(base.value for base in node.bases)):
+        for name in captured_names(module, *(base.value for base in node.bases)):
             raise NotMovable(f"its base class is the local name `{name}`")
         for one in (*self.values, *self.imports):
             if re.fullmatch(r"__\w*[^\W_]", one.name):
@@ -103,9 +107,9 @@ class LocalClass:
             self._check_constructor()
             if may_list_attributes(module):
                 raise NotMovable("its objects would have more attributes, and the module lists attributes or names")
-            if objects_are_listed(self.project):
+            if may_list_attributes_of_any_object(self.project):
                 raise NotMovable("its objects would have more attributes, and the project lists attributes of objects")
-            if may_be_copied(module, self.project, node):
+            if may_be_deep_copied(module, self.project, node):
                 raise NotMovable(
                     "a deep copy of an object that holds one of its objects would also copy the captured values"
                 )
@@ -125,9 +129,9 @@ class LocalClass:
             raise NotMovable("the project reads where classes are defined (`__qualname__`)")
         # Without captured values, the classes from all calls of the function are equal, unless code changes one of
         # them.
-        if self.values and (place := place_of_class_value(self.project)) is not None:
+        if self.values and (place := find_class_used_as_value(self.project)) is not None:
             raise NotMovable(f"the project distinguishes objects by their class ({place})")
-        if not self.values and (place := place_of_class_change(self.project)) is not None:
+        if not self.values and (place := find_class_change(self.project)) is not None:
             raise NotMovable(f"the project may read or set attributes of the class of an object ({place})")
         if (code := use_of_class(self.module, self.node, may_construct=not self.values)) is not None:
             raise NotMovable(f"`{code}` in it depends on the class object, and all calls would share one class")
@@ -148,7 +152,7 @@ class LocalClass:
         elif self.module.scopes.names_bound(self.init, nested=True) & {value.name for value in self.values}:
             raise NotMovable("its constructor assigns a name that another method captures")
 
-    def _check_reads(self, captured: Capture) -> None:
+    def _check_reads(self, captured: CapturedName) -> None:
         """Check that the class reads captured names only in methods with ``self``."""
         for read in captured.reads:
             method = self.method_of(read)
@@ -225,7 +229,7 @@ def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, de
 def _is_without(project: Project, qualified: str, depth: int) -> bool:
     """Return whether a class of the project provably neither defines nor inherits a constructor."""
     found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
-    if found is None or project.holds(set_from_outside("__init__"), "__init__"):
+    if found is None or project.holds(pattern_of_outside_assignments("__init__"), "__init__"):
         return False
     module, node = found
     return "__init__" not in module.source(node) and _has_no_constructor(module, project, node, depth + 1)

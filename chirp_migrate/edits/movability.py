@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem, has_value
-from chirp_migrate.analysis.dataflow.closures import Capture
+from chirp_migrate.analysis.dataflow.capture_timing import always_has_value, early_binding_problem
+from chirp_migrate.analysis.dataflow.closures import CapturedName
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     import_always_binds_same_object,
     is_bound_once,
-    is_replaced,
-    may_clash_elsewhere,
+    may_be_patched_elsewhere,
     may_list_attributes,
+    new_name_may_clash,
 )
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.syntax.module import Module, find_in, walk
@@ -86,7 +86,7 @@ def _own_class(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.Clas
     return owner if owner is not None and node in (owner, *module.ancestors(owner)) else None
 
 
-def check_values(module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]) -> None:
+def check_values(module: Module, project: Project, node: cst.CSTNode, captured: Iterable[CapturedName]) -> None:
     """Check that the captured values are final where ``node`` is defined, and can be sent to another process.
 
     Raises:
@@ -251,10 +251,10 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
         decisive = min if len(imported) == 1 and imported != {""} else max
         if decisive(module.span(binding.node)[0] for binding in owner.bindings) >= offset:
             raise NotMovable(f"`{name}` is defined further down in the module")
-        if not has_value(module, module.top_level_statement(expression), owner):
+        if not always_has_value(module, module.top_level_statement(expression), owner):
             raise NotMovable(f"`{name}` may not be defined when the module is imported")
         path = dotted(expression) or name
-        if is_replaced(module, project, path):
+        if may_be_patched_elsewhere(module, project, path):
             raise NotMovable(f"other code assigns `{path}` after the import of the module")
         ours = any(one.kind is Kind.IMPORT and _is_ours(module, project, one.qualified) for one in owner.bindings)
         if path.startswith(f"{name}.") and ours:
@@ -288,7 +288,7 @@ def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool
     used = any(module.scopes.lookup(name, read) is None for read in reads)
     elsewhere = (
         any(project.imported_elsewhere(module, one) for one in (name, "*"))
-        or may_clash_elsewhere(module, project, name)
+        or new_name_may_clash(module, project, name)
         or may_list_attributes(module)
     )
     return not used and not module.scopes.is_builtin(name) and not elsewhere

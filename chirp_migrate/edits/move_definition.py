@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import Capture, variable_reads
+from chirp_migrate.analysis.dataflow.closures import CapturedName, variable_reads
 from chirp_migrate.edits.statements import lines_deletion, with_comments
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import apply_edits_in_span
@@ -251,7 +251,7 @@ def opening_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Seq
     yield Edit(start, start, "".join(f"{new}{line}{module.newline}" for line in lines))
 
 
-def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:
+def import_lines(module: Module, captured: Iterable[CapturedName]) -> list[str]:
     """Return import statements for the captured names that enclosing functions import.
 
     Raises:
@@ -268,7 +268,7 @@ def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:
     return lines
 
 
-def remove_repeated_imports(module: Module, span: tuple[int, int], captured: Iterable[Capture]) -> Iterator[Edit]:
+def remove_repeated_imports(module: Module, span: tuple[int, int], captured: Iterable[CapturedName]) -> Iterator[Edit]:
     """Yield edits that remove imports inside enclosing functions if only the lines in ``span`` use them.
 
     The lines in ``span`` move, and the moved code contains these imports itself. Imports of modules that may have side

@@ -13,12 +13,12 @@ from chirp_migrate import __version__
 from chirp_migrate.additions.dependency import (
     dependency_plan,
     dependency_removal,
-    has_dependencies,
+    folders_outside_package,
+    has_dependency_file,
     imports_runtime,
-    outside_package,
-    requirement,
+    runtime_requirement,
 )
-from chirp_migrate.additions.requirement_pins import wider_ranges
+from chirp_migrate.additions.requirement_pins import unsupported_versions
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.additions.vendor import PACKAGE, vendor_files
 from chirp_migrate.console.progress import Progress, no_progress
@@ -86,10 +86,10 @@ def plan_migration(
 def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePlan], list[str]]:
     """Return the file that gets the dependency, if any, and notes for the user."""
     top = journal_root(root)
-    project = root if has_dependencies(root) else top
+    project = root if has_dependency_file(root) else top
     importing = [root / file.path for file in files if imports_runtime(file.after)]
-    wanted = requirement(__version__)
-    folders = outside_package(project, [one.relative_to(project).as_posix() for one in importing])
+    wanted = runtime_requirement(__version__)
+    folders = folders_outside_package(project, [one.relative_to(project).as_posix() for one in importing])
     if folders:
         where = " and ".join(f"{one}/" for one in folders)
         return [], [
@@ -101,7 +101,7 @@ def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePl
     if added and project != root:
         place = os.path.relpath(project / added.pop().path, root)
         note = f"The changed files import chirpid_patch: add {wanted} to {place}."
-    return added, [*wider_ranges(root, top), *([] if note is None else [note])]
+    return added, [*unsupported_versions(root, top), *([] if note is None else [note])]
 
 
 def _plan_vendoring(root: Path) -> list[FilePlan]:

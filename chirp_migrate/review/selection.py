@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from chirp_migrate.additions.dependency import need_runtime
+from chirp_migrate.additions.dependency import any_file_needs_runtime
 from chirp_migrate.edits.apply_hunks import compose
 from chirp_migrate.engine.plan_tree import decode_source
 from chirp_migrate.errors import WriteRefused
@@ -59,7 +59,7 @@ def apply_choices(plan: Plan, choices: Choices) -> Plan:
     """
     style = ImportStyle(plan.root, plan.is_vendored)
     files = [chosen for file in plan.files if (chosen := _select_in(file, choices, style)) is not None]
-    if need_runtime(plan.files) and not need_runtime(files):
+    if any_file_needs_runtime(plan.files) and not any_file_needs_runtime(files):
         files = [file for file in files if file.note not in _SERVANTS]
     findings = tuple(
         replace(one, status=FindingStatus.REFUSED)

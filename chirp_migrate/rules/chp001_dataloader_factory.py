@@ -8,12 +8,12 @@ from functools import partial
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, may_be_set_by_helper
+from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_patched_elsewhere, may_be_set_by_called_function
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role
-from chirp_migrate.analysis.loaders.loader_uses import Use, may_build, use_of
+from chirp_migrate.analysis.loaders.loader_uses import LoaderMentionUse, use_of_mention, uses_names_beyond_imports
 from chirp_migrate.edits.imports import hidden_names, local_import_edits
 from chirp_migrate.rules.api import (
     FACTORY,
@@ -105,11 +105,11 @@ class DataLoaderFactory(Rule):
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether the code uses ``DataLoader`` or the factory for more than imports and annotations."""
-        return may_build(outline, {*self.trigger, *self.names(project)})
+        return uses_names_beyond_imports(outline, {*self.trigger, *self.names(project)})
 
     def may_have_more(self, outline: Outline, project: Project) -> bool:
         """Return whether rewritten code still uses ``DataLoader`` for more than imports and annotations."""
-        return may_build(outline, {"DataLoader", *self.names(project)})
+        return uses_names_beyond_imports(outline, {"DataLoader", *self.names(project)})
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite every call that resolves to PyTorch's ``DataLoader``; report other uses of the class."""
@@ -117,7 +117,7 @@ class DataLoaderFactory(Rule):
         known = {*spellings, *FACTORY_FUNCTIONS}
         nodes: list[cst.Name | cst.Attribute] = [name for name in module.find(cst.Name) if name.value in known]
         nodes += [one for one in module.find(cst.Attribute) if one.attr.value in known]
-        mentions: list[tuple[cst.Name | cst.Attribute, Use, str]] = []
+        mentions: list[tuple[cst.Name | cst.Attribute, LoaderMentionUse, str]] = []
         made = set[str]()
         for node in sorted(nodes, key=lambda one: module.span(one)[0]):
             if not is_read(module, node):
@@ -131,7 +131,7 @@ class DataLoaderFactory(Rule):
             else:
                 foreign = {name for name in names if not TORCH_LOADER.fullmatch(name)}
                 if foreign < names:
-                    mentions.append((node, use_of(module, project, node), " or ".join(sorted(foreign))))
+                    mentions.append((node, use_of_mention(module, project, node), " or ".join(sorted(foreign))))
         uses = [use for _, use, others in mentions if not others]
         # All loaders of a file are built in the same way: by `create_loader`, or by the methods for their roles.
         by_role = "create_loader" not in made and all(_shows_role(module, use) for use in uses)
@@ -139,7 +139,7 @@ class DataLoaderFactory(Rule):
             yield from _proposal(module, project, node, use, others, by_role=by_role)
 
 
-def _shows_role(module: Module, use: Use) -> bool:
+def _shows_role(module: Module, use: LoaderMentionUse) -> bool:
     """Return whether the code shows what a loader is for: training, validation or test.
 
     The result is also True for a mention of ``DataLoader`` that the rule does not rewrite.
@@ -164,7 +164,13 @@ def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
 
 
 def _proposal(
-    module: Module, project: Project, node: cst.Name | cst.Attribute, use: Use, others: str, *, by_role: bool
+    module: Module,
+    project: Project,
+    node: cst.Name | cst.Attribute,
+    use: LoaderMentionUse,
+    others: str,
+    *,
+    by_role: bool,
 ) -> Iterable[Proposal]:
     """Yield the finding for one mention of ``DataLoader``; nothing for a mention such as an annotation."""
     offset, root = module.span(node)[0], find_in(node, cst.Name)[0]
@@ -210,9 +216,9 @@ def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribut
     path = dotted(node) or root.value
     of_module = path.rpartition(".")[0].rpartition(".")[2]
     return (
-        any(is_replaced(module, project, one) for one in (path, "DataLoader"))
+        any(may_be_patched_elsewhere(module, project, one) for one in (path, "DataLoader"))
         or project.is_changed("DataLoader")
-        or may_be_set_by_helper(project, "DataLoader")
+        or may_be_set_by_called_function(project, "DataLoader")
         or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader", of_module)))
     )
 

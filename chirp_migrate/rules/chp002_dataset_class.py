@@ -18,7 +18,7 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
-    bases_may_be,
+    bases_may_match,
     functions_of,
     runtime,
 )
@@ -81,7 +81,7 @@ class WorkerSafeDatasetClass(Rule):
             and len(statement.bases) == 1
             and not (statement.keywords or statement.decorator_list)
             and "__getitem__" in functions_of(statement)
-            and bases_may_be(outline, project, statement, TORCH_DATASET)
+            and bases_may_match(outline, project, statement, TORCH_DATASET)
             for statement in outline.tree.body
         )
 

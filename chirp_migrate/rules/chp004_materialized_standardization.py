@@ -8,14 +8,14 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
-from chirp_migrate.analysis.datasets.declared_class import short_number
+from chirp_migrate.analysis.datasets.declared_class import shortest_source
 from chirp_migrate.analysis.datasets.standardized_list import (
     StandardizedList,
     empty_list_line,
     list_built_by_comprehension,
     list_built_by_loop,
-    may_be_read_outside,
-    may_be_seen_unfinished,
+    may_be_read_outside_loop,
+    unfinished_list_may_be_seen,
 )
 from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.edits.statements import line_deletion
@@ -95,7 +95,7 @@ def _appends(statement: ast.stmt) -> bool:
 def _call_text(module: Module, project: Project, node: cst.CSTNode, found: StandardizedList, before: str) -> str:
     """Return the text ``before``, followed by the call that builds the list."""
     arguments = [str(one) for one in (found.dataset, found.indices, found.mean, found.std)]
-    arguments += [f"eps={short_number(found.eps)}"] if found.eps else []
+    arguments += [f"eps={shortest_source(found.eps)}"] if found.eps else []
     arguments += [f"reads={found.reads}"] if found.reads != 1 else []
     start, end = module.span(node)
     indent = module.indentation(start)
@@ -112,9 +112,9 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
     problem = ""
     if empty is None:
         problem = f"`{collected} = []` is not in the same block before the loop, or is used before the loop"
-    elif may_be_seen_unfinished(module, node, collected):
+    elif unfinished_list_may_be_seen(module, node, collected):
         problem = f"other code may see `{collected}` before the loop ends"
-    elif any(may_be_read_outside(module, project, node, one) for one in sorted(names_in_code(node))):
+    elif any(may_be_read_outside_loop(module, project, node, one) for one in sorted(names_in_code(node))):
         problem = "a variable of the loop may be read outside the loop"
     if empty is None or problem:
         return Proposal(offset, f"{_FOUND}; not rewritten: {problem}")

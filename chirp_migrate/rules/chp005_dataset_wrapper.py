@@ -9,14 +9,18 @@ from collections.abc import Iterable, Sequence, Set
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
-from chirp_migrate.analysis.dataflow.closures import Capture
+from chirp_migrate.analysis.dataflow.closures import CapturedName
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
-from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
+from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.symbolic import Name
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_read_by_getattr, set_from_outside, tries_attribute
+from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    any_attribute_read_by_getattr,
+    any_attribute_read_in_try,
+    pattern_of_outside_assignments,
+)
 from chirp_migrate.analysis.datasets.dataset_meaning import AugmentedSamples
-from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
-from chirp_migrate.analysis.datasets.type_members import meaning_of_members
+from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
+from chirp_migrate.analysis.datasets.type_members import match_type_call
 from chirp_migrate.edits.statements import is_dispensable, line_deletion
 from chirp_migrate.rules.api import (
     CALL,
@@ -116,12 +120,12 @@ def _made_by_type(
             constructions = []
     else:
         return None
-    is_dataset = is_torch_dataset(module, project, bases)
+    is_dataset = only_base_is_torch_dataset(module, project, bases)
     is_local = not isinstance(module.scopes.scope_of(node).node, cst.Module | cst.ClassDef)
     if not constructions or not is_local or not is_dataset:
         return None
     offset = module.span(node)[0]
-    meaning = meaning_of_members(module, node, entries)
+    meaning = match_type_call(module, node, entries)
     captured = None if meaning is None else _captured_names(module, node, meaning)
     if meaning is None or captured is None or any(construction.args for construction in constructions):
         message = (
@@ -132,13 +136,15 @@ def _made_by_type(
     problem = next(
         (one for place in constructions if (one := early_binding_problem(module, project, place, captured))), None
     )
-    if problem is None and is_read_by_getattr(project, *_ATTRIBUTES):
+    if problem is None and any_attribute_read_by_getattr(project, *_ATTRIBUTES):
         problem = "the project reads `dataset` or `transforms` of objects with `hasattr` or `getattr`"
-    if problem is None and tries_attribute(project, *_ATTRIBUTES):
+    if problem is None and any_attribute_read_in_try(project, *_ATTRIBUTES):
         problem = "the project reads `dataset` or `transforms` of objects that may lack these attributes"
-    if problem is None and any(project.holds(set_from_outside(one), one) for one in (*_ATTRIBUTES, "training")):
+    if problem is None and any(
+        project.holds(pattern_of_outside_assignments(one), one) for one in (*_ATTRIBUTES, "training")
+    ):
         problem = "the project sets an attribute `dataset`, `training` or `transforms` of objects"
-    if problem is None and any(may_be_copied(module, project, place) for place in constructions):
+    if problem is None and any(may_be_deep_copied(module, project, place) for place in constructions):
         problem = "a deep copy of an object that holds it would also copy the dataset and the transforms"
     if problem is not None:
         found = "this dataset class is made by type() from lambdas; write it as a class statement"
@@ -151,14 +157,14 @@ def _made_by_type(
     return Proposal(offset, message, edits, frozenset({runtime(_SHIPPED)}))
 
 
-def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[Capture] | None:
+def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[CapturedName] | None:
     """Return the variables of enclosing functions that ``meaning`` uses; ``None`` if it uses any other expression."""
-    found: list[Capture] = []
+    found: list[CapturedName] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]
     for one in (meaning.dataset, *(stage.function for stage in meaning.stages), meaning.training):
         owner = module.scopes.lookup(one.text, node) if isinstance(one, Name) else None
         if owner is not None and not isinstance(owner[0].node, cst.Module):
-            found.append(Capture(str(one), *owner))
+            found.append(CapturedName(str(one), *owner))
             if one in unconditional and _is_none_by_default(found[-1]):
                 return None  # the new class would skip a transform that is None, where the lambda raises an error
         elif one is not None:
@@ -166,6 +172,6 @@ def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -
     return found
 
 
-def _is_none_by_default(capture: Capture) -> bool:
+def _is_none_by_default(capture: CapturedName) -> bool:
     parameter = parameters(capture.scope.node).get(capture.name)
     return parameter is not None and parameter.default is not None and is_name(parameter.default, "None")

@@ -10,11 +10,11 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
-from chirp_migrate.analysis.dataflow.uses_elsewhere import may_clash_elsewhere
+from chirp_migrate.analysis.dataflow.uses_elsewhere import new_name_may_clash
 from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes
-from chirp_migrate.analysis.datasets.declared_class import may_declare
+from chirp_migrate.analysis.datasets.declared_class import may_be_declarable
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import ObjectSort
+from chirp_migrate.analysis.objects.pickled import ReportedObjectKind
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.local_class import KEPT, LocalClass
@@ -31,7 +31,7 @@ from chirp_migrate.rules.api import (
     Rule,
     Safety,
     dataset_names,
-    inherits,
+    inherits_from,
     parameters,
 )
 from chirp_migrate.rules.unpicklable import (
@@ -121,16 +121,16 @@ class LocalDatasetClass(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of the project's dataset classes, and words of code that creates classes for workers."""
-        return dataset_names(project) | unpicklable_words(project, ObjectSort.CLASS)
+        return dataset_names(project) | unpicklable_words(project, ReportedObjectKind.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text may contain a local class, also one that is created without a `class` statement."""
-        return super().concerns(text, project) or names_unpicklable(text, project, ObjectSort.CLASS)
+        return super().concerns(text, project) or names_unpicklable(text, project, ReportedObjectKind.CLASS)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a class in a function may be a dataset, or its objects may be pickled for workers."""
-        return makes_unpicklable(outline, project, ObjectSort.CLASS) or any(
-            inherits(project, name, DATASET)
+        return makes_unpicklable(outline, project, ReportedObjectKind.CLASS) or any(
+            inherits_from(project, name, DATASET)
             for one in outline.find(ast.ClassDef)
             if any(isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef) for around in outline.ancestors(one))
             for base in one.bases
@@ -154,10 +154,12 @@ class LocalDatasetClass(Rule):
                 else:
                     message = f"local class `{node.name.value}` cannot be pickled for workers: moved to module level"
                     place = module.span(node.name)[0]
-                    declares = may_declare(module, project, node)
+                    declares = may_be_declarable(module, project, node)
                     gain = loader_gains(project).gain_of_held(module, place, reads_batches=declares)
                     yield Proposal(place, message, edits, gain=gain)
-        yield from unpicklable_proposals(module, project, ObjectSort.CLASS, (module.span(one.name)[0] for one in seen))
+        yield from unpicklable_proposals(
+            module, project, ReportedObjectKind.CLASS, (module.span(one.name)[0] for one in seen)
+        )
 
 
 def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
@@ -170,7 +172,7 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
     is_free = not namesakes and movability.is_unused(module, local.project, title, local.scope)
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
-    unfree = {wish} if may_clash_elsewhere(module, local.project, wish) else set()
+    unfree = {wish} if new_name_may_clash(module, local.project, wish) else set()
     name = title if is_free else move.free_name(module, [wish], unfree.union(taken))
     if name != title and local.project.holds(_NAMES_OF_CLASSES, "__name__"):
         raise NotMovable(f"the name `{title}` is taken at module level, and the project reads names of classes")

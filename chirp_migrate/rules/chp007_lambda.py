@@ -10,12 +10,16 @@ from itertools import takewhile
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_reads
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, may_clash_elsewhere
-from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes, lambdas_may_escape, may_have_destinations
-from chirp_migrate.analysis.datasets.declared_class import may_declare
-from chirp_migrate.analysis.datasets.lambda_meaning import has_same_meaning_early, runtime_replacement
+from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_patched_elsewhere, new_name_may_clash
+from chirp_migrate.analysis.dataflow.worker_escape import (
+    WorkerPurposes,
+    lambdas_may_escape,
+    may_send_functions_to_workers,
+)
+from chirp_migrate.analysis.datasets.declared_class import may_be_declarable
+from chirp_migrate.analysis.datasets.lambda_meaning import has_same_meaning_at_definition, replacement_for_lambda
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import ObjectSort
+from chirp_migrate.analysis.objects.pickled import ReportedObjectKind
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.function_names import lambda_names
@@ -125,12 +129,12 @@ class PicklableFunction(Rule):
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text names a loader, dataset or transform that may pass a lambda to worker processes."""
         return super().concerns(text, project) and (
-            may_have_destinations(text, project) or names_unpicklable(text, project, ObjectSort.LAMBDA)
+            may_send_functions_to_workers(text, project) or names_unpicklable(text, project, ReportedObjectKind.LAMBDA)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a lambda of the module may be pickled for workers."""
-        return lambdas_may_escape(outline, project) or makes_unpicklable(outline, project, ObjectSort.LAMBDA)
+        return lambdas_may_escape(outline, project) or makes_unpicklable(outline, project, ReportedObjectKind.LAMBDA)
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Turn lambdas that reach a loader, a dataset or a transform into functions."""
@@ -153,7 +157,7 @@ class PicklableFunction(Rule):
                     message = f"lambda cannot be pickled for workers; not rewritten: {reason}"
                     yield Proposal(module.span(node)[0], message)
         reported = [module.span(node)[0] for node in seen]
-        for proposal in unpicklable_proposals(module, project, ObjectSort.LAMBDA, reported):
+        for proposal in unpicklable_proposals(module, project, ReportedObjectKind.LAMBDA, reported):
             nodes = (node for node in module.find(cst.Lambda) if module.span(node)[0] == proposal.offset)
             found = (_as_function(module, project, node) for node in nodes if _is_constant(module, project, node))
             yield next((one for one in found if one is not None), proposal)
@@ -171,7 +175,7 @@ def _propose_function(
     moved.check()
     named = _assigned_names(module, node)
     called = {wish, *named}
-    shipped = runtime_replacement(module, project, node)
+    shipped = replacement_for_lambda(module, project, node)
     reads = [use for name in named for use in variable_reads(module, name, scope)]
     moved.check_indistinguishable([node, *reads], called, replaced=shipped is not None)
     if shipped is None and _is_constant(module, project, node):
@@ -209,7 +213,7 @@ def _propose_function(
     message = f"lambda cannot be pickled for workers; replaced by {what}"
     edits = move.join_removals([move.replace_expression(module, node, value), *place, *left_over])
     owner = module.enclosing_class(node)
-    declares = owner is not None and may_declare(module, project, owner)
+    declares = owner is not None and may_be_declarable(module, project, owner)
     gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=declares)
     return Proposal(span[0], message, edits, imports, gain=gain)
 
@@ -237,11 +241,11 @@ def _existing_function(
         return None
     names = project.resolved_names(module, call.func)
     found = project.function_definition(next(iter(names))) if len(names) == 1 else None
-    if found is None or moved.method is not None or not has_same_meaning_early(module, project, node):
+    if found is None or moved.method is not None or not has_same_meaning_at_definition(module, project, node):
         return None
     owner, function = found
     given = function.params
-    if function.decorators or function.asynchronous or is_replaced(owner, project, function.name.value):
+    if function.decorators or function.asynchronous or may_be_patched_elsewhere(owner, project, function.name.value):
         return None
     positional = [one.name.value for one in (*given.posonly_params, *given.params)]
     passed: list[str] = []
@@ -280,7 +284,7 @@ def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
             is_alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
             bindings = module.scopes.module.bindings.get(name, ())
             is_top = isinstance(module.parents.get(line), cst.Module) and not module.scopes.stars
-            return is_alone and is_top and len(bindings) == 1 and not is_replaced(module, project, name)
+            return is_alone and is_top and len(bindings) == 1 and not may_be_patched_elsewhere(module, project, name)
     return False
 
 
@@ -370,7 +374,7 @@ def _find_equal_function(
         owner = module.scopes.lookup(name, node)
         is_meant = owner is not None and owner.scope is module.scopes.module and len(owner.bindings) == 1
         same = module.text[start:end].rstrip() == module.newline.join([f"def {name}({parameters}):", *body])
-        if same and is_meant and not may_clash_elsewhere(module, project, name):
+        if same and is_meant and not new_name_may_clash(module, project, name):
             return name, (Edit(start + 1, start + 1, ""),)
     return None
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.loaders.config_uses import first_whole_use
+from chirp_migrate.analysis.loaders.config_uses import first_use_of_whole_config
 from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety
 
 _TRAINING_KEYS = frozenset(
@@ -98,7 +98,7 @@ def _add_missing_keys(module: Module, project: Project, node: cst.Dict) -> Propo
     found = f"the default configuration lacks {names}; add them by hand. Not rewritten: "
     if len(entries) < len(node.elements):
         return Proposal(offset, f"{found}a dictionary that is unpacked into it may contain them")
-    shown = first_whole_use(project)
+    shown = first_use_of_whole_config(project)
     if shown is not None:
         return Proposal(offset, f"{found}`{shown}` uses all of its keys")
     start, end = module.span(last)

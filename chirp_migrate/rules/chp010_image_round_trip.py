@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.augmenter_meaning import MASK_PARAMETERS
-from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
+from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
 from chirp_migrate.edits.superclass import AttributeStore, read_stores, superclass_edits
 from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, methods_of, runtime
 
@@ -61,7 +61,7 @@ class ImageRoundTrip(Rule):
 
 def _is_plain_dataset(module: Module, project: Project, node: cst.ClassDef) -> bool:
     """Return whether ``Dataset`` is the only base of a class, and ``augments_images`` its only decorator, if any."""
-    plain = not node.keywords and is_torch_dataset(module, project, [base.value for base in node.bases])
+    plain = not node.keywords and only_base_is_torch_dataset(module, project, [base.value for base in node.bases])
     return plain and all(module.source(one.decorator).startswith("augments_images(") for one in node.decorators)
 
 

@@ -8,15 +8,15 @@ from textwrap import dedent
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import captures, variable_reads
+from chirp_migrate.analysis.dataflow.closures import captured_names, variable_reads
 from chirp_migrate.analysis.dataflow.worker_escape import (
     DESTINATION_WORDS,
     WorkerPurposes,
     local_functions_may_escape,
-    may_have_destinations,
+    may_send_functions_to_workers,
 )
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import ObjectSort
+from chirp_migrate.analysis.objects.pickled import ReportedObjectKind
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.move_definition import NotMovable
@@ -107,17 +107,20 @@ class LocalFunction(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of the project's dataset classes, and words of code that creates functions for workers."""
-        return dataset_names(project) | unpicklable_words(project, ObjectSort.FUNCTION)
+        return dataset_names(project) | unpicklable_words(project, ReportedObjectKind.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text names a loader, dataset or transform that may pass a function to workers."""
         return super().concerns(text, project) and (
-            may_have_destinations(text, project) or names_unpicklable(text, project, ObjectSort.FUNCTION)
+            may_send_functions_to_workers(text, project)
+            or names_unpicklable(text, project, ReportedObjectKind.FUNCTION)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a local function of the module may be pickled for workers."""
-        return local_functions_may_escape(outline, project) or makes_unpicklable(outline, project, ObjectSort.FUNCTION)
+        return local_functions_may_escape(outline, project) or makes_unpicklable(
+            outline, project, ReportedObjectKind.FUNCTION
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Move local functions that reach a loader, a dataset or a transform."""
@@ -135,7 +138,7 @@ class LocalFunction(Rule):
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
                     yield Proposal(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
         yield from unpicklable_proposals(
-            module, project, ObjectSort.FUNCTION, (module.span(one.name)[0] for one in seen)
+            module, project, ReportedObjectKind.FUNCTION, (module.span(one.name)[0] for one in seen)
         )
 
 
@@ -209,7 +212,7 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
         call = one.decorator if isinstance(one.decorator, cst.Call) else cst.Call(one.decorator)
         names = module.qualified_names(call.func)
         same = all(movability.has_same_value_at(module, moved.project, given.value, moved.place) for given in call.args)
-        if not names or not names <= _HARMLESS or captures(module, one) or not same:
+        if not names or not names <= _HARMLESS or captured_names(module, one) or not same:
             raise NotMovable("it is decorated")
     if node.type_parameters is not None:
         raise NotMovable("it has type parameters")

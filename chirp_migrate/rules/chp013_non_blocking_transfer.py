@@ -10,15 +10,19 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
-from chirp_migrate.analysis.devices.own_transfers import place_of_mps, place_of_observed_transfer, why_own_transfer
+from chirp_migrate.analysis.devices.own_transfers import (
+    find_inspected_transfer,
+    find_mps_device,
+    why_to_may_lack_non_blocking,
+)
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
-from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
-from chirp_migrate.analysis.loops.batch_names import Batch, Path
-from chirp_migrate.analysis.loops.loop_names import statement_of
-from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.analysis.loops.sync_points import DeviceLoop, waits_at_once
+from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
+from chirp_migrate.analysis.loops.batch_names import BatchExpressions, Path
+from chirp_migrate.analysis.loops.loop_names import innermost_statement
+from chirp_migrate.analysis.loops.loop_outline import names_called_in_loops
+from chirp_migrate.analysis.loops.sync_points import DeviceLoop, waits_right_after
 from chirp_migrate.edits.statements import separate_assignments
 from chirp_migrate.rules.api import (
     CALL,
@@ -97,7 +101,7 @@ class NonBlockingTransfer(Rule):
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a loop that may iterate over a loader contains a call of ``to`` or ``cuda``."""
-        return any(names & {"to", "cuda"} for names in called_in_loops(outline))
+        return any(names & {"to", "cuda"} for names in names_called_in_loops(outline))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Add ``non_blocking=True`` to copies of batches in the body of a loop."""
@@ -107,9 +111,9 @@ class NonBlockingTransfer(Rule):
 
 
 def _check_loop(
-    module: Module, project: Project, loop: cst.For, loaders: list[tuple[cst.BaseExpression, Loader]]
+    module: Module, project: Project, loop: cst.For, loaders: list[tuple[cst.BaseExpression, LoaderValue]]
 ) -> Iterator[Proposal]:
-    batch = Batch(module, loop, [target for target, _ in loaders])
+    batch = BatchExpressions(module, loop, [target for target, _ in loaders])
     collated = all(_collates_tensors(loader) for _, loader in loaders)
     statements: dict[cst.CSTNode, list[tuple[cst.Call, str | None]]] = {}
     for call in sorted(find_own(loop.body, cst.Call), key=lambda node: module.span(node)[0]):
@@ -118,7 +122,7 @@ def _check_loop(
                 path = batch.value(moved)
                 if path is not None and _goes_to_a_device(module, call, method):
                     problem = _why_unsafe(module, project, call, path, collated) or batch.why_written_after(call, path)
-                    statements.setdefault(statement_of(module, call), []).append((call, problem))
+                    statements.setdefault(innermost_statement(module, call), []).append((call, problem))
     for statement, transfers in statements.items():
         offset, shown = module.span(transfers[0][0])[0], module.source(transfers[0][0]).strip()
         problems = [problem for _, problem in transfers if problem is not None]
@@ -158,7 +162,7 @@ def _gain(
     module: Module,
     project: Project,
     loop: cst.For,
-    loaders: list[tuple[cst.BaseExpression, Loader]],
+    loaders: list[tuple[cst.BaseExpression, LoaderValue]],
     transfers: list[cst.Call],
 ) -> tuple[Gain, frozenset[tuple[str, int]]]:
     """Return the gain of the copies in one statement, and file and line of the calls that build the loaders."""
@@ -166,13 +170,13 @@ def _gain(
     if not pinned:
         return Gain(GainKind.NOTHING, "the loader may not pin its batches, or is not rewritten"), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
-    if waits_at_once(DeviceLoop(module, loop, loaders), transfers):
+    if waits_right_after(DeviceLoop(module, loop, loaders), transfers):
         return Gain(GainKind.NOTHING, "the loop waits for the copy at once"), frozenset()
     places = [(one.path, getattr(one.node, "lineno", 1)) for one in pinned]
     return Gain(GainKind.PINNED, "the loader pins its batches", path, line), frozenset(places)
 
 
-def _pins(project: Project, loader: Loader) -> bool:
+def _pins(project: Project, loader: LoaderValue) -> bool:
     """Return whether a loader may pin its batches: not every call that builds it sets ``pin_memory=False``."""
     if not loader.calls:
         return project.holds(_MAKES_LOADERS)
@@ -205,7 +209,7 @@ def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
     return device is not None and device_value(module, device).may_be(_PINNING)
 
 
-def _collates_tensors(loader: Loader) -> bool:
+def _collates_tensors(loader: LoaderValue) -> bool:
     """Return whether PyTorch's own collation builds the batches, so that only tensors in them have ``to``."""
     for _, call in loader.calls:
         single = is_name(keywords(call).get("batch_size"), "None")
@@ -218,11 +222,11 @@ def _why_unsafe(module: Module, project: Project, call: cst.Call, path: Path, co
     """Return why a non-blocking copy may be unsafe in this project; None if it is safe."""
     shown = module.source(call)
     certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
-    if not certain and (place := place_of_mps(project)) is not None:
+    if not certain and (place := find_mps_device(project)) is not None:
         return f"the project also runs on MPS ({place}), where it is not known to be safe"
-    if not collated and (problem := why_own_transfer(project)) is not None:
+    if not collated and (problem := why_to_may_lack_non_blocking(project)) is not None:
         return problem
-    if (place := place_of_observed_transfer(project)) is not None:
+    if (place := find_inspected_transfer(project)) is not None:
         return f"the project inspects the arguments of such calls ({place})"
     if not path and project.holds(_TRANSFORMERS, "transformers"):
         return "the batch may be a `BatchEncoding`, whose `to` takes no `non_blocking` in old versions of transformers"

@@ -8,8 +8,12 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from chirp_migrate.analysis.known_names import PROGRESS
-from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, has_set_epoch_call, sampler_of
-from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
+from chirp_migrate.analysis.loaders.distributed_sampler import (
+    DistributedSampler,
+    distributed_sampler_of_loader,
+    has_set_epoch_call,
+)
+from chirp_migrate.analysis.loaders.loader_values import LoaderExpressions, may_use_loader
 from chirp_migrate.edits.statements import first_in_block
 from chirp_migrate.rules.api import (
     LINE,
@@ -74,11 +78,13 @@ class SetEpoch(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Call ``set_epoch`` at the start of each epoch in loops that use a loader with a ``DistributedSampler``."""
         epochs = [loop for loop in module.find(cst.For) if _is_counted(module, project, loop.iter)]
-        names = module.once(LoaderNames, project)
+        names = module.once(LoaderExpressions, project)
         seen: set[tuple[cst.CSTNode, str]] = set()
         for place, node in _loader_passes(module, project, epochs):
             loader = names.loader(node)
-            sampler = sampler_of(module, project, node, loader, place) if loader is not None else None
+            sampler = (
+                distributed_sampler_of_loader(module, project, node, loader, place) if loader is not None else None
+            )
             around = [one for one in module.ancestors(place) if isinstance(one, cst.For) and one in epochs]
             if sampler is None or not around or (around[-1], sampler.name) in seen:
                 continue

@@ -26,7 +26,7 @@ from chirp_migrate.rules.api import (
     Proposal,
     Rule,
     Safety,
-    bases_may_be,
+    bases_may_match,
     find_in,
     find_own,
     functions_of,
@@ -56,7 +56,7 @@ class AugmenterPerSample(Rule):
         """Return whether a class may have a method that runs for each sample and creates an object."""
         return any(
             any(map(_ENTRY.fullmatch, functions_of(definition)))
-            and bases_may_be(outline, project, definition, _BASE)
+            and bases_may_match(outline, project, definition, _BASE)
             and any(
                 isinstance(call, ast.Call) and project.possible_class(outline, call.func)
                 for name, method in functions_of(definition).items()

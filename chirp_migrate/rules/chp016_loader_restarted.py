@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
-from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
+from chirp_migrate.analysis.loaders.loader_values import LoaderExpressions, may_use_loader
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
@@ -51,7 +51,7 @@ class LoaderRestarted(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report ``next(iter(loader))`` in a loop if the loader is built outside of the loop."""
-        names = module.once(LoaderNames, project)
+        names = module.once(LoaderExpressions, project)
         for call in module.find(cst.Call):
             iterator = _first_argument(module, call, "builtins.next")
             node = _first_argument(module, iterator, "builtins.iter")

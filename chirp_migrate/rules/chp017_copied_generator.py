@@ -8,9 +8,9 @@ from collections.abc import Iterable, Set
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_generators import find_dataset_generators
-from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
-from chirp_migrate.analysis.datasets.dataset_state import dataset_states
+from chirp_migrate.analysis.datasets.dataset_generators import find_random_generators
+from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
+from chirp_migrate.analysis.datasets.dataset_state import dataset_classes
 from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.analysis.loaders.worker_seeding import RepeatedSeed, repeated_seeds
 from chirp_migrate.rules.api import (
@@ -71,7 +71,7 @@ class CopiedGenerator(Rule):
             return True
         if "get_state" in outline.text and any(_SEEDS_WORKERS.search(one.name) for one in outline.functions):
             return True
-        return _HELD.search(outline.text) is not None and bool(outline.once(possible_datasets, project))
+        return _HELD.search(outline.text) is not None and bool(outline.once(possible_dataset_classes, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
         """Return whether a rewrite may turn a positional argument into ``worker_init_fn=…``, which this rule reads."""
@@ -80,7 +80,7 @@ class CopiedGenerator(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report random generators in datasets, and each ``worker_init_fn`` that sets the same seed again."""
         if _HELD.search(module.text):
-            for one in (one for state in dataset_states(module, project) for one in find_dataset_generators(state)):
+            for one in (one for state in dataset_classes(module, project) for one in find_random_generators(state)):
                 yield Proposal(
                     module.span(one.value)[0],
                     f"`{one.name}`: every {one.workers} starts with the same state, so "

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
-from chirp_migrate.analysis.datasets.dataset_state import DatasetState, contained_expressions, dataset_states
-from chirp_migrate.analysis.devices.device_moves import cuda_uses, moves_to_cuda
+from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
+from chirp_migrate.analysis.datasets.dataset_state import DatasetClass, contained_expressions, dataset_classes
+from chirp_migrate.analysis.devices.device_moves import calls_initializing_cuda, moves_to_cuda
 from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.rules.api import (
     CALL,
@@ -59,7 +59,7 @@ class ForkAfterCuda(Rule):
         asked = any(one.arg == "multiprocessing_context" for one in outline.find(ast.keyword)) or any(
             outline.possible_names(call.func) & _STARTS for call in outline.find(ast.Call)
         )
-        return asked or bool(outline.once(possible_datasets, project))
+        return asked or bool(outline.once(possible_dataset_classes, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
         """Return whether a rewrite may turn a positional argument into ``multiprocessing_context=…``.
@@ -73,11 +73,11 @@ class ForkAfterCuda(Rule):
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report code that selects ``fork`` although CUDA is in use, and datasets that create samples on the GPU."""
         yield from _forks(module)
-        for state in dataset_states(module, project):
+        for state in dataset_classes(module, project):
             yield from _samples_on_gpu(state)
 
 
-def _samples_on_gpu(state: DatasetState) -> Iterator[Proposal]:
+def _samples_on_gpu(state: DatasetClass) -> Iterator[Proposal]:
     module = state.module
     for method in state.sampling:
         if method.module is not module or method.owner not in (state.node, module.tree):
@@ -96,13 +96,16 @@ def _forks(module: Module) -> Iterator[Proposal]:
     for call in module.find(cst.Call):
         first = call.args[0].value if call.args else None
         if _is_fork(module, first) and module.qualified_names(call.func) & _STARTS:
-            used = next(cuda_uses(module, module.tree, nested=True), None)
+            used = next(calls_initializing_cuda(module, module.tree, nested=True), None)
             if used is not None:
                 yield _forking(module, call, used)
         context = keywords(call).get("multiprocessing_context")
         scope = module.enclosing_function(call) or module.tree
         if context is not None and any(_is_fork(module, one) for one in contained_expressions(module, scope, context)):
-            used = next((use for one in dict.fromkeys((scope, module.tree)) for use in cuda_uses(module, one)), None)
+            used = next(
+                (use for one in dict.fromkeys((scope, module.tree)) for use in calls_initializing_cuda(module, one)),
+                None,
+            )
             if used is not None:
                 yield _forking(module, context, used)
 

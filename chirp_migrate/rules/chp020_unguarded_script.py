@@ -8,8 +8,8 @@ from collections.abc import Iterable, Set
 from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.analysis.objects.at_import import (
     GIVES_WORKERS,
-    iterates_at_import,
-    may_iterate,
+    find_worker_starts_at_import,
+    may_start_workers_at_import,
     modules_with_loaders,
 )
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety
@@ -42,11 +42,11 @@ class UnguardedScript(Rule):
         """Return whether the text, or a module that it imports, may build a loader with workers."""
         gives = "oader" in text and GIVES_WORKERS.search(text) is not None
         is_beside = super().concerns(text, project) and (gives or has_word(text, self.names(project)))
-        return is_beside and may_iterate(project, text)
+        return is_beside and may_start_workers_at_import(project, text)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether the import of the module may iterate over a loader with workers."""
-        return bool(iterates_at_import(project, outline.path))
+        return bool(find_worker_starts_at_import(project, outline.path))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
         """Return whether a rewrite may turn a positional argument into ``num_workers=…``, which this rule reads."""
@@ -56,7 +56,7 @@ class UnguardedScript(Rule):
         """Report loaders with workers that are iterated over when the module is imported."""
         if module.path.endswith((".ipynb", "__main__.py")):  # workers run neither notebooks nor `python -m package`
             return
-        for one in iterates_at_import(project, module.path):
+        for one in find_worker_starts_at_import(project, module.path):
             node = one.place.node
             what = "this loader with workers is built" if one.builds else "this loader with workers is iterated over"
             yield Proposal(

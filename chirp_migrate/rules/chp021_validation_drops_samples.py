@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_state import DatasetState, assigned_value, contained_expressions
+from chirp_migrate.analysis.datasets.dataset_state import DatasetClass, contained_expressions, value_assigned_to
 from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls, may_build_loader
 from chirp_migrate.rules.api import SEE_IT, Module, Outline, Project, Proposal, Rule, Safety, dotted, is_name
 
@@ -101,12 +101,12 @@ def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
     values = [*contained_expressions(module, scope, dataset)]
     if isinstance(dataset, cst.Attribute):
         same = [n for n in module.find(cst.Attribute) if dotted(n) == dotted(dataset)]
-        values += [v for n in same if (v := assigned_value(module, n)) is not None]
+        values += [v for n in same if (v := value_assigned_to(module, n)) is not None]
     for value in values:
         names = project.resolved_names(module, value.func) if isinstance(value, cst.Call) else set()
         for name in names:
             found = project.class_definition(name)
-            if "Iterable" in name or (found is not None and DatasetState(found[0], project, found[1]).is_iterable):
+            if "Iterable" in name or (found is not None and DatasetClass(found[0], project, found[1]).is_iterable):
                 return True
     return False
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Set
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
-from chirp_migrate.analysis.datasets.dataset_state import pickled_state
+from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
+from chirp_migrate.analysis.datasets.dataset_state import pickled_attribute_values
 from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_call_of, is_name, keywords
 
 _MAPS = re.compile(r"numpy\.(memmap|lib\.format\.open_memmap)")
@@ -34,11 +34,13 @@ class PickledMemoryMap(Rule):
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a class may be a dataset."""
-        return bool(outline.once(possible_datasets, project))
+        return bool(outline.once(possible_dataset_classes, project))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report the attributes of datasets that are memory maps, unless the dataset defines its own pickling."""
-        for attribute, value, _ in pickled_state(module, project, lambda one: _is_map(module, project, one) or None):
+        for attribute, value, _ in pickled_attribute_values(
+            module, project, lambda one: _is_map(module, project, one) or None
+        ):
             yield Proposal(
                 module.span(value)[0],
                 f"`self.{attribute}`: pickling a memory map copies the whole file to each worker that is not "

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.loaders.custom_loading import STREAMS, THREADS, WORKERS, CustomLoading, custom_loading
+from chirp_migrate.analysis.loaders.custom_loading import STREAMS, THREADS, WORKERS, CustomLoading, find_custom_loading
 from chirp_migrate.rules.api import CALL, GAP, Module, Project, Proposal, Rule, Safety, join_texts
 
 _WHAT = {WORKERS: "a worker pool", THREADS: "a prefetch thread", STREAMS: "CUDA streams"}
@@ -59,7 +59,7 @@ class CustomLoadingCode(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report classes, functions and scripts that load batches by hand."""
-        for found in custom_loading(module, project):
+        for found in find_custom_loading(module, project):
             place: cst.CSTNode = next(iter(found.machinery.values()))
             subject = "this script"
             if not isinstance(found.node, cst.Module):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chirp_migrate.analysis.devices.device_moves import may_move
-from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
-from chirp_migrate.analysis.loops.loop_outline import called_in_loops
+from chirp_migrate.analysis.devices.device_moves import may_move_to_device
+from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
+from chirp_migrate.analysis.loops.loop_outline import names_called_in_loops
 from chirp_migrate.analysis.loops.sync_points import device_loops
 from chirp_migrate.rules.api import (
     Module,
@@ -36,12 +36,12 @@ class DeviceResident(Rule):
     safety = Safety.ADVICE
     verbose_only = True
     trigger = (".to", ".cuda", "to_")
-    beside = (may_use_loader, may_move)
+    beside = (may_use_loader, may_move_to_device)
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a loop that may iterate over a loader moves an object to a device."""
-        return any(called_in_loops(outline, moving=True))
+        return any(names_called_in_loops(outline, only_moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report the loops over loaders that move parts of their batches to one device."""
@@ -58,6 +58,6 @@ class DeviceResident(Rule):
                 )
 
 
-def _has_device(loader: Loader) -> bool:
+def _has_device(loader: LoaderValue) -> bool:
     """Return whether every call that may build a loader has the argument ``device``."""
     return bool(loader.calls) and all("device" in keywords(call) for _, call in loader.calls)

@@ -8,11 +8,11 @@ from functools import partial
 
 import libcst as cst
 
-from chirp_migrate.analysis.devices.device_moves import may_move
+from chirp_migrate.analysis.devices.device_moves import may_move_to_device
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
-from chirp_migrate.analysis.loops.loop_names import statement_of
-from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.analysis.loops.sync_points import Wait, device_loops, group_by_advice
+from chirp_migrate.analysis.loops.loop_names import innermost_statement
+from chirp_migrate.analysis.loops.loop_outline import names_called_in_loops
+from chirp_migrate.analysis.loops.sync_points import DeviceWait, device_loops, group_by_advice
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
@@ -64,12 +64,12 @@ class ItemInLoop(Rule):
     safety = Safety.ADVICE
     verbose_only = True
     trigger = (".item", "float(", "int(")
-    beside = (may_use_loader, may_move, _READ)
+    beside = (may_use_loader, may_move_to_device, _READ)
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a loop that may iterate over a loader moves objects to a device and also reads numbers."""
-        return any(names & {"item", "float", "int"} for names in called_in_loops(outline, moving=True))
+        return any(names & {"item", "float", "int"} for names in names_called_in_loops(outline, only_moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report the numbers that a loop over a loader reads in every step; one finding for each kind of advice."""
@@ -80,14 +80,14 @@ class ItemInLoop(Rule):
                 yield Proposal(module.span(waits[0].node)[0], message)
 
 
-def _describe_waits(module: Module, waits: list[Wait]) -> str:
+def _describe_waits(module: Module, waits: list[DeviceWait]) -> str:
     texts = [quote_sources(module, wait.node) for wait in waits]
     return f"{join_texts(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
 
 
-def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
+def _advice_for(module: Module, loop: cst.For, wait: DeviceWait) -> str | None:
     """Return the advice for one read of a number; ``None`` if the loop returns the number and so ends."""
-    statement = statement_of(module, wait.node)
+    statement = innermost_statement(module, wait.node)
     collects = (one for one in module.ancestors(wait.node) if method_called(one) in ("append", "extend"))
     match next(collects, statement):
         case cst.AugAssign(target=target) as adding:

@@ -8,11 +8,16 @@ from functools import partial
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.value_flow import CallArgument, DisplayElement, ValueAssignment, step_of
-from chirp_migrate.analysis.devices.device_moves import may_move
+from chirp_migrate.analysis.dataflow.value_flow import (
+    CallArgument,
+    ContainerElement,
+    ValueAssignment,
+    next_step_of_value,
+)
+from chirp_migrate.analysis.devices.device_moves import may_move_to_device
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
-from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.analysis.loops.sync_points import Wait, device_loops, group_by_advice
+from chirp_migrate.analysis.loops.loop_outline import names_called_in_loops
+from chirp_migrate.analysis.loops.sync_points import DeviceWait, device_loops, group_by_advice
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
@@ -52,12 +57,12 @@ class CopiesInLoop(Rule):
     safety = Safety.ADVICE
     verbose_only = True
     trigger = (".cpu", ".numpy", ".tolist")
-    beside = (may_use_loader, may_move, _COPY)
+    beside = (may_use_loader, may_move_to_device, _COPY)
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a loop that may iterate over a loader moves objects to a device and also copies tensors."""
-        return any(names & {"cpu", "numpy", "tolist"} for names in called_in_loops(outline, moving=True))
+        return any(names & {"cpu", "numpy", "tolist"} for names in names_called_in_loops(outline, only_moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Report copies to the CPU if the loop only appends them to a list, or iterates over the values of a copy."""
@@ -70,11 +75,11 @@ class CopiesInLoop(Rule):
                 yield Proposal(module.span(waits[0].node)[0], message)
 
 
-def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
+def _advice_for(module: Module, loop: cst.For, wait: DeviceWait) -> str | None:
     """Return the advice for a copy to the CPU; ``None`` if the step needs the copied values."""
     if _is_collected(module, wait.node):
         return _LATER
-    match step_of(module, wait.node):
+    match next_step_of_value(module, wait.node):
         case ValueAssignment((cst.Name(value=name),), cst.Assign() as statement):
             names = (node for node in find_own(loop.body, cst.Name) if node.value == name)
             reads = [one for one in names if mention(module, one) is Mention.READ and not holds(module, statement, one)]
@@ -89,8 +94,8 @@ def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
 
 def _is_collected(module: Module, node: cst.CSTNode) -> bool:
     """Return whether the code only appends a value to a list, or concatenates it with the values collected before."""
-    match step_of(module, node):
-        case DisplayElement(cst.Element(), display):
+    match next_step_of_value(module, node):
+        case ContainerElement(cst.Element(), display):
             return _is_collected(module, display)
         case CallArgument(_, call) if method_called(call) in ("append", "extend"):
             return True
@@ -106,7 +111,7 @@ def _is_collected(module: Module, node: cst.CSTNode) -> bool:
 
 def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
     """Return whether a call has the form ``all = torch.cat([all, new])``."""
-    match step_of(module, call):
+    match next_step_of_value(module, call):
         case ValueAssignment(targets, cst.Assign()):
             given = [argument.value for argument in call.args]
             given += [part.value for one in given if isinstance(one, cst.Tuple | cst.List) for part in one.elements]

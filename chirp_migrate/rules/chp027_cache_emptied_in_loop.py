@@ -8,9 +8,9 @@ from collections.abc import Iterable, Set
 import libcst as cst
 
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
-from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
+from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import calls_in_loops
-from chirp_migrate.analysis.loops.sync_points import is_each_step
+from chirp_migrate.analysis.loops.sync_points import runs_in_every_iteration
 from chirp_migrate.rules.api import (
     Module,
     Outline,
@@ -68,7 +68,7 @@ class CacheEmptiedInLoop(Rule):
         for loop, loaders in loader_loops(module, project):
             if all(_gives_single(loader) for _, loader in loaders):
                 continue
-            calls = [node for node in find_own(loop.body, cst.Call) if is_each_step(module, loop, node)]
+            calls = [node for node in find_own(loop.body, cst.Call) if runs_in_every_iteration(module, loop, node)]
             calls.sort(key=lambda one: module.span(one)[0])
             emptying = [call for call in calls if resolves_to(module, call, _EMPTIES, project)]
             collecting = [call for call in calls if project.resolved_names(module, call.func) & _COLLECTS]
@@ -94,7 +94,7 @@ def _is_timed(module: Module, project: Project, loop: cst.For) -> bool:
     return any(_CLOCKS.fullmatch(name) for call in calls for name in project.resolved_names(module, call.func))
 
 
-def _gives_single(loader: Loader) -> bool:
+def _gives_single(loader: LoaderValue) -> bool:
     """Return whether a loader yields one sample at a time: all calls that may build it omit the batch size or set 1."""
     calls = [call for _, call in loader.calls]
     if any(one.star or is_name(one.keyword, "batch_sampler") for call in calls for one in call.args):

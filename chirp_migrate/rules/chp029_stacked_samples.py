@@ -8,9 +8,13 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import origins
-from chirp_migrate.analysis.datasets.dataset_names import dataset_test
-from chirp_migrate.analysis.datasets.label_scan import LabelPass, stacked_samples, why_too_early
+from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations
+from chirp_migrate.analysis.datasets.dataset_names import cached_dataset_test
+from chirp_migrate.analysis.datasets.label_scan import (
+    ScannedSamples,
+    read_stacked_samples,
+    why_not_readable_before_loop,
+)
 from chirp_migrate.rules.api import GAP, Edit, Module, Outline, Project, Proposal, Rule, Safety, is_call_of, runtime
 
 _RUNTIME = "stack_samples"
@@ -73,16 +77,16 @@ class StackedSamples(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[Proposal]:
         """Rewrite calls of ``torch.stack`` that stack the samples of a dataset."""
-        stands_for_dataset = module.once(dataset_test, project)
+        stands_for_dataset = module.once(cached_dataset_test, project)
         for call in module.find(cst.Call):
-            scan = stacked_samples(module, stands_for_dataset, call)
+            scan = read_stacked_samples(module, stands_for_dataset, call)
             if scan is None or isinstance(module.enclosing_scope(call), cst.ClassDef):
                 continue
             yield _proposal(module, project, call, scan)
 
 
-def _proposal(module: Module, project: Project, call: cst.Call, scan: LabelPass) -> Proposal:
-    offset, problem = module.span(call)[0], why_too_early(module, project, scan)
+def _proposal(module: Module, project: Project, call: cst.Call, scan: ScannedSamples) -> Proposal:
+    offset, problem = module.span(call)[0], why_not_readable_before_loop(module, project, scan)
     computed = scan.index is not None and not isinstance(scan.index, cst.Name)
     if problem is None and computed and not _is_at_hand(module, scan.iterable):
         problem = f"`{module.source(scan.iterable).strip()}` may be computed while samples are read"
@@ -100,7 +104,7 @@ def _is_at_hand(module: Module, iterable: cst.BaseExpression) -> bool:
     """Return whether all items of an iterable provably exist before the first iteration."""
     if isinstance(iterable, cst.Name):
         owner = module.scopes.lookup(iterable.value, iterable)
-        values = origins(module, owner[0].node, iterable.value)[0] if owner is not None else []
+        values = assigned_values_and_annotations(module, owner[0].node, iterable.value)[0] if owner is not None else []
         every = owner is not None and len(values) == len(owner[1])
         return every and all(origin.part is None and _is_made(module, origin.value) for origin in values)
     return _is_made(module, iterable)

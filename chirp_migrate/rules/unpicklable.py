@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Set
 
-from chirp_migrate.analysis.objects.pickled import ObjectSort, UnpicklableObject, unpicklable
+from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObject, find_unpicklable_objects
 from chirp_migrate.rules.api import Module, Outline, Project
 from chirp_migrate.rules.base import Proposal
 
@@ -26,12 +26,12 @@ _WORD = re.compile(r"\w+")
 _OPENING = re.compile(r"[\s(]*")
 
 
-def unpicklable_words(project: Project, sort: ObjectSort) -> frozenset[str]:
+def unpicklable_words(project: Project, sort: ReportedObjectKind) -> frozenset[str]:
     """Return words such that every file that creates an unpicklable object of a sort contains one of them."""
-    return unpicklable(project).words(sort)
+    return find_unpicklable_objects(project).words(sort)
 
 
-def names_unpicklable(text: str, project: Project, sort: ObjectSort) -> bool:
+def names_unpicklable(text: str, project: Project, sort: ReportedObjectKind) -> bool:
     """Return whether a source text may create an unpicklable object of a sort."""
     return has_word(text, unpicklable_words(project, sort))
 
@@ -41,17 +41,17 @@ def has_word(text: str, words: Set[str]) -> bool:
     return bool(words) and not words.isdisjoint(_WORD.findall(text))
 
 
-def makes_unpicklable(outline: Outline, project: Project, sort: ObjectSort) -> bool:
+def makes_unpicklable(outline: Outline, project: Project, sort: ReportedObjectKind) -> bool:
     """Return whether a module creates an unpicklable object of a sort."""
-    return bool(unpicklable(project).in_file(outline.path, sort))
+    return bool(find_unpicklable_objects(project).in_file(outline.path, sort))
 
 
 def unpicklable_proposals(
-    module: Module, project: Project, sort: ObjectSort, reported: Iterable[int] = ()
+    module: Module, project: Project, sort: ReportedObjectKind, reported: Iterable[int] = ()
 ) -> Iterator[Proposal]:
     """Yield a finding for each unpicklable object of a sort, except at the offsets that a rule has ``reported``."""
     known = {_bare(module, offset) for offset in reported}
-    for offset, found in unpicklable(project).places(module, sort):
+    for offset, found in find_unpicklable_objects(project).places(module, sort):
         if _bare(module, offset) not in known:
             yield Proposal(offset, _message(found))
 
@@ -69,14 +69,14 @@ def _message(found: UnpicklableObject) -> str:
     node = found.place.node
     name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else ""
     match found.sort:
-        case ObjectSort.LAMBDA:
+        case ReportedObjectKind.LAMBDA:
             what, remedy = "lambda", "Use a module-level function, or `functools.partial`"
-        case ObjectSort.FUNCTION:
+        case ReportedObjectKind.FUNCTION:
             what, remedy = f"local function `{name}`", "Move the function to module level, or use `functools.partial`"
-        case ObjectSort.CLASS:
+        case ReportedObjectKind.CLASS:
             what = f"local class `{name}`" if name else "class that is made in a function"
             remedy = "Move the class to module level"
-        case ObjectSort.STATE:
+        case ReportedObjectKind.STATE:
             assert found.kind is not None
             what, happens, remedy = found.kind.value
             if found.attribute:

@@ -35,7 +35,7 @@ _ARITHMETIC = (
 )
 
 
-def first_effect(
+def first_side_effect(
     module: Module,
     node: cst.CSTNode,
     *,
@@ -62,19 +62,19 @@ def first_effect(
     for child in code_children(node):
         if isinstance(node, cst.Call) and child is node.func and isinstance(child, cst.Name):
             continue
-        found = first_effect(module, child, allow_libraries=allow_libraries, is_container=is_container)
+        found = first_side_effect(module, child, allow_libraries=allow_libraries, is_container=is_container)
         if found is not None:
             return found
     return None
 
 
-def effect_message(
+def side_effect_message(
     module: Module,
     code: Iterable[cst.CSTNode],
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
     """Return a message about the first side effect in ``code``; ``None`` if the code has no side effects."""
-    effects = (first_effect(module, one, is_container=is_container) for one in code)
+    effects = (first_side_effect(module, one, is_container=is_container) for one in code)
     found = next((one for one in effects if one is not None), None)
     return None if found is None else f"`{found}` may have side effects"
 

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import Capture, variable_reads
+from chirp_migrate.analysis.dataflow.closures import CapturedName, variable_reads
 from chirp_migrate.analysis.known_names import DATASET, base_names, is_call_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -23,7 +23,7 @@ _LAZY_CALLS = re.compile(r"builtins\.(enumerate|filter|map|reversed|zip)")
 _LOOKS = re.compile(r"builtins\.(bool|hasattr|id|isinstance|len|repr|str|super)")
 
 
-def may_read_later(module: Module, project: Project, node: cst.CSTNode, captured: Capture) -> bool:
+def may_read_captured_name_later(module: Module, project: Project, node: cst.CSTNode, captured: CapturedName) -> bool:
     """Return whether a function, lambda or class may create an object that reads a captured name later.
 
     Later means: after the function, the lambda or the method of the class has returned.

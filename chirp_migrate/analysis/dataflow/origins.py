@@ -28,7 +28,9 @@ class _AssignedValues:
     annotations: list[cst.BaseExpression] = field(default_factory=list)
 
 
-def origins(module: Module, scope: cst.CSTNode, name: str) -> tuple[list[AssignedValue], list[cst.BaseExpression]]:
+def assigned_values_and_annotations(
+    module: Module, scope: cst.CSTNode, name: str
+) -> tuple[list[AssignedValue], list[cst.BaseExpression]]:
     """Return the values that assignments and ``with`` in ``scope`` assign to ``name``, and the name's annotations."""
     given = module.once(_values_by_name, scope).get(name) or _AssignedValues()
     parameter = parameters(scope).get(name)
@@ -36,13 +38,13 @@ def origins(module: Module, scope: cst.CSTNode, name: str) -> tuple[list[Assigne
     return list(given.values), given.annotations + ([] if written is None else [written.annotation])
 
 
-def values_of(module: Module, node: cst.CSTNode) -> list[AssignedValue]:
+def assigned_values(module: Module, node: cst.CSTNode) -> list[AssignedValue]:
     """Return the values assigned to a name or attribute; empty for other expressions."""
     name = dotted(node)
-    return [] if name is None else origins(module, scope_of(module, node, name), name)[0]
+    return [] if name is None else assigned_values_and_annotations(module, assigning_scope(module, node, name), name)[0]
 
 
-def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
+def assigning_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     """Return the scope that binds ``name`` (see ``binding_scope``).
 
     For a module-level name, the result is an enclosing function that assigns to the name, if there is one.
@@ -51,7 +53,9 @@ def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     if not isinstance(scope, cst.Module):
         return scope
     functions = (ancestor for ancestor in module.ancestors(node) if isinstance(ancestor, cst.FunctionDef))
-    return next((function for function in functions if origins(module, function, name)[0]), scope)
+    return next(
+        (function for function in functions if assigned_values_and_annotations(module, function, name)[0]), scope
+    )
 
 
 def _values_by_name(module: Module, scope: cst.CSTNode) -> dict[str, _AssignedValues]:

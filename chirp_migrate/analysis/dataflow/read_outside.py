@@ -11,7 +11,7 @@ _USED = (Mention.READ, Mention.CHANGED, Mention.DELETED, Mention.SHARED)
 _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 
 
-def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
+def is_read_outside_loop(module: Module, loop: cst.For, name: str) -> bool:
     """Return whether code outside ``loop``, in the same scope, may read the value that ``name`` has after the loop."""
     scope = module.enclosing_scope(loop)
     if name_inspecting_builtin(module, scope) is not None:

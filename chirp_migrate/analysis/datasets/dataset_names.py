@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import origins
+from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations
 from chirp_migrate.analysis.known_names import (
     ITERABLE_DATASET,
     MAP_DATASET,
     NO_DATASET,
     TAKES_DATASET,
     TORCH_DATASET,
-    inherits,
+    inherits_from,
     is_call_of,
     resolves_to,
 )
@@ -46,7 +46,7 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
     if name is None:
         return False
     scope = binding_scope(module, node, name)
-    given, annotations = origins(module, scope, name)
+    given, annotations = assigned_values_and_annotations(module, scope, name)
     values = [one.value for one in given]
     parts = (part for annotation in annotations for part in walk(annotation))
     named = [part for part in parts if isinstance(part, cst.Name | cst.Attribute | cst.SimpleString)]
@@ -86,10 +86,10 @@ def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str)
 
 def is_dataset_class(project: Project, qualified: str) -> bool:
     """Return whether ``qualified`` is a known dataset class of a library, or a dataset class of the project."""
-    return inherits(project, qualified, MAP_DATASET)
+    return inherits_from(project, qualified, MAP_DATASET)
 
 
-def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
+def only_base_is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
     """Return whether the only base of a class is PyTorch's ``Dataset``, perhaps with types (``Dataset[...]``)."""
     return len(bases) == 1 and resolves_to(module, bases[0], TORCH_DATASET, project)
 
@@ -123,7 +123,7 @@ def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
     return calls
 
 
-def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
+def cached_dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
     """Return a function that tests whether a name in ``module`` is a dataset; it caches the result of each name."""
     known: dict[tuple[cst.CSTNode, str], bool] = {}
 
@@ -139,11 +139,11 @@ def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bo
     return stands_for_dataset
 
 
-def possible_datasets(outline: Outline, project: Project) -> list[ast.ClassDef]:
+def possible_dataset_classes(outline: Outline, project: Project) -> list[ast.ClassDef]:
     """Return the classes that may inherit from a dataset class of PyTorch, torchvision or the runtime."""
 
     def is_known(name: str) -> bool:
-        return is_dataset_class(project, name) or inherits(project, name, ITERABLE_DATASET)
+        return is_dataset_class(project, name) or inherits_from(project, name, ITERABLE_DATASET)
 
     return [
         definition

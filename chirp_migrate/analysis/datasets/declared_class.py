@@ -10,9 +10,9 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import (
     Attr,
+    CodePath,
     Evaluator,
-    NotStraightLine,
-    Path,
+    UnmodelledCode,
     Value,
     statements_of,
     takes_plain_arguments,
@@ -24,12 +24,12 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     Meaning,
     SequenceSamples,
     StandardizedSamples,
-    dataset_semantics,
-    inferred_samples,
+    infer_getitem_result,
+    match_dataset_pattern,
 )
-from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
+from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
 from chirp_migrate.analysis.datasets.image_dataset_meaning import CLEAR as IMAGE_NAMES
-from chirp_migrate.analysis.datasets.image_dataset_meaning import ImageAugmenting, image_semantics
+from chirp_migrate.analysis.datasets.image_dataset_meaning import AugmentedImages, match_image_pattern
 from chirp_migrate.syntax.module import Module, find_in
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import Mention, is_on_self, mention, only_methods, plain_source
@@ -46,7 +46,7 @@ _DECORATORS: dict[type, str] = {
     StandardizedSamples: "standardizes_samples",
     AugmentedSamples: "augments_samples",
     SequenceSamples: "lists_samples",
-    ImageAugmenting: "augments_images",
+    AugmentedImages: "augments_images",
 }
 #: Decorators of the runtime that declare the samples of a class.
 DECORATORS = frozenset(_DECORATORS.values())
@@ -64,13 +64,13 @@ class DeclaringDecorator:
     arguments: tuple[str, ...]
 
 
-def may_declare(module: Module, project: Project, node: cst.ClassDef) -> bool:
+def may_be_declarable(module: Module, project: Project, node: cst.ClassDef) -> bool:
     """Return whether a decorator of the runtime may declare the class ``node``, possibly after a small change."""
-    return find_declaring_decorator(module, project, node, lambdas=True) is not None
+    return find_declaring_decorator(module, project, node, lambdas_count=True) is not None
 
 
 def find_declaring_decorator(
-    module: Module, project: Project, node: cst.ClassDef, *, lambdas: bool = False
+    module: Module, project: Project, node: cst.ClassDef, *, lambdas_count: bool = False
 ) -> DeclaringDecorator | str | None:
     """Return the decorator that declares the class ``node``, or the reason why it does not fit.
 
@@ -81,27 +81,27 @@ def find_declaring_decorator(
         module: the module that defines the class.
         project: the backend.
         node: the class.
-        lambdas: whether a lambda that ``__init__`` stores in an attribute counts as a method. Rule CHP007 (lambdas that
-            workers need) turns such lambdas into methods.
+        lambdas_count: whether a lambda that ``__init__`` stores in an attribute counts as a method. Rule CHP007
+            (lambdas that workers need) turns such lambdas into methods.
     """
     if node.keywords or node.decorators:
         return None
-    if not is_torch_dataset(module, project, [base.value for base in node.bases]):
+    if not only_base_is_torch_dataset(module, project, [base.value for base in node.bases]):
         return None
     methods = only_methods(node) or {}
     getitem = methods.get("__getitem__")
     if getitem is None or not _OTHER_ACCESS.isdisjoint(methods):
         return None
-    reader = _DeclaredReader(module, project, methods | (_lambdas_as_methods(methods) if lambdas else {}))
+    reader = _DeclaredReader(module, project, methods | (_lambdas_as_methods(methods) if lambdas_count else {}))
     try:
         paths = reader.control_flow_paths(getitem)
-    except NotStraightLine:
+    except UnmodelledCode:
         return None
-    images = image_semantics(paths)
+    images = match_image_pattern(paths)
     if images is not None:
         return reader.unclear_name(IMAGE_NAMES) or reader.declared(images, set())
-    samples = inferred_samples(paths)
-    meaning = None if samples is None else dataset_semantics(samples)
+    samples = infer_getitem_result(paths)
+    meaning = None if samples is None else match_dataset_pattern(samples)
     if samples is None or meaning is None:
         return None
     if isinstance(meaning, SequenceSamples) and _is_list_of_paths(module, methods, meaning.samples):
@@ -135,7 +135,7 @@ class _DeclaredReader:
         self._calls: set[str] = set()
         self._called_held: set[str] = set()
 
-    def control_flow_paths(self, getitem: cst.FunctionDef) -> list[Path]:
+    def control_flow_paths(self, getitem: cst.FunctionDef) -> list[CodePath]:
         """Return each path of execution through the method ``getitem``, with its symbolic value."""
         self_name, index = _parameters(getitem, 2)
         evaluator = Evaluator(self._module.source, self._inline)
@@ -176,7 +176,7 @@ class _DeclaredReader:
                 return found.value
         return None
 
-    def declared(self, meaning: Meaning | ImageAugmenting, none_tested: set[Value]) -> DeclaringDecorator | str:
+    def declared(self, meaning: Meaning | AugmentedImages, none_tested: set[Value]) -> DeclaringDecorator | str:
         """Return the decorator for the semantics ``meaning``, or the reason why it does not fit."""
         stages = meaning.stages if isinstance(meaning, AugmentedSamples) else ()
         flags = {stage.gate for stage in stages if stage.gate != stage.function}
@@ -196,12 +196,12 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
     """Return the parameter names of a method without decorators, defaults and stars.
 
     Raises:
-        NotStraightLine: the method is of another kind, or does not have ``count`` parameters.
+        UnmodelledCode: the method is of another kind, or does not have ``count`` parameters.
     """
     names = [parameter.name.value for parameter in function.params.params]
     unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
     if unusual or len(names) != count:
-        raise NotStraightLine(f"something unusual in the signature of {function.name.value}")
+        raise UnmodelledCode(f"something unusual in the signature of {function.name.value}")
     return names
 
 
@@ -227,7 +227,7 @@ def _lambdas_as_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst
     return found
 
 
-def _decorator_arguments(meaning: Meaning | ImageAugmenting) -> Iterator[str]:
+def _decorator_arguments(meaning: Meaning | AugmentedImages) -> Iterator[str]:
     """Yield the arguments of the decorator.
 
     Raises:
@@ -239,7 +239,7 @@ def _decorator_arguments(meaning: Meaning | ImageAugmenting) -> Iterator[str]:
         elif isinstance(value, Value):
             yield f"{key}={_attribute_name(value)}"
         elif isinstance(value, float) and value != getattr(type(meaning), key):
-            yield f"{key}={short_number(value)}"
+            yield f"{key}={shortest_source(value)}"
         elif isinstance(value, tuple):
             pairs = ((_attribute_name(one.function), one.gate and _attribute_name(one.gate)) for one in value)
             yield f"transforms={{{', '.join(f'{function}: {gate}' for function, gate in pairs)}}}"
@@ -252,7 +252,7 @@ def _attribute_name(value: Value) -> str:
     raise _NotAnAttribute
 
 
-def short_number(number: float) -> str:
+def shortest_source(number: float) -> str:
     """Return the short spelling of a number: ``1e-8`` for 1e-08."""
     return re.sub("e-0", "e-", repr(number))
 

@@ -28,12 +28,12 @@ _MOVE = re.compile(rf"\.{GAP}(to|cuda){CALL}|\bdevice\s*\)")
 
 
 @lru_cache(maxsize=8)
-def may_move(text: str) -> bool:
+def may_move_to_device(text: str) -> bool:
     """Return whether a module may move an object to a device, according to a search of its text."""
     return _MOVE.search(text) is not None
 
 
-def moved_to(module: Module, call: cst.Call) -> cst.BaseExpression | None:
+def target_device(module: Module, call: cst.Call) -> cst.BaseExpression | None:
     """Return the device of ``x.to(…)`` or ``x.cuda(…)``; ``None`` for any other call, and for the CPU.
 
     A variable is a device if code assigns a device to it, or if its name is typical of devices.
@@ -54,7 +54,7 @@ def is_dtype(module: Module, node: cst.BaseExpression) -> bool:
     return resolves_to(module, node, _DTYPE)
 
 
-def names_device(module: Module, node: cst.BaseExpression) -> bool:
+def may_name_device(module: Module, node: cst.BaseExpression) -> bool:
     """Return whether a name or attribute may refer to a device other than the CPU."""
     return dotted(node) is not None and device_value(module, node).may_be()
 
@@ -74,7 +74,7 @@ def moves_to_cuda(module: Module, call: cst.Call) -> bool:
     return method == "to" or any(one.startswith("torch.") and one != "torch.device" for one in names)
 
 
-def cuda_uses(module: Module, scope: cst.CSTNode, *, nested: bool = False) -> Iterator[cst.Call]:
+def calls_initializing_cuda(module: Module, scope: cst.CSTNode, *, nested: bool = False) -> Iterator[cst.Call]:
     """Yield calls in ``scope`` that initialise CUDA: they move an object to a CUDA device, or query CUDA.
 
     ``nested``: include calls in functions and classes inside ``scope``.

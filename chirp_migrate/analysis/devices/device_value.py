@@ -9,7 +9,7 @@ from operator import or_
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import origins, scope_of
+from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations, assigning_scope
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import dotted, parameters
 
@@ -75,8 +75,8 @@ def _device_by_name(module: Module, node: cst.Name | cst.Attribute, depth: int) 
     name = dotted(node)
     if name is None:
         return DeviceValue(is_called=isinstance(node, cst.Attribute) and node.attr.value == "device")
-    scope = scope_of(module, node, name)
-    values = [one.value for one in origins(module, scope, name)[0] if one.part is None]
+    scope = assigning_scope(module, node, name)
+    values = [one.value for one in assigned_values_and_annotations(module, scope, name)[0] if one.part is None]
     found = [device_value(module, value, depth + 1) for value in values] if depth < _DEPTH else []
     whole = reduce(or_, found, _UNKNOWN)
     if not found or not all(_is_literal(module, value) for value in values):

@@ -15,10 +15,10 @@ from functools import cached_property
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import values_of
+from chirp_migrate.analysis.dataflow.origins import assigned_values
 from chirp_migrate.analysis.datasets.dataset_state import contained_expressions
-from chirp_migrate.analysis.known_names import LOADER, base_names, inherits, resolves_to
-from chirp_migrate.analysis.loaders.data_reading import DataReading, Function, Unit
+from chirp_migrate.analysis.known_names import LOADER, base_names, inherits_from, resolves_to
+from chirp_migrate.analysis.loaders.data_reading import DataReadingFinder, Function, Unit
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, keywords, method_called, own_nodes, parameters
@@ -60,7 +60,7 @@ class CustomLoading:
     around_loader: bool
 
 
-def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
+def find_custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
     """Yield the hand-written loading of a module, in order of the text."""
     made: dict[Unit, list[tuple[str, cst.Call | cst.Arg]]] = defaultdict(list)
     for definition in module.find(cst.ClassDef):
@@ -96,7 +96,7 @@ def _refers_to(module: Module, project: Project, node: cst.CSTNode, pattern: re.
 
 def _possible_modules_of(module: Module, project: Project, node: cst.BaseExpression) -> set[str]:
     """Return the modules that an expression may refer to; a multiprocessing context counts as ``multiprocessing``."""
-    values = [origin.value for origin in values_of(module, node)]
+    values = [origin.value for origin in assigned_values(module, node)]
     modules: set[str] = set()
     for value in (part for whole in (node, *values) for part in contained_expressions(module, module.tree, whole)):
         names = project.resolved_names(module, value.func if isinstance(value, cst.Call) else value)
@@ -113,7 +113,7 @@ def _enclosing_unit(module: Module, node: cst.CSTNode) -> Unit:
     return next(classes, definitions[-1] if definitions else module.tree)
 
 
-class _LoadingUnit(DataReading):
+class _LoadingUnit(DataReadingFinder):
     """Test which pools, threads and streams of one unit (class, function or module) load data."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
@@ -159,7 +159,7 @@ class _LoadingUnit(DataReading):
         name = dotted(node)
         if name is None:
             return False
-        values = values_of(self._module, node)
+        values = assigned_values(self._module, node)
         calls = (call for value in values for call in find_in(value.value, cst.Call))
         if any(_refers_to(self._module, self._project, call.func, pattern) for call in calls):
             return True
@@ -196,7 +196,7 @@ class _LoadingUnit(DataReading):
         """Return whether a method puts an object into a queue."""
         if method.attr.value not in _APPENDS:
             return method.attr.value in _PUTS
-        values = values_of(self._module, method.value)
+        values = assigned_values(self._module, method.value)
         classes = (origin.value.func for origin in values if isinstance(origin.value, cst.Call))
         return any(self._project.resolved_names(self._module, kind) == {"collections.deque"} for kind in classes)
 
@@ -241,7 +241,7 @@ class _LoadingUnit(DataReading):
         if owner is None or method_called(node) != "__iter__":
             return False
         bases = base_names(self._module, self._project, owner)
-        of_loader = any(inherits(self._project, name, LOADER) for name in bases)
+        of_loader = any(inherits_from(self._project, name, LOADER) for name in bases)
         self.from_loader |= of_loader
         return of_loader
 
@@ -261,7 +261,7 @@ class _LoadingUnit(DataReading):
         for part in walk(context):
             if _refers_to(self._module, self._project, part, _CURRENT):
                 return True
-            values = values_of(self._module, part) if depth < _DEPTH else []
+            values = assigned_values(self._module, part) if depth < _DEPTH else []
             if any(self._is_stream(origin.value, depth + 1) for origin in values if origin.value is not context):
                 return True
         return False

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence, Set
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import values_of
+from chirp_migrate.analysis.dataflow.origins import assigned_values
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset
 from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.analysis.loaders.loader_loops import iterated_loaders
-from chirp_migrate.analysis.loaders.loader_values import LoaderNames
+from chirp_migrate.analysis.loaders.loader_values import LoaderExpressions
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted, is_on_self, parameters
@@ -25,12 +25,12 @@ _ITEMS = frozenset({"__getitem__", "__getitems__"})
 _DEPTH = 4
 
 
-class DataReading:
+class DataReadingFinder:
     """Find code that reads data in one unit (class, function or module)."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         self._module, self._project, self._enclosing_unit = module, project, unit
-        self._loaders = module.once(LoaderNames, project)
+        self._loaders = module.once(LoaderExpressions, project)
         #: Whether any data that was found so far is a loader.
         self.from_loader = False
 
@@ -57,7 +57,7 @@ class DataReading:
         match node:
             case cst.Call(func=function, args=[first, *_]):
                 return [first.value] if self._module.qualified_names(function) & _ITERATORS else []
-        return [origin.value for origin in values_of(self._module, node) if origin.part is None]
+        return [origin.value for origin in assigned_values(self._module, node) if origin.part is None]
 
     def iterates_over(self, node: cst.BaseExpression) -> bool:
         """Return whether an iterable is data, or the indices of a dataset (``range(len(dataset))``)."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import AssignedValue, scope_of, values_of
+from chirp_migrate.analysis.dataflow.origins import AssignedValue, assigned_values, assigning_scope
 from chirp_migrate.analysis.known_names import DISTRIBUTED_SAMPLER, resolves_to
-from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
+from chirp_migrate.analysis.loaders.loader_values import LoaderExpressions, LoaderValue
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import argument, dotted, find_own, holds, is_name, method_called
@@ -39,31 +39,31 @@ class DistributedSampler:
     is_known: bool = True
 
 
-def sampler_of(
-    module: Module, project: Project, node: cst.BaseExpression, loader: Loader, place: cst.CSTNode
+def distributed_sampler_of_loader(
+    module: Module, project: Project, loader_expression: cst.BaseExpression, loader: LoaderValue, place: cst.CSTNode
 ) -> DistributedSampler | None:
-    """Return the sampler of the loader ``node`` at ``place``, if it may be a distributed sampler; else None."""
+    """Return the sampler of the loader ``loader_expression``, if it may be a distributed sampler; else None."""
     given = ((owner, argument(call, _POSITION, "sampler")) for owner, call in loader.calls)
     made = [(owner, value, *_sampler_calls(owner, project, value)) for owner, value in given if value is not None]
     known = [one for one in made if one[2]]
     if not known:
         return None
     owner, value, calls, certain = known[0]
-    name, loader_name = dotted(value), dotted(node)
+    name, loader_name = dotted(value), dotted(loader_expression)
     is_here = owner is module and len(known) == 1
-    if name is not None and is_here and scope_of(module, place, name) is scope_of(module, value, name):
+    if name is not None and is_here and assigning_scope(module, place, name) is assigning_scope(module, value, name):
         guard = "" if certain else module.source(calls[0].func).strip()
         is_known = certain or _is_imported(module, calls[0].func)
-        return DistributedSampler(name, values_of(module, value), guard, is_known)
+        return DistributedSampler(name, assigned_values(module, value), guard, is_known)
     if loader_name is None:
         return None
     always = certain and loader.complete and len(known) == len(loader.calls)
-    return DistributedSampler(f"{loader_name}.sampler", values_of(module, node), is_known=always)
+    return DistributedSampler(f"{loader_name}.sampler", assigned_values(module, loader_expression), is_known=always)
 
 
 def _sampler_calls(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
     """Return the calls that may create a value as a shuffling distributed sampler, and whether no other code may."""
-    found = values_of(module, value)
+    found = assigned_values(module, value)
     if any(one.part is not None for one in found) or (not found and dotted(value) is not None):
         return [], False
     values = [one.value for one in found] or [value]
@@ -103,6 +103,6 @@ def has_set_epoch_call(
         here = function is None or holds(module, function, call)
         if here or (isinstance(call.func, cst.Attribute) and dotted(call.func.value) in receivers):
             return True
-    names = module.once(LoaderNames, project)
+    names = module.once(LoaderExpressions, project)
     definitions = (one for call in find_own(loop.body, cst.Call) for one in names.functions(call))
     return any(re.search(_SET, owner.source(definition)) for owner, definition in definitions)

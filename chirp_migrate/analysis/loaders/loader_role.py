@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import values_of
+from chirp_migrate.analysis.dataflow.origins import assigned_values
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.queries import assigned_pairs, holds, is_name
 
@@ -74,7 +74,7 @@ def _role_in_name(name: str) -> str | None:
 def _roles_of_dataset(module: Module, dataset: cst.BaseExpression) -> set[str | None]:
     """Return the roles in the name of a dataset, and in the arguments of its constructor."""
     name = _last_name(module, dataset)
-    values = [one.value for one in values_of(module, dataset) if one.part is None] if name else [dataset]
+    values = [one.value for one in assigned_values(module, dataset) if one.part is None] if name else [dataset]
     made = values[0] if len(values) == 1 else None
     parts = [one for one in made.args if is_name(one.keyword, *_PARTS)] if isinstance(made, cst.Call) else []
     return {_role_in_name(name), *(_role_of_argument(module, one) for one in parts)}

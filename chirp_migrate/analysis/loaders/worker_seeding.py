@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_state import assigned_value
+from chirp_migrate.analysis.datasets.dataset_state import value_assigned_to
 from chirp_migrate.syntax.module import Module, find_in, walk
 from chirp_migrate.syntax.queries import is_name, own_nodes, parameters, target_of
 
@@ -38,19 +38,19 @@ class RepeatedSeed:
     state: cst.Subscript | None = None
 
 
-def repeated_seeds(module: Module, value: cst.BaseExpression | cst.FunctionDef) -> Iterator[RepeatedSeed]:
+def repeated_seeds(module: Module, worker_init_fn: cst.BaseExpression | cst.FunctionDef) -> Iterator[RepeatedSeed]:
     """Yield the calls of a ``worker_init_fn`` that seed a global generator with the same seed in every epoch.
 
     Calls with unknown seeds are omitted.
     """
     bound: Sequence[cst.Arg] = ()
-    match value:
+    match worker_init_fn:
         case cst.FunctionDef() | cst.Lambda():
-            function: cst.FunctionDef | cst.Lambda | None = value
-        case cst.Call(args=[named, *bound]) if module.qualified_names(value.func) == {"functools.partial"}:
+            function: cst.FunctionDef | cst.Lambda | None = worker_init_fn
+        case cst.Call(args=[named, *bound]) if module.qualified_names(worker_init_fn.func) == {"functools.partial"}:
             function = _only_function(module, named.value)
         case _:
-            function = _only_function(module, value)
+            function = _only_function(module, worker_init_fn)
     if function is None or any(one.star or _names_in_seed(module, function, one.value) is None for one in bound):
         return
     by_keyword = {one.keyword.value for one in bound if one.keyword is not None}
@@ -110,7 +110,7 @@ def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -
         return node
     match [one for one in own_nodes(function) if is_name(target_of(one), node.value)]:
         case [cst.AssignTarget(target=target) | cst.AnnAssign(target=target)]:
-            return assigned_value(module, target) or node
+            return value_assigned_to(module, target) or node
     return node
 
 
@@ -179,6 +179,6 @@ def _resolve_name(module: Module, function: cst.CSTNode, name: cst.Name, depth: 
         case []:
             return {name.value}
         case [cst.AssignTarget(target=target) | cst.AnnAssign(target=target)]:
-            value = assigned_value(module, target)
+            value = value_assigned_to(module, target)
             return None if value is None else _names_in_seed(module, function, value, depth + 1)
     return None

@@ -18,13 +18,13 @@ _Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
 T = TypeVar("T")
 
 
-def statement_of(module: Module, node: cst.CSTNode) -> cst.CSTNode:
+def innermost_statement(module: Module, node: cst.CSTNode) -> cst.CSTNode:
     """Return the innermost statement that contains an expression."""
     return next(ancestor for ancestor in module.ancestors(node) if isinstance(ancestor, _Statement))
 
 
 @dataclass(frozen=True)
-class Bound(Generic[T]):
+class NameBinding(Generic[T]):
     """A binding of a name: after ``offset``, it has ``value``. ``statement`` in ``block`` assigns the value."""
 
     offset: int
@@ -46,7 +46,7 @@ class LoopNames(ABC, Generic[T]):
 
     def __init__(self, module: Module, loop: cst.For, nothing: T) -> None:
         self._module, self._loop, self._nothing = module, loop, nothing
-        self._bound: dict[str, list[Bound[T]]] = {}
+        self._bound: dict[str, list[NameBinding[T]]] = {}
 
     @abstractmethod
     def value(self, node: cst.CSTNode) -> T:
@@ -84,12 +84,12 @@ class LoopNames(ABC, Generic[T]):
         self._bind(self._names(target, value), self._module.span(node)[1], node)
 
     def _bind(self, names: Iterable[tuple[str, T]], offset: int, node: cst.CSTNode) -> None:
-        statement = node if isinstance(node, _Statement) else statement_of(self._module, node)
+        statement = node if isinstance(node, _Statement) else innermost_statement(self._module, node)
         block: cst.CSTNode = statement
         while not isinstance(block, cst.BaseSuite):
             block = block.body if isinstance(block, cst.For) else self._module.parents[block]
         for name, value in names:
-            self._bound.setdefault(name, []).append(Bound(offset, value, statement, block))
+            self._bound.setdefault(name, []).append(NameBinding(offset, value, statement, block))
 
     def _names(self, target: cst.CSTNode, value: T) -> Iterator[tuple[str, T]]:
         """Yield the names in ``target``, each with the fact about it; ``value`` is the fact about what is assigned."""

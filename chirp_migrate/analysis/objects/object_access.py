@@ -6,28 +6,28 @@ import ast
 from abc import abstractmethod
 
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET
-from chirp_migrate.analysis.objects.libraries import made_by, part_of
+from chirp_migrate.analysis.objects.libraries import unpicklable_part_of, unpicklable_result_of_call
 from chirp_migrate.analysis.objects.library_calls import LibraryCalls
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
+    AbstractObject,
     AbstractScope,
     BoundMethod,
     ClassThing,
     Constant,
     Container,
-    External,
+    CreationPlace,
     FunctionThing,
-    Hazard,
-    HazardKind,
     Instance,
+    LibraryName,
     LoaderThing,
     ModuleThing,
-    Place,
-    Thing,
+    UnpicklableKind,
+    UnpicklableLibraryObject,
     Value,
     unite_values,
 )
-from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, Super, only_container_key
+from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, SuperResult, only_container_key
 from chirp_migrate.syntax.module import package_name
 
 __all__ = ["ObjectAccess"]
@@ -47,7 +47,7 @@ class ObjectAccess(LibraryCalls):
     def _held(self, scope: AbstractScope, name: str) -> Value: ...
 
     @abstractmethod
-    def _use(self, loader: LoaderThing, place: Place) -> None: ...
+    def _use(self, loader: LoaderThing, place: CreationPlace) -> None: ...
 
     def _in_class(self, cls: ClassThing, name: str, below: ClassThing | None = None) -> Value:
         """Return the attribute of a class, in method resolution order; with ``below``, only after that class."""
@@ -59,7 +59,7 @@ class ObjectAccess(LibraryCalls):
                 return one.body.cells[name]
         return ()
 
-    def _attribute(self, thing: Thing, name: str) -> Value:
+    def _attribute(self, thing: AbstractObject, name: str) -> Value:
         match thing:
             case Instance(cls=ClassThing() as cls):
                 if name in thing.cells:
@@ -75,7 +75,7 @@ class ObjectAccess(LibraryCalls):
                 return bound or thing.cells.get(_PLACES.get(name, -1)) or (BoundMethod(thing, name),)
             case Instance(cls=str()):
                 return thing.cells.get(name) or thing.cells.get(_PLACES.get(name, -1)) or (BoundMethod(thing, name),)
-            case Super(objects=objects, below=below):
+            case SuperResult(objects=objects, below=below):
                 found_: list[Value] = []
                 for one in objects:
                     if isinstance(one, Instance) and isinstance(one.cls, ClassThing):
@@ -93,11 +93,13 @@ class ObjectAccess(LibraryCalls):
                 return (BoundMethod(thing, name),)
             case ModuleThing(name=path, is_own=True):
                 return self._of_module(path, name)
-            case ModuleThing(name=module) | External(name=module):
+            case ModuleThing(name=module) | LibraryName(name=module):
                 return self._of_library(f"{module}.{name}")
-            case Hazard(kind=kind, part=part):
-                known = part_of(kind, part, name)
-                return (Hazard(thing.place, kind, part=known),) if known else (BoundMethod(thing, name),)
+            case UnpicklableLibraryObject(kind=kind, part=part):
+                known = unpicklable_part_of(kind, part, name)
+                return (
+                    (UnpicklableLibraryObject(thing.place, kind, part=known),) if known else (BoundMethod(thing, name),)
+                )
             case LoaderThing(arguments=arguments):
                 return arguments.get(name, UNKNOWN)
             case FunctionThing():
@@ -107,8 +109,12 @@ class ObjectAccess(LibraryCalls):
         return UNKNOWN
 
     def _of_library(self, name: str) -> Value:
-        made = made_by(name) if name.startswith("sys.std") else None
-        return (External(name),) if made is None else (Hazard(Place("", ast.Pass()), made.kind),)
+        made = unpicklable_result_of_call(name) if name.startswith("sys.std") else None
+        return (
+            (LibraryName(name),)
+            if made is None
+            else (UnpicklableLibraryObject(CreationPlace("", ast.Pass()), made.kind),)
+        )
 
     def _of_module(self, path: str, name: str) -> Value:
         scope = self.module(path)
@@ -118,16 +124,16 @@ class ObjectAccess(LibraryCalls):
             inner = [one for one, rest in self._project.located(path, f"{package_name(path)}.{name}") if not rest]
             if inner:
                 return (ModuleThing(inner[0], is_own=True),)
-        found = (External(f"{star}.{name}") for star in scope.stars)
+        found = (LibraryName(f"{star}.{name}") for star in scope.stars)
         return self._compiled_module(path, name) or tuple(found) or UNKNOWN
 
     def _compiled_module(self, path: str, name: str) -> Value:
         """Return the compiled module of this name in a package; empty if there is none."""
         module = f"{package_name(path)}.{name}".lstrip(".")
         is_package = path.rpartition("/")[2] == "__init__.py"
-        return (External(module),) if is_package and self._project.is_compiled(module) else ()
+        return (LibraryName(module),) if is_package and self._project.is_compiled(module) else ()
 
-    def _bound(self, found: Thing, owner: Thing, cls: ClassThing) -> Value:
+    def _bound(self, found: AbstractObject, owner: AbstractObject, cls: ClassThing) -> Value:
         match found:
             case FunctionThing(wraps="property"):
                 return self._call(BoundMethod(owner, found), NO_ARGUMENTS, found.place)
@@ -139,16 +145,16 @@ class ObjectAccess(LibraryCalls):
                 return (BoundMethod(owner, found),)
         return (found,)
 
-    def _of_class(self, found: Thing, cls: ClassThing) -> Value:
+    def _of_class(self, found: AbstractObject, cls: ClassThing) -> Value:
         return (
             (BoundMethod(cls, found),)
             if isinstance(found, FunctionThing) and found.wraps == "classmethod"
             else (found,)
         )
 
-    def _item(self, thing: Thing, keys: Value, node: ast.expr, scope: AbstractScope) -> Value:
+    def _item(self, thing: AbstractObject, keys: Value, node: ast.expr, scope: AbstractScope) -> Value:
         match thing:
-            case External() | ClassThing():
+            case LibraryName() | ClassThing():
                 return (thing,)  # a class for objects of some type
             case Container(cells=cells):
                 key = only_container_key(keys)
@@ -157,7 +163,9 @@ class ObjectAccess(LibraryCalls):
                 if key is not None and None in cells:
                     return cells[None]
                 factory = cells.get("*factory", ())
-                made = unite_values(*(self._call(one, NO_ARGUMENTS, Place(scope.path, node)) for one in factory))
+                made = unite_values(
+                    *(self._call(one, NO_ARGUMENTS, CreationPlace(scope.path, node)) for one in factory)
+                )
                 for one in made if factory else ():
                     self._add(cells, None, (one,))
                 known = [value for cell, value in cells.items() if cell != "*factory"]
@@ -165,7 +173,7 @@ class ObjectAccess(LibraryCalls):
             case Instance(cls=ClassThing() as cls):
                 found = [one for one in self._in_class(cls, "__getitem__") if isinstance(one, FunctionThing)]
                 if found:
-                    place = Place(scope.path, node)
+                    place = CreationPlace(scope.path, node)
                     return unite_values(
                         *(self._call(BoundMethod(thing, one), Arguments([keys]), place) for one in found)
                     )
@@ -178,11 +186,11 @@ class ObjectAccess(LibraryCalls):
                 for one in dataset:
                     if isinstance(one, Instance):
                         self._item(one, UNKNOWN, node, scope)
-            case Hazard(kind=kind, part=part):
-                known_part = part_of(kind, part, "[]")
+            case UnpicklableLibraryObject(kind=kind, part=part):
+                known_part = unpicklable_part_of(kind, part, "[]")
                 is_text = any(isinstance(key, Constant) and isinstance(key.value, str) for key in keys)
                 if known_part and is_text:
-                    return (Hazard(Place(scope.path, node), kind, part=known_part),)
+                    return (UnpicklableLibraryObject(CreationPlace(scope.path, node), kind, part=known_part),)
         return UNKNOWN
 
     def _elements(self, value: Value, node: ast.expr, scope: AbstractScope) -> Value:
@@ -196,10 +204,10 @@ class ObjectAccess(LibraryCalls):
                         found += [*keys, *([UNKNOWN] if None in cells or not keys else [])]
                     else:
                         found += list(cells.values())
-                case Hazard(items=items):
+                case UnpicklableLibraryObject(items=items):
                     found.append(items)
                 case (LoaderThing() as loader) | Instance(loader=LoaderThing() as loader):
-                    self._use(loader, Place(scope.path, node))
+                    self._use(loader, CreationPlace(scope.path, node))
                     if not loader.may_have_workers:
                         self._elements(loader.arguments.get("dataset", ()), node, scope)  # this process reads samples
                     found.append(UNKNOWN)
@@ -217,7 +225,7 @@ class ObjectAccess(LibraryCalls):
         return unite_values(*found) or UNKNOWN
 
     def _iterated(self, thing: Instance, cls: ClassThing, node: ast.expr, scope: AbstractScope) -> Value:
-        place = Place(scope.path, node)
+        place = CreationPlace(scope.path, node)
         for name, arguments in (("__iter__", NO_ARGUMENTS), ("__getitem__", Arguments([UNKNOWN]))):
             functions = [one for one in self._in_class(cls, name) if isinstance(one, FunctionThing)]
             if functions:
@@ -233,11 +241,11 @@ class ObjectAccess(LibraryCalls):
         found: list[Value] = []
         for thing in value:
             match thing:
-                case Hazard(kind=HazardKind.GENERATOR, items=items, part="context"):
+                case UnpicklableLibraryObject(kind=UnpicklableKind.GENERATOR, items=items, part="context"):
                     found.append(items)
                 case Instance(cls=ClassThing() as cls):
                     functions = [one for one in self._in_class(cls, "__enter__") if isinstance(one, FunctionThing)]
-                    place = Place(scope.path, node)
+                    place = CreationPlace(scope.path, node)
                     found += [self._call(BoundMethod(thing, one), NO_ARGUMENTS, place) for one in functions] or [
                         (thing,)
                     ]
@@ -245,7 +253,7 @@ class ObjectAccess(LibraryCalls):
                     found.append((thing,))
         return unite_values(*found)
 
-    def _set_attribute(self, thing: Thing, name: str, value: Value, *, is_only: bool) -> None:
+    def _set_attribute(self, thing: AbstractObject, name: str, value: Value, *, is_only: bool) -> None:
         write = self._write if is_only else self._add
         match thing:
             case Instance(cls=ClassThing() as cls):
@@ -266,11 +274,11 @@ class ObjectAccess(LibraryCalls):
                 thing.arguments[name] = value
             case Container() if name == "default_factory":
                 write(thing.cells, "*factory", value)
-            case Super(objects=objects):
+            case SuperResult(objects=objects):
                 for one in objects:
                     self._set_attribute(one, name, value, is_only=is_only)
 
-    def _set_item(self, thing: Thing, keys: Value, value: Value, *, is_only: bool) -> None:
+    def _set_item(self, thing: AbstractObject, keys: Value, value: Value, *, is_only: bool) -> None:
         match thing:
             case Container():
                 key = only_container_key(keys)
