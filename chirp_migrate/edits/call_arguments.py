@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from chirp_migrate.edits.layout import is_laid_out
+from chirp_migrate.edits.layout import is_formatted
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import NEWLINE, apply_edits_in_span
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import is_in_string
+from chirp_migrate.syntax.queries import is_in_fstring
 
 #: If arguments aligned with the opening bracket would begin to the right of this share of the line length, they are
 #: written on new lines instead.
@@ -22,7 +22,7 @@ _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 
 
 def call_text(
-    module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", around: int = 0
+    module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", columns_taken: int = 0
 ) -> str:
     """Return the source of ``callee(arguments)``; break it into lines as black does if it is too long for the project.
 
@@ -32,11 +32,13 @@ def call_text(
         callee: source of the called expression.
         arguments: source of each argument.
         indent: indentation of the line in which the call begins.
-        around: number of columns that other code takes in that line.
+        columns_taken: number of columns that other code takes in that line.
     """
     longest, newline, inner = style.longest_line(module.text), module.newline, indent + module.tree.default_indent
     line = ", ".join(arguments)
-    if len(f"{indent}{callee}({line})") + around <= longest or any("\n" in one or "\r" in one for one in arguments):
+    if len(f"{indent}{callee}({line})") + columns_taken <= longest or any(
+        "\n" in one or "\r" in one for one in arguments
+    ):
         return f"{callee}({line})"
     if len(f"{inner}{line}") <= longest:
         return f"{callee}({newline}{inner}{line}{newline}{indent})"
@@ -55,7 +57,7 @@ class CallEdit:
     def __init__(self, module: Module, call: cst.Call, style: CodeStyle | None = None) -> None:
         self._module, self._call = module, call
         # Before Python 3.12, an expression in an f-string must be on one line, so do not break it.
-        self._style = None if is_in_string(module, call) else style
+        self._style = None if is_in_fstring(module, call) else style
         self._spans = [module.span(argument) for argument in call.args]
         self._callee = ""
         self._named: list[Edit] = []
@@ -220,7 +222,7 @@ class CallEdit:
         call contains comments, which could lose their place.
         """
         module, style = self._module, self._style
-        if style is None or not self._kept_positions or is_laid_out(module, style, self._call):
+        if style is None or not self._kept_positions or is_formatted(module, style, self._call):
             return ()
         start, end = module.span(self._call)
         first, last = module.line_start(start), module.line_end(end - 1)

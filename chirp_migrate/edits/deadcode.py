@@ -53,7 +53,9 @@ class _DeadStatement:
     block: list[ast.stmt]
 
 
-def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle) -> Iterator[list[Edit]]:
+def remove_newly_unused_names(
+    before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle
+) -> Iterator[list[Edit]]:
     """Yield edits that remove imports and variables that are unused in ``after`` but were used in ``before``.
 
     A removal may make further names unused. Therefore this yields several lists of edits. The positions in a list refer
@@ -127,7 +129,7 @@ def _needless_imports(
 
 
 def top_level_names(text: str) -> set[str]:
-    """Return the names of a module whose top-level imports :func:`newly_dead` may remove."""
+    """Return the names of a module whose top-level imports :func:`remove_newly_unused_names` may remove."""
     names = _names_of(text)
     return {binding.name for binding in names.bindings if not binding.scope} | (
         _GIVEN_BY_STAR if names.stars else set()

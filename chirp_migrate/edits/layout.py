@@ -19,12 +19,12 @@ from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.piece_table import Owners
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits_in_span
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, walk_code
 
 _TOKEN = re.compile(r"\s+|\w+|[^\w\s]")
 
 
-def is_laid_out(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
+def is_formatted(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
     """Return whether the statement around ``node`` is formatted as the project's formatter would format it."""
     for one in (node, *module.ancestors(node)):
         found = _lines(module, one)
@@ -33,7 +33,7 @@ def is_laid_out(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
     return False
 
 
-def layout_edits(
+def formatting_edits(
     module: Module, edits: Mapping[Edit, Owners], others: Iterable[Edit], style: CodeStyle
 ) -> list[tuple[Edit, Owners]]:
     """Return further edits that format each changed statement, if the statement was formatted before.
@@ -49,7 +49,7 @@ def layout_edits(
     """
     touched = module.statements_at(edit.start for edit in edits)
     statements = sorted(
-        lines for around in touched for node in walk(around) if (lines := _lines(module, node)) is not None
+        lines for around in touched for node in walk_code(around) if (lines := _lines(module, node)) is not None
     )
     starts = [start for start, _ in statements]
     inside: dict[tuple[int, int], list[Edit]] = {}

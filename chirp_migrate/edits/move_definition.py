@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import CapturedName, variable_reads
-from chirp_migrate.edits.statements import lines_deletion, with_comments
+from chirp_migrate.edits.statements import lines_deletion, start_of_comments_above
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_docstring, is_printed_code
-from chirp_migrate.syntax.scopes import Kind
+from chirp_migrate.syntax.scopes import BindingKind
 
 #: Length limit for the names of moved definitions, in characters.
 _LONGEST_NAME = 40
@@ -28,18 +28,18 @@ class NotMovable(Exception):
     """A definition cannot be moved; the message is the reason, without a full stop."""
 
 
-def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()) -> str:
-    """Return the first name in ``wishes`` that the module does not contain as a word.
+def first_unused_name(module: Module, candidates: Sequence[str], taken: Collection[str] = ()) -> str:
+    """Return the first name in ``candidates`` that the module does not contain as a word.
 
     If the module contains all of them, the result is the first name with a number after it. Names longer than 40
     characters are skipped. If all names are too long, the last one is used without some of its inner words.
     """
-    wishes = [wish for wish in wishes if len(wish) <= _LONGEST_NAME] or [_shorten_name(wishes[-1])]
+    candidates = [wish for wish in candidates if len(wish) <= _LONGEST_NAME] or [_shorten_name(candidates[-1])]
     words = {*re.findall(r"\w+", module.text), *taken}
-    found = next((wish for wish in wishes if wish not in words), None)
+    found = next((wish for wish in candidates if wish not in words), None)
     number = 2
     while found is None:
-        numbered = f"{wishes[0]}_{number}"
+        numbered = f"{candidates[0]}_{number}"
         found, number = (None if numbered in words else numbered), number + 1
     return found
 
@@ -83,10 +83,10 @@ def _defines_or_imports(statement: cst.CSTNode) -> bool:
 
 
 def _above(module: Module, statement: cst.CSTNode) -> int:
-    return with_comments(module, module.line_start(module.statement_start(statement)), "")
+    return start_of_comments_above(module, module.line_start(module.statement_start(statement)), "")
 
 
-def insert_at(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
+def insert_definition(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
     """Return edits that insert ``definition`` between top-level statements, with two blank lines around it.
 
     ``offset`` is the start of a line. A separate edit adds the blank lines above, because several definitions at the
@@ -103,7 +103,7 @@ def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tu
     """Return start and end of the lines of a definition, with comments directly above it and at the end of its body."""
     first = module.statement_start(node)
     indent = module.indentation(first)
-    start = with_comments(module, module.line_start(first), indent)
+    start = start_of_comments_above(module, module.line_start(first), indent)
     end = at = module.line_end(module.span(node)[1] - 1)
     while at < len(module.text):
         following = module.line_end(at)
@@ -161,12 +161,12 @@ def moved_text(module: Module, project: Project, span: tuple[int, int], indent: 
     return text
 
 
-def returned_text(module: Module, node: cst.BaseExpression, indent: str) -> str:
+def return_expression_source(module: Module, node: cst.BaseExpression, indent: str) -> str:
     """Return the source of an expression for a line that begins with ``indent`` and ``return``.
 
     The later lines of the expression move by as many columns as the first, except lines in strings.
     """
-    start, end = whole_span(module, node)
+    start, end = span_with_parentheses(module, node)
     lines = [at for at in module.lines_inside(start, end) if at not in module.once(lines_in_strings)]
     widths = {at: len(module.indentation(at).expandtabs()) for at in lines}
     column = len(module.text[module.line_start(start) : start].expandtabs())
@@ -189,7 +189,7 @@ def _indentation_of_width(indent: str, width: int) -> str:
     return indent + " " * rest if rest >= 0 else " " * width
 
 
-def whole_span(module: Module, node: cst.CSTNode) -> tuple[int, int]:
+def span_with_parentheses(module: Module, node: cst.CSTNode) -> tuple[int, int]:
     """Return start and end of an expression, including the parentheses around it."""
     start, end = module.span(node)
     left, right = getattr(node, "lpar", ()), getattr(node, "rpar", ())
@@ -234,7 +234,9 @@ def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[
     return found
 
 
-def opening_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Sequence[str]) -> Iterator[Edit]:
+def insert_lines_after_docstring(
+    module: Module, node: cst.FunctionDef, indent: str, lines: Sequence[str]
+) -> Iterator[Edit]:
     """Yield the edit that inserts lines after the docstring of a function that moves to the indentation ``indent``."""
     if not lines:
         return
@@ -246,7 +248,7 @@ def opening_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Seq
         return
     offset = module.line_start(module.statement_start(first))
     old = module.indentation(offset)
-    start = with_comments(module, offset, old)
+    start = start_of_comments_above(module, offset, old)
     new = indent + old.removeprefix(module.indentation(module.span(node)[0]))
     yield Edit(start, start, "".join(f"{new}{line}{module.newline}" for line in lines))
 
@@ -259,7 +261,7 @@ def import_lines(module: Module, captured: Iterable[CapturedName]) -> list[str]:
     """
     lines: list[str] = []
     for one in captured:
-        if any(binding.kind is not Kind.IMPORT for binding in one.bindings):
+        if any(binding.kind is not BindingKind.IMPORT for binding in one.bindings):
             raise NotMovable(f"`{one.name}` is imported in one place and assigned in another")
         found = {line for binding in one.bindings for line in _import_lines(module, binding.node, one.name)}
         if len(found) > 1 and not all(re.fullmatch(rf"import {one.name}(\.\w+)*", line) for line in found):

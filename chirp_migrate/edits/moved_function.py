@@ -38,14 +38,19 @@ from chirp_migrate.analysis.known_names import (
 )
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.call_arguments import call_text
-from chirp_migrate.edits.imports import is_reached
-from chirp_migrate.edits.movability import check_body, check_values, has_same_value_at, name_of_enclosing
+from chirp_migrate.edits.imports import import_always_runs
+from chirp_migrate.edits.movability import (
+    check_body_is_movable,
+    check_captured_values,
+    enclosing_function_name,
+    has_same_value_at,
+)
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_name, parameters
+from chirp_migrate.syntax.queries import is_name, parameters_by_name
 from chirp_migrate.syntax.scopes import Variable
 
 #: The name of a function of the module, and the edits that define it.
@@ -111,9 +116,9 @@ class MovedFunction:
         Raises:
             NotMovable: the function cannot be moved; the message gives the reason.
         """
-        check_body(self.module, self.node)
+        check_body_is_movable(self.module, self.node)
         self.import_lines = move.import_lines(self.module, self.imports)
-        check_values(self.module, self.project, self.node, self.captured_groups)
+        check_captured_values(self.module, self.project, self.node, self.captured_groups)
         if self.method is not None and not self._takes_methods():
             raise NotMovable(
                 "the rewrite would add a method, and the class, a base class or a metaclass may inspect the methods"
@@ -305,18 +310,18 @@ class MovedFunction:
         project = self.project
         if owner is None:
             set_elsewhere = {wish for wish in wishes if new_name_may_clash(self.module, project, wish)}
-            return move.free_name(self.module, wishes, set_elsewhere.union(taken))
+            return move.first_unused_name(self.module, wishes, set_elsewhere.union(taken))
         if may_set_computed_attributes(self.module, project, owner):
             raise NotMovable("the rewrite would make it a method, which an attribute with a computed name may hide")
         if _has_private_names(self.module, project, owner):
-            around = f"_{name_of_enclosing(self.module, self.node)}_"
+            around = f"_{enclosing_function_name(self.module, self.node)}_"
             wishes = [one if one.startswith(around) else around + one.lstrip("_") for one in wishes]
         related = has_bases_or_subclasses(self.module, project, owner)
         used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
-        name = move.free_name(self.module, wishes, used)
+        name = move.first_unused_name(self.module, wishes, used)
         while may_access_attribute_outside_class(project, name) or (related and project.search(rf"\b{name}\b", name)):
             used.add(name)
-            name = move.free_name(self.module, wishes, used)
+            name = move.first_unused_name(self.module, wishes, used)
         return name
 
     def expression_for(self, name: str) -> str:
@@ -334,7 +339,7 @@ class MovedFunction:
             NotMovable: the expression needs ``partial``, and this name is bound to another object there.
         """
         module = self.module
-        spans = [(one.name.value, move.whole_span(module, one.default)) for one in self.bound if one.default]
+        spans = [(one.name.value, move.span_with_parentheses(module, one.default)) for one in self.bound if one.default]
         values = [*self.captives, *(f"{keyword}={module.text[start:end]}" for keyword, (start, end) in spans)]
         return (
             self.partial_of(self.expression_for(name), values, around)
@@ -365,7 +370,7 @@ class MovedFunction:
             ):
                 continue
             earlier = all(one.qualified == path and module.span(one.node)[0] < place for one in bindings)
-            if earlier and any(is_reached(module, one.node) for one in bindings):
+            if earlier and any(import_always_runs(module, one.node) for one in bindings):
                 partial, imports = expression_for, frozenset()
                 break
         else:
@@ -374,14 +379,14 @@ class MovedFunction:
             if is_hidden or may_be_patched_elsewhere(module, self.project, "partial"):
                 raise NotMovable("the name `partial`, which the rewrite needs, means something else there")
         indent, style = module.indentation(place), self.project.code_style
-        return call_text(module, style, partial, [function, *values], indent=indent, around=around), imports
+        return call_text(module, style, partial, [function, *values], indent=indent, columns_taken=around), imports
 
     def parameters(self) -> list[Edit]:
         """Return edits of the function's parameters: add parameters for captured values, and remove bound defaults.
 
         The new parameters are positional-only and come first, so that no caller can pass other values.
         """
-        module, own = self.module, parameters(self.node)
+        module, own = self.module, parameters_by_name(self.node)
         first = [*(["self"] if self.method is not None else []), *self.captives]
         if self.captives and not self.node.params.posonly_params:
             first.append("/")
@@ -389,17 +394,23 @@ class MovedFunction:
         edits = [Edit(start, start, ", ".join(first) + (", " if own else ""))] if first else []
         for one in self.bound:
             named = one.name if one.annotation is None else one.annotation.annotation
-            edits.append(Edit(move.whole_span(module, named)[1], move.whole_span(module, one.default or named)[1], ""))
+            edits.append(
+                Edit(
+                    move.span_with_parentheses(module, named)[1],
+                    move.span_with_parentheses(module, one.default or named)[1],
+                    "",
+                )
+            )
         return edits
 
     def parameter_text(self) -> str:
-        """Return the source of the new function's parameters (see :meth:`parameters`)."""
+        """Return the source of the new function's parameters (see :meth:`parameters_by_name`)."""
         return apply_edits_in_span(self.module.text, self.module.span(self.node.params), self.parameters())
 
     def defined(self, text: str) -> tuple[Edit, ...]:
         """Return edits that insert ``text``, the new definition, into the module or below the method."""
         if self.method is None:
-            return move.insert_at(self.module, self.place, text)
+            return move.insert_definition(self.module, self.place, text)
         offset, newline = move.definition_range(self.module, self.method)[1], self.module.newline
         lead = "" if self.module.text[:offset].endswith(("\n", "\r")) else newline
         return (Edit(offset, offset, lead + newline + text.rstrip("\r\n") + newline),)

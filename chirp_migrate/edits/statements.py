@@ -11,7 +11,7 @@ from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import NEWLINE, apply_edits_in_span
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.module import Module, find_in
+from chirp_migrate.syntax.module import Module, find_nodes
 
 #: Comments for tools. They apply only to the line that contains them.
 _PRAGMA = re.compile(r"#\s*(noqa|type:|fmt:|pylint:|pragma|mypy:|pyright:|ruff:|isort:|yapf:)")
@@ -34,7 +34,7 @@ def class_decorator_insertion(
     return Edit(place, place + len(keyword), f"{line}{module.newline}{keyword}")
 
 
-def is_dispensable(module: Module, statement: cst.CSTNode) -> bool:
+def can_delete_lines_of(module: Module, statement: cst.CSTNode) -> bool:
     """Return whether the lines of a definition or statement can be removed.
 
     The lines must not contain another statement, and the block must contain another statement.
@@ -69,7 +69,7 @@ def lines_deletion(module: Module, start: int, end: int) -> Edit:
     return Edit(start, end, "")
 
 
-def with_comments(module: Module, offset: int, indent: str) -> int:
+def start_of_comments_above(module: Module, offset: int, indent: str) -> int:
     """Return the start of the comment lines directly above ``offset``.
 
     The result is ``offset`` if there are no such lines, or if they begin the file.
@@ -80,7 +80,9 @@ def with_comments(module: Module, offset: int, indent: str) -> int:
     return above if above > 0 else offset
 
 
-def first_in_block(module: Module, header: cst.CSTNode, block: cst.BaseSuite, lines: Sequence[str]) -> Edit | None:
+def insert_at_start_of_block(
+    module: Module, header: cst.CSTNode, block: cst.BaseSuite, lines: Sequence[str]
+) -> Edit | None:
     """Return the edit that inserts lines at the start of a block, above the comments of its first statement.
 
     Args:
@@ -104,7 +106,7 @@ def first_in_block(module: Module, header: cst.CSTNode, block: cst.BaseSuite, li
     return Edit(offset, offset, text)
 
 
-def separate_assignments(
+def split_tuple_assignment(
     module: Module, style: CodeStyle, statement: cst.CSTNode, edits: Sequence[Edit]
 ) -> tuple[Edit, ...] | None:
     """Return the edit that splits ``a, b = a.to(device), b.to(device)`` into two assignments, and applies ``edits``.
@@ -131,7 +133,7 @@ def separate_assignments(
         return None
     bound: set[str] = set()
     for name, value in pairs:
-        if not isinstance(name, cst.Name) or bound & {one.value for one in find_in(value, cst.Name)}:
+        if not isinstance(name, cst.Name) or bound & {one.value for one in find_nodes(value, cst.Name)}:
             return None
         bound.add(name.value)
     lines = []

@@ -130,7 +130,7 @@ class Hunk:
     """The smallest change that can be accepted or refused alone: edits that make sense only together.
 
     A hunk does not contain the imports that it adds, nor the removal of code that becomes unused. These edits follow
-    from all accepted hunks of the file (see :func:`chirp_migrate.edits.apply_hunks.compose`).
+    from all accepted hunks of the file (see :func:`chirp_migrate.edits.apply_hunks.text_with_hunks`).
 
     Attributes:
         number: number of the hunk in its file, from 1, in the order of the text.

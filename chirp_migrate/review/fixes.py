@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chirp_migrate.edits.apply_hunks import compose
+from chirp_migrate.edits.apply_hunks import text_with_hunks
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.plans.plan_document import ReplacementEntry
 from chirp_migrate.review.blocks import SourceLines
@@ -36,7 +36,7 @@ def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replace
     lines = SourceLines(source.text)
     fixes: dict[int, tuple[ReplacementEntry, ...]] = {}
     for hunk in file.hunks:
-        replacements = _replacements(lines, compose(module, [hunk], file.public, style))
+        replacements = _replacements(lines, text_with_hunks(module, [hunk], file.public, style))
         if replacements and (not source.bom or replacements[0].start > (1, 1)):
             fixes[hunk.number] = replacements
     return fixes

@@ -17,7 +17,7 @@ from msgspec import UNSET, structs
 
 from chirp_migrate import __version__
 from chirp_migrate.console.json_document import convert_json, read_json
-from chirp_migrate.edits.apply_hunks import compose
+from chirp_migrate.edits.apply_hunks import text_with_hunks
 from chirp_migrate.engine.plan_tree import decode_source
 from chirp_migrate.errors import UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Hunk, Plan, SkippedFile, sha256
@@ -320,7 +320,7 @@ class _PlanReader:
             lines = SourceLines(source.text)
             hunks = tuple(self._hunk(path, one, lines) for one in entries)
             if after is None:
-                after = source.encode(compose(Module(path, source.text), hunks, public, self._style))
+                after = source.encode(text_with_hunks(Module(path, source.text), hunks, public, self._style))
                 if not hunks or [hunk.number for hunk in hunks] != list(range(1, len(hunks) + 1)):
                     raise ValueError(f"the hunks of {path} have wrong numbers")
         except (UnparsableModule, UnreadableSource, SyntaxError) as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from chirp_migrate.additions.dependency import any_file_needs_runtime
-from chirp_migrate.edits.apply_hunks import compose
+from chirp_migrate.edits.apply_hunks import text_with_hunks
 from chirp_migrate.engine.plan_tree import decode_source
 from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import Edit, FilePlan, FindingStatus, Hunk, Plan
@@ -82,7 +82,7 @@ def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan
         return None
     source = decode_source(file.path, file.before)
     try:
-        after = source.encode(compose(Module(file.path, source.text), kept, file.public, style))
+        after = source.encode(text_with_hunks(Module(file.path, source.text), kept, file.public, style))
     except (UnparsableModule, SyntaxError) as error:
         raise WriteRefused(
             f"{file.path}: the accepted hunks are not valid Python ({error}); nothing was changed."

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
 
-from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.rules.base import Rule, RuleMatch
 
-__all__ = ["Proposal", "Rule", "all_rules", "codes_of", "selected_codes", "unknown_rule"]
+__all__ = ["Rule", "RuleMatch", "all_rules", "codes_of", "selected_codes", "unknown_rule"]
 
 
 @cache

@@ -24,10 +24,10 @@ from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
-    runtime,
+    runtime_import,
 )
 
 _SHIPPED = "standardized_samples"
@@ -74,12 +74,12 @@ class MaterializedStandardization(Rule):
         code = (one for loop in (*loops, *makers) for one in outline.inside(loop))
         return any(isinstance(getattr(one, "op", 0), ast.Div) for one in code)
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Rewrite lists built by a comprehension or by a loop with ``append``."""
         for node in module.find(cst.ListComp):
             if (found := list_built_by_comprehension(module, node)) is not None:
                 edit = Edit(*module.span(node), _call_text(module, project, node, found, "").lstrip())
-                yield Proposal(edit.start, _MESSAGE, (edit,), frozenset({runtime(_SHIPPED)}))
+                yield RuleMatch(edit.start, _MESSAGE, (edit,), frozenset({runtime_import(_SHIPPED)}))
         for loop in module.find(cst.For):
             if (found := list_built_by_loop(module, loop)) is not None:
                 yield _rewrite_loop(module, project, loop, found)
@@ -102,10 +102,10 @@ def _call_text(module: Module, project: Project, node: cst.CSTNode, found: Stand
     around = 0
     if not before:  # a comprehension may have other code on its line, which the new line must fit
         around = start - module.line_start(start) - len(indent) + len(module.text[end : module.line_end(end)].rstrip())
-    return call_text(module, project.code_style, f"{before}{_SHIPPED}", arguments, indent=indent, around=around)
+    return call_text(module, project.code_style, f"{before}{_SHIPPED}", arguments, indent=indent, columns_taken=around)
 
 
-def _rewrite_loop(module: Module, project: Project, node: cst.For, found: StandardizedList) -> Proposal:
+def _rewrite_loop(module: Module, project: Project, node: cst.For, found: StandardizedList) -> RuleMatch:
     """Return the finding for ``samples = []`` and a later loop that appends standardised samples to this list."""
     (offset, end), collected = module.span(node), found.collected
     empty = empty_list_line(module, node, collected)
@@ -117,6 +117,6 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
     elif any(may_be_read_outside_loop(module, project, node, one) for one in sorted(names_in_code(node))):
         problem = "a variable of the loop may be read outside the loop"
     if empty is None or problem:
-        return Proposal(offset, f"{_FOUND}; not rewritten: {problem}")
+        return RuleMatch(offset, f"{_FOUND}; not rewritten: {problem}")
     made = Edit(offset, end, _call_text(module, project, node, found, f"{collected} = "))
-    return Proposal(offset, _MESSAGE, (line_deletion(module, empty), made), frozenset({runtime(_SHIPPED)}))
+    return RuleMatch(offset, _MESSAGE, (line_deletion(module, empty), made), frozenset({runtime_import(_SHIPPED)}))

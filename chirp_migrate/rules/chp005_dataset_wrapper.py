@@ -21,20 +21,20 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import (
 from chirp_migrate.analysis.datasets.dataset_meaning import AugmentedSamples
 from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
 from chirp_migrate.analysis.datasets.type_members import match_type_call
-from chirp_migrate.edits.statements import is_dispensable, line_deletion
+from chirp_migrate.edits.statements import can_delete_lines_of, line_deletion
 from chirp_migrate.rules.api import (
     CALL,
     Edit,
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
     is_name,
     last_name,
-    parameters,
-    runtime,
+    parameters_by_name,
+    runtime_import,
 )
 
 _SHIPPED = "WorkerSafeAugmentedDataset"
@@ -95,19 +95,19 @@ class DatasetWrapper(Rule):
         """Return whether the module calls ``type`` with three arguments, which creates a class."""
         return any(last_name(call.func) == "type" and len(call.args) == 3 for call in outline.find(ast.Call))
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Replace calls that construct a dataset of such a class."""
         for call in module.find(cst.Call):
             match [call.func, *(argument.value for argument in call.args)]:
                 case [cst.Name(value="type"), cst.SimpleString(), cst.Tuple(elements=bases), cst.Dict() as entries]:
-                    proposal = _made_by_type(module, project, call, [base.value for base in bases], entries)
-                    if proposal is not None:
-                        yield proposal
+                    match = _made_by_type(module, project, call, [base.value for base in bases], entries)
+                    if match is not None:
+                        yield match
 
 
 def _made_by_type(
     module: Module, project: Project, node: cst.Call, bases: Sequence[cst.BaseExpression], entries: cst.Dict
-) -> Proposal | None:
+) -> RuleMatch | None:
     parent = module.parents[node]
     removal: list[Edit] = []
     if isinstance(parent, cst.Call) and parent.func is node:
@@ -116,7 +116,7 @@ def _made_by_type(
         constructions = constructor_calls(module, parent, module.source(parent.targets[0].target)) or []
         line = module.parents[parent]
         removal.append(line_deletion(module, line))
-        if not is_dispensable(module, line):
+        if not can_delete_lines_of(module, line):
             constructions = []
     else:
         return None
@@ -132,7 +132,7 @@ def _made_by_type(
             "this dataset class is made by type() from functions in a form that the rule does not recognise; write "
             "it as a class statement"
         )
-        return Proposal(offset, message)
+        return RuleMatch(offset, message)
     problem = next(
         (one for place in constructions if (one := early_binding_problem(module, project, place, captured))), None
     )
@@ -148,13 +148,13 @@ def _made_by_type(
         problem = "a deep copy of an object that holds it would also copy the dataset and the transforms"
     if problem is not None:
         found = "this dataset class is made by type() from lambdas; write it as a class statement"
-        return Proposal(offset, f"{found}. Not rewritten: {problem}")
+        return RuleMatch(offset, f"{found}. Not rewritten: {problem}")
     training = "" if meaning.training is None else f"training={meaning.training}, "
     arguments = f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.stages)}]"
     built = f"{_SHIPPED}({arguments})"
     edits = (*removal, *(Edit(*module.span(construction), built) for construction in constructions))
     message = f"a class made with `type()` and lambdas cannot be pickled for workers; replaced by `{_SHIPPED}`"
-    return Proposal(offset, message, edits, frozenset({runtime(_SHIPPED)}))
+    return RuleMatch(offset, message, edits, frozenset({runtime_import(_SHIPPED)}))
 
 
 def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[CapturedName] | None:
@@ -173,5 +173,5 @@ def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -
 
 
 def _is_none_by_default(capture: CapturedName) -> bool:
-    parameter = parameters(capture.scope.node).get(capture.name)
+    parameter = parameters_by_name(capture.scope.node).get(capture.name)
     return parameter is not None and parameter.default is not None and is_name(parameter.default, "None")

@@ -22,26 +22,26 @@ from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.objects.pickled import ReportedObjectKind
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
-from chirp_migrate.edits.function_names import lambda_names
+from chirp_migrate.edits.function_names import names_for_lambda
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.moved_function import Defined, MovedFunction
-from chirp_migrate.edits.statements import with_comments
+from chirp_migrate.edits.statements import start_of_comments_above
 from chirp_migrate.rules.api import (
     Edit,
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
     is_name,
-    parameters,
-    runtime,
+    parameters_by_name,
+    runtime_import,
 )
 from chirp_migrate.rules.unpicklable import (
-    makes_unpicklable,
-    names_unpicklable,
-    unpicklable_proposals,
+    creates_unpicklable,
+    may_create_unpicklable,
+    unpicklable_matches,
 )
 
 #: A comment that only permits assigning a lambda to a name.
@@ -129,19 +129,20 @@ class PicklableFunction(Rule):
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text names a loader, dataset or transform that may pass a lambda to worker processes."""
         return super().concerns(text, project) and (
-            may_send_functions_to_workers(text, project) or names_unpicklable(text, project, ReportedObjectKind.LAMBDA)
+            may_send_functions_to_workers(text, project)
+            or may_create_unpicklable(text, project, ReportedObjectKind.LAMBDA)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a lambda of the module may be pickled for workers."""
-        return lambdas_may_escape(outline, project) or makes_unpicklable(outline, project, ReportedObjectKind.LAMBDA)
+        return lambdas_may_escape(outline, project) or creates_unpicklable(outline, project, ReportedObjectKind.LAMBDA)
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Turn lambdas that reach a loader, a dataset or a transform into functions."""
         destinations = module.once(WorkerPurposes, project)
         # Do not use the names that CHP012 uses for the local functions that it moves.
         local = [
-            (one.name.value.strip("_"), movability.name_of_enclosing(module, one))
+            (one.name.value.strip("_"), movability.enclosing_function_name(module, one))
             for one in module.find(cst.FunctionDef)
         ]
         taken = {name for title, outer in local for name in (f"_{title}", f"_{outer}_{title}")}
@@ -155,17 +156,17 @@ class PicklableFunction(Rule):
                     yield _propose_function(module, project, node, wish, taken, made)
                 except NotMovable as reason:
                     message = f"lambda cannot be pickled for workers; not rewritten: {reason}"
-                    yield Proposal(module.span(node)[0], message)
+                    yield RuleMatch(module.span(node)[0], message)
         reported = [module.span(node)[0] for node in seen]
-        for proposal in unpicklable_proposals(module, project, ReportedObjectKind.LAMBDA, reported):
-            nodes = (node for node in module.find(cst.Lambda) if module.span(node)[0] == proposal.offset)
+        for match in unpicklable_matches(module, project, ReportedObjectKind.LAMBDA, reported):
+            nodes = (node for node in module.find(cst.Lambda) if module.span(node)[0] == match.offset)
             found = (_as_function(module, project, node) for node in nodes if _is_constant(module, project, node))
-            yield next((one for one in found if one is not None), proposal)
+            yield next((one for one in found if one is not None), match)
 
 
 def _propose_function(
     module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made
-) -> Proposal:
+) -> RuleMatch:
     """Return the finding for a lambda, with the edits that replace the lambda by a function.
 
     Adds the name of the function to ``taken``, and the function to ``made``, where equal lambdas find it.
@@ -185,18 +186,18 @@ def _propose_function(
         message = f"a lambda that {shipped.does}: `{shipped.name}` does the same for whole batches"
         edits = move.join_removals([move.replace_expression(module, node, shipped.source), *left_over])
         gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=True)
-        return Proposal(span[0], message, edits, frozenset({runtime(shipped.name)}), gain=gain)
+        return RuleMatch(span[0], message, edits, frozenset({runtime_import(shipped.name)}), gain=gain)
     bound = _existing_function(module, project, node, moved)
     if bound is not None:
         moved.check_indistinguishable([node, *reads], called, by_partial=True)
         value, imports = moved.partial_of(*bound, around=_columns_beside(module, project, span))
         message = f"lambda cannot be pickled for workers: `{bound[0]}` with bound values"
         edits = move.join_removals([move.replace_expression(module, node, value), *left_over])
-        return Proposal(span[0], message, edits, imports, gain=loader_gains(project).gain_of_held(module, span[0]))
+        return RuleMatch(span[0], message, edits, imports, gain=loader_gains(project).gain_of_held(module, span[0]))
     moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
         raise NotMovable("in the body of a class it becomes a method, and a `partial` would not")
-    wishes = lambda_names(module, node, wish)
+    wishes = names_for_lambda(module, node, wish)
     name = moved.free_name(wishes, taken)
     inner = moved.indent + module.tree.default_indent
     parameters, *lines = said = (moved.parameter_text(), *moved.import_lines, *_returned_lines(module, node, inner))
@@ -215,7 +216,7 @@ def _propose_function(
     owner = module.enclosing_class(node)
     declares = owner is not None and may_be_declarable(module, project, owner)
     gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=declares)
-    return Proposal(span[0], message, edits, imports, gain=gain)
+    return RuleMatch(span[0], message, edits, imports, gain=gain)
 
 
 def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> int:
@@ -236,7 +237,7 @@ def _existing_function(
     result is None if other code may replace the function, or if a call may pass an argument of the lambda by keyword.
     """
     call, own = node.body, [one.name.value for one in node.params.params]
-    is_plain = own == list(parameters(node)) and all(one.default is None for one in node.params.params)
+    is_plain = own == list(parameters_by_name(node)) and all(one.default is None for one in node.params.params)
     if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name) or not own or not is_plain:
         return None
     names = project.resolved_names(module, call.func)
@@ -288,7 +289,7 @@ def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
     return False
 
 
-def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal | None:
+def _as_function(module: Module, project: Project, node: cst.Lambda) -> RuleMatch | None:
     """Return the finding for ``name = lambda …`` at module level, with the edits that define a function ``name``.
 
     The result is ``None`` if other code may notice the difference between the lambda and the function.
@@ -304,7 +305,7 @@ def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal
     return _defined_in_place(module, project, node)
 
 
-def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Proposal:
+def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> RuleMatch:
     """Return the finding with the edits that rewrite ``name = lambda x: …`` as ``def name(x): …``.
 
     The edits also put two blank lines around the function.
@@ -318,12 +319,12 @@ def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Pro
     rest = module.text[end : module.line_end(end - 1)]
     if _NOQA.fullmatch(rest.strip()):
         end += len(rest.rstrip())
-    above = with_comments(module, module.line_start(start), "")
+    above = start_of_comments_above(module, module.line_start(start), "")
     edits = [Edit(start, end, newline.join(lines))]
     message = f"lambda `{name}` cannot be pickled for workers; replaced by the function `{name}`"
     gain = loader_gains(project).gain_of_held(module, module.span(node)[0])
     if module.path.endswith(".ipynb"):
-        return Proposal(module.span(node)[0], message, tuple(edits), gain=gain)
+        return RuleMatch(module.span(node)[0], message, tuple(edits), gain=gain)
     if above > 0:
         edits.insert(0, Edit(above, above, newline * max(0, 2 - _blank_lines(reversed(_lines(module, 0, above))))))
     below = module.line_end(end - 1)
@@ -332,7 +333,7 @@ def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Pro
         blank = _blank_lines(_lines(module, below, len(module.text)))
         edits.append(Edit(below, below, newline * max(0, 2 - blank)))
     kept = tuple(one for one in edits if one.replacement)
-    return Proposal(module.span(node)[0], message, kept, gain=gain)
+    return RuleMatch(module.span(node)[0], message, kept, gain=gain)
 
 
 def _lines(module: Module, start: int, end: int) -> list[str]:
@@ -347,7 +348,7 @@ def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
     """Return the lines of the function's body: the comments in front of the lambda's body, and a ``return``."""
     comments = [line.strip() for line in module.tree.code_for_node(node.colon).splitlines()[:-1]]
     comments = [line.lstrip(": ") for line in comments if "#" in line]
-    body = move.returned_text(module, node.body, indent)
+    body = move.return_expression_source(module, node.body, indent)
     try:
         block = ast.parse(f"def f():\n{indent}return {body}").body[0]
         alone = isinstance(block, ast.FunctionDef) and len(block.body) == 1

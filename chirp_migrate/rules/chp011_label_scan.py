@@ -13,7 +13,7 @@ from chirp_migrate.analysis.datasets.dataset_names import cached_dataset_test
 from chirp_migrate.analysis.datasets.label_loops import Comprehension, read_label_comprehension, read_label_loop
 from chirp_migrate.analysis.datasets.label_scan import ScannedSamples
 from chirp_migrate.analysis.datasets.label_scan_outline import may_scan_labels, may_show_dataset_type
-from chirp_migrate.edits.move_definition import whole_span
+from chirp_migrate.edits.move_definition import span_with_parentheses
 from chirp_migrate.rules.api import (
     DATASET_WORDS,
     GAP,
@@ -21,12 +21,12 @@ from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
     dataset_names,
     is_name,
-    runtime,
+    runtime_import,
 )
 
 _READ, _ITERATE = "read_labels", "iterate_labels"
@@ -97,7 +97,7 @@ class LabelScan(Rule):
         """Return whether the module may contain a loop or comprehension that uses only the labels of a dataset."""
         return may_scan_labels(outline, project)
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Rewrite comprehensions and loops that use only the labels of samples."""
         is_dataset = module.once(cached_dataset_test, project)
         for node in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.For):
@@ -110,14 +110,14 @@ class LabelScan(Rule):
                 yield _proposal(module, node, scan)
 
 
-def _proposal(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> Proposal:
+def _proposal(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> RuleMatch:
     offset, called = module.span(node)[0], _runtime_function(module, node, scan)
     if scan.problem is not None:
         indices = "" if scan.index is None else ", indices"
         advice = f"loop over `{_ITERATE}({module.source(scan.dataset).strip()}{indices})` instead"
-        return Proposal(offset, f"{_FOUND}; {advice}. Not rewritten: {scan.problem}")
+        return RuleMatch(offset, f"{_FOUND}; {advice}. Not rewritten: {scan.problem}")
     message = f"{_FOUND}: `{called}` reads labels alone"
-    return Proposal(offset, message, tuple(_edits(module, node, scan, called)), frozenset({runtime(called)}))
+    return RuleMatch(offset, message, tuple(_edits(module, node, scan, called)), frozenset({runtime_import(called)}))
 
 
 def _runtime_function(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> str:
@@ -141,11 +141,11 @@ def _edits(module: Module, node: cst.CSTNode, scan: ScannedSamples, called: str)
         arguments += f", unpack={scan.unpack}"
     call = f"{called}({arguments})"
     if isinstance(node, cst.ListComp | cst.GeneratorExp) and _is_whole(module, node, scan):
-        yield Edit(*whole_span(module, node), call)
+        yield Edit(*span_with_parentheses(module, node), call)
         return
     label = scan.label or _free_label(module.enclosing_scope(node) if isinstance(node, cst.For) else node)
-    yield Edit(*whole_span(module, scan.target), label)
-    yield Edit(*whole_span(module, scan.iterable), call)
+    yield Edit(*span_with_parentheses(module, scan.target), label)
+    yield Edit(*span_with_parentheses(module, scan.iterable), call)
     yield from (Edit(*module.span(read), label) for read in scan.reads)
     if scan.opening is not None:
         start, end = module.span(scan.opening)

@@ -22,12 +22,22 @@ from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.moved_function import Defined, MovedFunction
 from chirp_migrate.edits.statements import lines_deletion
-from chirp_migrate.rules.api import DATASET_WORDS, Edit, Module, Outline, Project, Proposal, Rule, Safety, dataset_names
+from chirp_migrate.rules.api import (
+    DATASET_WORDS,
+    Edit,
+    Module,
+    Outline,
+    Project,
+    Rule,
+    RuleMatch,
+    Safety,
+    dataset_names,
+)
 from chirp_migrate.rules.unpicklable import (
-    makes_unpicklable,
-    names_unpicklable,
-    unpicklable_proposals,
-    unpicklable_words,
+    creates_unpicklable,
+    may_create_unpicklable,
+    unpicklable_matches,
+    words_in_unpicklable_code,
 )
 
 #: Decorators that behave the same anywhere. Workers find the decorated function by its name.
@@ -107,22 +117,22 @@ class LocalFunction(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of the project's dataset classes, and words of code that creates functions for workers."""
-        return dataset_names(project) | unpicklable_words(project, ReportedObjectKind.FUNCTION)
+        return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text names a loader, dataset or transform that may pass a function to workers."""
         return super().concerns(text, project) and (
             may_send_functions_to_workers(text, project)
-            or names_unpicklable(text, project, ReportedObjectKind.FUNCTION)
+            or may_create_unpicklable(text, project, ReportedObjectKind.FUNCTION)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a local function of the module may be pickled for workers."""
-        return local_functions_may_escape(outline, project) or makes_unpicklable(
+        return local_functions_may_escape(outline, project) or creates_unpicklable(
             outline, project, ReportedObjectKind.FUNCTION
         )
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Move local functions that reach a loader, a dataset or a transform."""
         destinations = module.once(WorkerPurposes, project)
         taken: set[str] = set()
@@ -136,8 +146,8 @@ class LocalFunction(Rule):
                     yield _edits_of_move(module, project, node, purpose, taken, made)
                 except NotMovable as reason:
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
-                    yield Proposal(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
-        yield from unpicklable_proposals(
+                    yield RuleMatch(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
+        yield from unpicklable_matches(
             module, project, ReportedObjectKind.FUNCTION, (module.span(one.name)[0] for one in seen)
         )
 
@@ -155,7 +165,7 @@ def _text_of_definition(module: Module, node: cst.FunctionDef) -> str:
 
 def _edits_of_move(
     module: Module, project: Project, node: cst.FunctionDef, purpose: str, taken: set[str], made: _Made
-) -> Proposal:
+) -> RuleMatch:
     """Return the finding with the edits that move the function.
 
     Adds the new name to ``taken``, and the name and the edits that define the function to ``made``, where equal
@@ -185,7 +195,7 @@ def _edits_of_move(
     inside = [
         Edit(*module.span(node.name), name),
         *moved.parameters(),
-        *move.opening_edits(module, node, moved.indent, moved.import_lines),
+        *move.insert_lines_after_docstring(module, node, moved.indent, moved.import_lines),
         *(edit for edit in renamed if start <= edit.start < end),
     ]
     text = move.moved_text(module, project, (start, end), moved.indent, inside)
@@ -203,7 +213,7 @@ def _edits_of_move(
     message = f"local function `{title}` cannot be pickled for workers; moved out as {what}"
     place_of_name = module.span(node.name)[0]
     gain = loader_gains(project).gain_of_held(module, place_of_name)
-    return Proposal(place_of_name, message, move.join_removals(edits), imports, gain=gain)
+    return RuleMatch(place_of_name, message, move.join_removals(edits), imports, gain=gain)
 
 
 def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> None:
@@ -233,8 +243,8 @@ def _name(moved: MovedFunction, node: cst.FunctionDef, goes: bool, taken: set[st
     same = (function for function in module.find(cst.FunctionDef) if function.name.value == title)
     namesakes = [one for one in same if _text_of_definition(module, one) != said]
     is_free = goes and title not in taken and not namesakes
-    if is_free and movability.is_unused(module, moved.project, title, module.scopes.scope_of(node)):
+    if is_free and movability.is_unused_outside_scope(module, moved.project, title, module.scopes.scope_of(node)):
         return title
     bare = title.strip("_")
     wishes = [f"_{bare}"] if not any(_is_local(module, namesake) for namesake in namesakes) else []
-    return moved.free_name([*wishes, f"_{movability.name_of_enclosing(module, node)}_{bare}"], taken)
+    return moved.free_name([*wishes, f"_{movability.enclosing_function_name(module, node)}_{bare}"], taken)

@@ -12,7 +12,7 @@ from chirp_migrate.analysis.objects.at_import import (
     may_start_workers_at_import,
     modules_with_loaders,
 )
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety
+from chirp_migrate.rules.api import Module, Outline, Project, Rule, RuleMatch, Safety
 from chirp_migrate.rules.unpicklable import has_word
 
 _WORKERS = ("num_workers",)
@@ -52,14 +52,14 @@ class UnguardedScript(Rule):
         """Return whether a rewrite may turn a positional argument into ``num_workers=…``, which this rule reads."""
         return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "num_workers")
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report loaders with workers that are iterated over when the module is imported."""
         if module.path.endswith((".ipynb", "__main__.py")):  # workers run neither notebooks nor `python -m package`
             return
         for one in find_worker_starts_at_import(project, module.path):
             node = one.place.node
             what = "this loader with workers is built" if one.builds else "this loader with workers is iterated over"
-            yield Proposal(
+            yield RuleMatch(
                 module.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0)),
                 f"{what} at import: under spawn and forkserver (macOS, Windows, Linux from "
                 'Python 3.14) each worker runs this line again. Move it under `if __name__ == "__main__":`',

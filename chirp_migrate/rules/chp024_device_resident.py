@@ -12,11 +12,11 @@ from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
     join_texts,
-    keywords,
+    keyword_arguments,
     quote_sources,
 )
 
@@ -43,7 +43,7 @@ class DeviceResident(Rule):
         """Return whether a loop that may iterate over a loader moves an object to a device."""
         return any(names_called_in_loops(outline, only_moving=True))
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the loops over loaders that move parts of their batches to one device."""
         for there in device_loops(module, project):
             devices = list(dict.fromkeys(quote_sources(module, device) for device in there.moves.values()))
@@ -51,7 +51,7 @@ class DeviceResident(Rule):
                 first, *others = sorted(there.moves, key=lambda move: module.span(move)[0])
                 copies = "copies" if not others else "copy"
                 sources = join_texts([quote_sources(module, one) for one in (first, *others)])
-                yield Proposal(
+                yield RuleMatch(
                     module.span(first)[0],
                     f"{sources} {copies} every batch in the loop; if every loop over this loader does so, build the "
                     f"loader with `device=`: its batches then arrive on {devices[0]}",
@@ -60,4 +60,4 @@ class DeviceResident(Rule):
 
 def _has_device(loader: LoaderValue) -> bool:
     """Return whether every call that may build a loader has the argument ``device``."""
-    return bool(loader.calls) and all("device" in keywords(call) for _, call in loader.calls)
+    return bool(loader.calls) and all("device" in keyword_arguments(call) for _, call in loader.calls)

@@ -21,17 +21,17 @@ from chirp_migrate.analysis.loops.sync_points import DeviceWait, device_loops, g
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
-    Mention,
     Module,
+    NameRole,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
-    find_own,
-    holds,
-    mention,
-    method_called,
+    called_method_name,
+    contains_node,
+    find_in_scope,
+    name_role,
     quote_sources,
     resolves_to,
 )
@@ -64,7 +64,7 @@ class CopiesInLoop(Rule):
         """Return whether a loop that may iterate over a loader moves objects to a device and also copies tensors."""
         return any(names & {"cpu", "numpy", "tolist"} for names in names_called_in_loops(outline, only_moving=True))
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report copies to the CPU if the loop only appends them to a list, or iterates over the values of a copy."""
         for there in device_loops(module, project):
             copies = (one for one in there.waits() if not one.is_number)
@@ -72,7 +72,7 @@ class CopiesInLoop(Rule):
                 shown = " and ".join(quote_sources(module, wait.node) for wait in waits)
                 verb = "forces" if len(waits) == 1 else "force"
                 message = f"{shown} {verb} a GPU sync in every step; {instead}"
-                yield Proposal(module.span(waits[0].node)[0], message)
+                yield RuleMatch(module.span(waits[0].node)[0], message)
 
 
 def _advice_for(module: Module, loop: cst.For, wait: DeviceWait) -> str | None:
@@ -81,11 +81,15 @@ def _advice_for(module: Module, loop: cst.For, wait: DeviceWait) -> str | None:
         return _LATER
     match next_step_of_value(module, wait.node):
         case ValueAssignment((cst.Name(value=name),), cst.Assign() as statement):
-            names = (node for node in find_own(loop.body, cst.Name) if node.value == name)
-            reads = [one for one in names if mention(module, one) is Mention.READ and not holds(module, statement, one)]
+            names = (node for node in find_in_scope(loop.body, cst.Name) if node.value == name)
+            reads = [
+                one
+                for one in names
+                if name_role(module, one) is NameRole.READ and not contains_node(module, statement, one)
+            ]
             return _LATER if reads and all(_is_collected(module, read) for read in reads) else None
     for ancestor in module.ancestors(wait.node):
-        if isinstance(ancestor, cst.For) and ancestor is not loop and holds(module, ancestor.iter, wait.node):
+        if isinstance(ancestor, cst.For) and ancestor is not loop and contains_node(module, ancestor.iter, wait.node):
             return _ONE_BY_ONE
         if isinstance(ancestor, cst.BaseSmallStatement | cst.BaseCompoundStatement):
             return None
@@ -97,7 +101,7 @@ def _is_collected(module: Module, node: cst.CSTNode) -> bool:
     match next_step_of_value(module, node):
         case ContainerElement(cst.Element(), display):
             return _is_collected(module, display)
-        case CallArgument(_, call) if method_called(call) in ("append", "extend"):
+        case CallArgument(_, call) if called_method_name(call) in ("append", "extend"):
             return True
         case CallArgument(_, call) if module.qualified_names(call.func) == {"builtins.list"}:
             return _is_collected(module, call)
@@ -122,4 +126,4 @@ def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
 def _is_list(module: Module, node: cst.CSTNode) -> bool:
     """Return whether an expression is a list, so that ``+=`` appends to a list and does not add numbers."""
     made = isinstance(node, cst.Call) and module.qualified_names(node.func) == {"builtins.list"}
-    return made or isinstance(node, cst.List) or method_called(node) == "tolist"
+    return made or isinstance(node, cst.List) or called_method_name(node) == "tolist"

@@ -15,7 +15,18 @@ from chirp_migrate.analysis.datasets.label_scan import (
     read_stacked_samples,
     why_not_readable_before_loop,
 )
-from chirp_migrate.rules.api import GAP, Edit, Module, Outline, Project, Proposal, Rule, Safety, is_call_of, runtime
+from chirp_migrate.rules.api import (
+    GAP,
+    Edit,
+    Module,
+    Outline,
+    Project,
+    Rule,
+    RuleMatch,
+    Safety,
+    is_call_of,
+    runtime_import,
+)
 
 _RUNTIME = "stack_samples"
 _FOUND = "samples read one by one and stacked"
@@ -75,7 +86,7 @@ class StackedSamples(Rule):
             if "torch.stack" in outline.possible_names(call.func)
         )
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Rewrite calls of ``torch.stack`` that stack the samples of a dataset."""
         stands_for_dataset = module.once(cached_dataset_test, project)
         for call in module.find(cst.Call):
@@ -85,7 +96,7 @@ class StackedSamples(Rule):
             yield _proposal(module, project, call, scan)
 
 
-def _proposal(module: Module, project: Project, call: cst.Call, scan: ScannedSamples) -> Proposal:
+def _proposal(module: Module, project: Project, call: cst.Call, scan: ScannedSamples) -> RuleMatch:
     offset, problem = module.span(call)[0], why_not_readable_before_loop(module, project, scan)
     computed = scan.index is not None and not isinstance(scan.index, cst.Name)
     if problem is None and computed and not _is_at_hand(module, scan.iterable):
@@ -94,10 +105,10 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: ScannedSam
         problem = "the rewrite would lose a comment in this code"
     if problem is not None:
         dataset = module.source(scan.dataset).strip()
-        return Proposal(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Not rewritten: {problem}")
+        return RuleMatch(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Not rewritten: {problem}")
     message = f"{_FOUND}: `{_RUNTIME}` gathers the same tensor at once"
     edit = Edit(*module.span(call), f"{_RUNTIME}({scan.arguments(module)})")
-    return Proposal(offset, message, (edit,), frozenset({runtime(_RUNTIME)}))
+    return RuleMatch(offset, message, (edit,), frozenset({runtime_import(_RUNTIME)}))
 
 
 def _is_at_hand(module: Module, iterable: cst.BaseExpression) -> bool:

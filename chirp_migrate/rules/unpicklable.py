@@ -12,28 +12,28 @@ from collections.abc import Iterable, Iterator, Set
 
 from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObject, find_unpicklable_objects
 from chirp_migrate.rules.api import Module, Outline, Project
-from chirp_migrate.rules.base import Proposal
+from chirp_migrate.rules.base import RuleMatch
 
 __all__ = [
+    "creates_unpicklable",
     "has_word",
-    "makes_unpicklable",
-    "names_unpicklable",
-    "unpicklable_proposals",
-    "unpicklable_words",
+    "may_create_unpicklable",
+    "unpicklable_matches",
+    "words_in_unpicklable_code",
 ]
 
 _WORD = re.compile(r"\w+")
 _OPENING = re.compile(r"[\s(]*")
 
 
-def unpicklable_words(project: Project, sort: ReportedObjectKind) -> frozenset[str]:
-    """Return words such that every file that creates an unpicklable object of a sort contains one of them."""
-    return find_unpicklable_objects(project).words(sort)
+def words_in_unpicklable_code(project: Project, kind: ReportedObjectKind) -> frozenset[str]:
+    """Return words such that every file that creates an unpicklable object of a kind contains one of them."""
+    return find_unpicklable_objects(project).words(kind)
 
 
-def names_unpicklable(text: str, project: Project, sort: ReportedObjectKind) -> bool:
-    """Return whether a source text may create an unpicklable object of a sort."""
-    return has_word(text, unpicklable_words(project, sort))
+def may_create_unpicklable(text: str, project: Project, kind: ReportedObjectKind) -> bool:
+    """Return whether a source text may create an unpicklable object of a kind."""
+    return has_word(text, words_in_unpicklable_code(project, kind))
 
 
 def has_word(text: str, words: Set[str]) -> bool:
@@ -41,19 +41,19 @@ def has_word(text: str, words: Set[str]) -> bool:
     return bool(words) and not words.isdisjoint(_WORD.findall(text))
 
 
-def makes_unpicklable(outline: Outline, project: Project, sort: ReportedObjectKind) -> bool:
-    """Return whether a module creates an unpicklable object of a sort."""
-    return bool(find_unpicklable_objects(project).in_file(outline.path, sort))
+def creates_unpicklable(outline: Outline, project: Project, kind: ReportedObjectKind) -> bool:
+    """Return whether a module creates an unpicklable object of a kind."""
+    return bool(find_unpicklable_objects(project).in_file(outline.path, kind))
 
 
-def unpicklable_proposals(
-    module: Module, project: Project, sort: ReportedObjectKind, reported: Iterable[int] = ()
-) -> Iterator[Proposal]:
-    """Yield a finding for each unpicklable object of a sort, except at the offsets that a rule has ``reported``."""
-    known = {_bare(module, offset) for offset in reported}
-    for offset, found in find_unpicklable_objects(project).places(module, sort):
+def unpicklable_matches(
+    module: Module, project: Project, kind: ReportedObjectKind, reported_offsets: Iterable[int] = ()
+) -> Iterator[RuleMatch]:
+    """Yield a finding for each unpicklable object of a kind, except at ``reported_offsets``."""
+    known = {_bare(module, offset) for offset in reported_offsets}
+    for offset, found in find_unpicklable_objects(project).places(module, kind):
         if _bare(module, offset) not in known:
-            yield Proposal(offset, _message(found))
+            yield RuleMatch(offset, _message(found))
 
 
 def _bare(module: Module, offset: int) -> int:

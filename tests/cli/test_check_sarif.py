@@ -14,7 +14,7 @@ import pytest
 from support import FIXTURES, run
 
 from chirp_migrate import __version__
-from chirp_migrate.edits.apply_hunks import compose
+from chirp_migrate.edits.apply_hunks import text_with_hunks
 from chirp_migrate.engine.checking import CheckReport
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings, read_settings
@@ -111,7 +111,9 @@ def test_every_fix_makes_the_file_with_only_its_hunk(corpus: tuple[Plan, Json]) 
             assert file.before is not None
             text = SourceFile.from_bytes(file.before).text
             hunk = next(one for one in file.hunks if one.number == finding.hunk)
-            assert fixed(text, fix) == compose(Module(file.path, text), [hunk], file.public, ImportStyle(plan.root))
+            assert fixed(text, fix) == text_with_hunks(
+                Module(file.path, text), [hunk], file.public, ImportStyle(plan.root)
+            )
             assert f"{finding.rule} ({finding.name}) in line {finding.line}" in fix["description"]["text"]
             seen.add((file.path, hunk.number))
     expected = {(file.path, hunk.number) for file in plan.files for hunk in file.hunks if file.path != "mark_first.py"}

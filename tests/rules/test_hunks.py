@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyflakes import checker, messages
 
 from chirp_migrate.console.json_document import to_json_bytes
-from chirp_migrate.edits.apply_hunks import compose
+from chirp_migrate.edits.apply_hunks import text_with_hunks
 from chirp_migrate.engine.plan_tree import decode_source, plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite_in_hunks
 from chirp_migrate.engine.settings import Settings
@@ -153,5 +153,5 @@ def test_each_of_several_hunks_brings_the_function_that_they_share() -> None:
     result = rewrite_in_hunks("a.py", text, Project({"a.py": text}), rules=rules)
     assert len(result.hunks) == 2
     for hunk in result.hunks:
-        alone = compose(Module("a.py", text), [hunk], result.public, ImportStyle())
+        alone = text_with_hunks(Module("a.py", text), [hunk], result.public, ImportStyle())
         assert alone.count("def _collate_fn(b):") == 1 and alone.count("lambda") == 1

@@ -333,7 +333,7 @@ def test_the_ledger_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_places_that_are_fine_are_counted_once_and_before_the_rewrite() -> None:
     from chirp_migrate.plans.plan import Edit
-    from chirp_migrate.rules import Proposal
+    from chirp_migrate.rules import RuleMatch
     from chirp_migrate.syntax.module import Module
 
     class Words(Rule):
@@ -341,12 +341,12 @@ def test_places_that_are_fine_are_counted_once_and_before_the_rewrite() -> None:
 
         code, name, reason, safety, trigger = "CHP999", "words", "A reason.", Safety.SAFE, ("old", "new")
 
-        def check(self, module: Module, project: Project) -> list[Proposal]:
+        def check(self, module: Module, project: Project) -> list[RuleMatch]:
             old, new = module.text.find("old"), module.text.find("new")
             edits = (Edit(old, old + 3, "new"),)
             return [
-                *([Proposal(old, "old", edits, why="age")] if old >= 0 else []),
-                *([Proposal(new, "new", fine=True)] if new >= 0 else []),
+                *([RuleMatch(old, "old", edits, why="age")] if old >= 0 else []),
+                *([RuleMatch(new, "new", fine=True)] if new >= 0 else []),
             ]
 
     text = "old = 1\nnew = 2\n"

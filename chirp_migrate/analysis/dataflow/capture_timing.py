@@ -11,10 +11,10 @@ from chirp_migrate.analysis.dataflow.closures import CapturedName, variable_read
 from chirp_migrate.analysis.dataflow.late_reads import may_read_captured_name_later
 from chirp_migrate.analysis.dataflow.lifetimes import UntraceableLifetime, enclosing_statement, offset_after_last_use
 from chirp_migrate.analysis.dataflow.with_blocks import manager_swallows_no_exceptions
-from chirp_migrate.syntax.module import Module, code_children, walk
+from chirp_migrate.syntax.module import Module, code_children, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import holds
-from chirp_migrate.syntax.scopes import Binding, Kind, Variable
+from chirp_migrate.syntax.queries import contains_node
+from chirp_migrate.syntax.scopes import Binding, BindingKind, Variable
 
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
@@ -60,7 +60,7 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
     again = [
         one
         for one in bindings
-        if any(holds(module, loop, one.node) for loop in around)
+        if any(contains_node(module, loop, one.node) for loop in around)
         or (one in later and _may_follow(module, place, one.node))
     ]
     return _why_used_after(module, project, node, captured, again) if again else None
@@ -119,9 +119,9 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
         holder = module.parents[node]
     elif isinstance(node, cst.For):
         holder = node.iter
-    elif binding.kind is not Kind.VALUE:
+    elif binding.kind is not BindingKind.VALUE:
         holder = None
-    return holder is not None and holds(module, holder, place)
+    return holder is not None and contains_node(module, holder, place)
 
 
 def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
@@ -147,7 +147,7 @@ def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
 
 def always_has_value(module: Module, node: cst.CSTNode, variable: Variable | CapturedName) -> bool:
     """Return whether a variable always has a value when the program reaches ``node``."""
-    if any(binding.kind is Kind.PARAMETER for binding in variable.bindings):
+    if any(binding.kind is BindingKind.PARAMETER for binding in variable.bindings):
         return True
     found = _DefiniteBindings(module, {one.node for one in variable.bindings if not _only_annotates(one.node)})
     child = node
@@ -185,7 +185,7 @@ class _DefiniteBindings:
             case cst.If(test=test):
                 return child is not test and self._always_binds(test)
             case cst.MatchCase(pattern=pattern, body=body) if child is body:
-                return any(one in self._nodes for one in walk(pattern))
+                return any(one in self._nodes for one in walk_code(pattern))
         return False
 
     def _statement_binds(self, statement: cst.CSTNode) -> bool:

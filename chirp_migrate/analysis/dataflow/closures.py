@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import Module, code_children, walk
-from chirp_migrate.syntax.queries import Mention, is_read, mention
-from chirp_migrate.syntax.scopes import Binding, Kind, Scope
+from chirp_migrate.syntax.module import Module, code_children, walk_code
+from chirp_migrate.syntax.queries import NameRole, is_read, name_role
+from chirp_migrate.syntax.scopes import Binding, BindingKind, Scope
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class CapturedName:
     @property
     def is_import(self) -> bool:
         """Return whether at least one binding of the name is an import inside the function."""
-        return any(binding.kind is Kind.IMPORT for binding in self.bindings)
+        return any(binding.kind is BindingKind.IMPORT for binding in self.bindings)
 
 
 def captured_names(module: Module, *parts: cst.CSTNode) -> dict[str, CapturedName]:
@@ -44,7 +44,7 @@ def captured_names(module: Module, *parts: cst.CSTNode) -> dict[str, CapturedNam
     found: dict[str, CapturedName] = {}
     for part in parts:
         around = {ancestor for ancestor in module.ancestors(part) if getattr(ancestor, "body", None) is not part}
-        for node in walk(part):
+        for node in walk_code(part):
             if not isinstance(node, cst.Name) or not is_read(module, node):
                 continue
             owner = module.scopes.lookup(node.value, node)
@@ -62,7 +62,7 @@ def variable_reads(module: Module, name: str, scope: Scope) -> list[cst.Name]:
 
 def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]:
     """Return every place where ``name`` refers to the variable of ``scope``, such as reads and assignments."""
-    variables = (one for one in module.named(name) if mention(module, one) is not Mention.LABEL)
+    variables = (one for one in module.named(name) if name_role(module, one) is not NameRole.LABEL)
     owners = ((variable, module.scopes.lookup(name, variable)) for variable in variables)
     return [one for one, owner in owners if owner is not None and owner[0] is scope]
 
@@ -78,5 +78,5 @@ def variable_uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> lis
     return [
         one
         for one in module.named(name)
-        if mention(module, one) is not Mention.LABEL and not within.isdisjoint((one, *module.ancestors(one)))
+        if name_role(module, one) is not NameRole.LABEL and not within.isdisjoint((one, *module.ancestors(one)))
     ]

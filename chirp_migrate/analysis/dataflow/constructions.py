@@ -6,7 +6,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import always_has_value
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import holds, names_below
+from chirp_migrate.syntax.queries import contains_node, find_names
 
 
 def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, class_name: str) -> list[cst.Call] | None:
@@ -16,8 +16,8 @@ def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, class_nam
     ``**``, or may call the class before its definition. The result is also ``None`` if no code calls the class.
     """
     calls: list[cst.Call] = []
-    for mention in names_below(module.enclosing_function(node) or module.tree, class_name):
-        if holds(module, node, mention):
+    for mention in find_names(module.enclosing_function(node) or module.tree, class_name):
+        if contains_node(module, node, mention):
             continue
         parent = module.parents[mention]
         if isinstance(parent, cst.Attribute | cst.Arg) and parent.value is not mention:

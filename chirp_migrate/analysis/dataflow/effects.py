@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import Module, code_children, walk
-from chirp_migrate.syntax.queries import method_called
+from chirp_migrate.syntax.module import Module, code_children, walk_code
+from chirp_migrate.syntax.queries import called_method_name
 
 #: Functions without side effects.
 _FUNCTIONS = re.compile(
@@ -54,7 +54,7 @@ def first_side_effect(
     """
     if isinstance(node, cst.Call):
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
-        looked_up = owner is not None and method_called(node) in _LOOKUP and is_container(owner)
+        looked_up = owner is not None and called_method_name(node) in _LOOKUP and is_container(owner)
         if not looked_up and not _only_computes(module, node, allow_libraries):
             return f"{module.source(node.func).strip()}(…)"
     elif not isinstance(node, _ARITHMETIC):
@@ -81,7 +81,7 @@ def side_effect_message(
 
 def suspends_or_binds(node: cst.CSTNode) -> bool:
     """Return whether an expression awaits, yields or binds a name."""
-    return any(isinstance(one, cst.Await | cst.Yield | cst.NamedExpr) for one in walk(node))
+    return any(isinstance(one, cst.Await | cst.Yield | cst.NamedExpr) for one in walk_code(node))
 
 
 def _only_computes(module: Module, call: cst.Call, allow_libraries: bool) -> bool:

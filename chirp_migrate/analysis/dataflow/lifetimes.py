@@ -38,7 +38,7 @@ from chirp_migrate.analysis.known_names import (
 )
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import find_own, holds, one_line
+from chirp_migrate.syntax.queries import contains_node, find_in_scope, one_line_source
 from chirp_migrate.syntax.scopes import Scope
 
 #: Calls whose result refers to the arguments. No other object stores the arguments.
@@ -219,9 +219,9 @@ class _UseAnalysis:
         )
         end = after
         for read in variable_reads(module, name.value, scope):
-            if isinstance(made, cst.ClassDef) and holds(module, made, read):
+            if isinstance(made, cst.ClassDef) and contains_node(module, made, read):
                 continue
-            place = next((one for one in following if holds(module, one, read)), None)
+            place = next((one for one in following if contains_node(module, one, read)), None)
             is_in_order = place is not None and module.span(read)[0] >= after
             if not self._is_evaluated_in(read, scope) or (self._in_order and not is_in_order):
                 raise UntraceableLifetime(self._shorten_code(read))
@@ -257,7 +257,7 @@ class _UseAnalysis:
         once = len(home.scopes.module.bindings.get(title, ())) == 1 and not may_be_patched_elsewhere(
             home, self._project, title
         )
-        suspends = function.asynchronous is not None or bool(find_own(function, cst.Yield))
+        suspends = function.asynchronous is not None or bool(find_in_scope(function, cst.Yield))
         parameter = _parameter(function, call, argument)
         if not is_plain or not once or suspends or parameter is None:
             return False
@@ -290,7 +290,9 @@ class _UseAnalysis:
 
     def _shorten_code(self, node: cst.CSTNode) -> str:
         """Return the code of a call, or of the statement around another use, in one line and shortened."""
-        code = one_line(self._module, node if isinstance(node, cst.Call) else enclosing_statement(self._module, node))
+        code = one_line_source(
+            self._module, node if isinstance(node, cst.Call) else enclosing_statement(self._module, node)
+        )
         return code if len(code) <= _LONGEST_CODE else f"{code[: _LONGEST_CODE - 2]} …"
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import find_in
+from chirp_migrate.syntax.module import find_nodes
 
 #: Largest number of statements on a path. The evaluation of a longer path ends with :class:`UnmodelledCode`.
 _STATEMENT_LIMIT = 400
@@ -441,7 +441,7 @@ class Evaluator:
 
 def names_in_code(node: cst.CSTNode) -> set[str]:
     """Return every identifier and attribute name that occurs in ``node``."""
-    return {name.value for name in find_in(node, cst.Name)}
+    return {name.value for name in find_nodes(node, cst.Name)}
 
 
 def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:

@@ -14,7 +14,7 @@ from chirp_migrate.analysis.known_names import base_names
 from chirp_migrate.syntax.gaps import TO_BASE
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.replacements import assignments, unread_parts
+from chirp_migrate.syntax.replacements import modules_with_assignment, unread_literals
 from chirp_migrate.syntax.scopes import Binding
 
 
@@ -363,7 +363,7 @@ def may_be_set_by_called_function(project: Project, name: str) -> bool:
 
 def _is_given(project: Project, text: str, name: str) -> bool:
     """Return whether code has the name as a keyword or string; values of variables that no code reads do not count."""
-    unread = unread_parts(_tree(text), project.reads_variable)
+    unread = unread_literals(_tree(text), project.reads_variable)
     return any(
         (isinstance(node, ast.keyword) and node.arg == name) or (isinstance(node, ast.Constant) and node.value == name)
         for node in ast.walk(_tree(text))
@@ -379,7 +379,7 @@ def _is_assigned_in(project: Project, module: str, name: str) -> bool:
 
 def _assigned_in(text: str, name: str) -> set[str]:
     try:
-        return {*assignments(text, name)}
+        return {*modules_with_assignment(text, name)}
     except UnparsableModule:
         return {""}
 

@@ -69,7 +69,7 @@ def split_at_random_condition(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt],
     raise UnknownAugmentation("no single `random.random() > self.p` decides whether it runs")
 
 
-def assigned_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
+def target_value_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
     """Return the pairs (target, value) of an assignment; ``a, b = x, y`` has two pairs."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(node)}`")

@@ -14,11 +14,11 @@ from typing import Any
 from chirp_migrate.analysis.datasets.augmenter_grammar import (
     ExpressionNormalizer,
     UnknownAugmentation,
-    assigned_pairs,
     first_source_line,
     methods_of,
     sample_parameter_and_body,
     split_at_random_condition,
+    target_value_pairs,
 )
 
 MASK_PARAMETERS = (
@@ -171,7 +171,7 @@ class _MaskGrammar:
 
     def _trace_assignment(self, statement: ast.stmt, names: _Names) -> None:
         """Trace an assignment of sizes; outside the loops, also of arrays and of tests of the number of axes."""
-        for target, value in assigned_pairs(statement):
+        for target, value in target_value_pairs(statement):
             if isinstance(target, ast.Tuple):
                 self._trace_unpacking(target, value, statement, names)
                 continue
@@ -292,7 +292,7 @@ class _MaskGrammar:
 
     def _trace_draw(self, statement: ast.stmt, names: _Names) -> tuple[str, str]:
         """Return the variable and the source of the upper end of ``variable = random.randint(0, end)``."""
-        match assigned_pairs(statement):
+        match target_value_pairs(statement):
             case [(ast.Name(id=name), ast.Call(func=function, args=[low, high]) as drawn)] if ast.unparse(
                 function
             ) == "random.randint" and name not in {"self", *names}:
@@ -348,7 +348,7 @@ def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
         raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(last)}`")
     names: dict[str, ast.expr] = {}
     for statement in steps:
-        [(target, value), *more] = assigned_pairs(statement)
+        [(target, value), *more] = target_value_pairs(statement)
         if more or not isinstance(target, ast.Name) or target.id in {x, *names}:
             raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
         names[target.id] = ExpressionNormalizer(names).normalized(value)

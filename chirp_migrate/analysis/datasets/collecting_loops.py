@@ -11,8 +11,8 @@ from chirp_migrate.analysis.dataflow.effects import side_effect_message
 from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations
 from chirp_migrate.analysis.dataflow.symbolic import else_statements, statements_of
 from chirp_migrate.analysis.known_names import is_call_of
-from chirp_migrate.syntax.module import Module, find_in, walk
-from chirp_migrate.syntax.queries import dotted, find_own, parameters
+from chirp_migrate.syntax.module import Module, find_nodes, walk_code
+from chirp_migrate.syntax.queries import dotted_source, find_in_scope, parameters_by_name
 
 _FRESH = re.compile(
     r"builtins\.(list|dict|set|int|float|bytearray)|collections\.(Counter|defaultdict|OrderedDict|deque)"
@@ -66,11 +66,11 @@ def early_reading_problem(
     scope = module.enclosing_scope(loop)
 
     def is_own(node: cst.CSTNode) -> bool:
-        name = dotted(node)
+        name = dotted_source(node)
         return name is not None and _is_fresh(module, scope, name)
 
-    early = {str(dotted(part)) for one in expressions for part in find_in(one, cst.Name, cst.Attribute)}
-    every = [one for statement in statements for one in walk(statement)]
+    early = {str(dotted_source(part)) for one in expressions for part in find_nodes(one, cst.Name, cst.Attribute)}
+    every = [one for statement in statements for one in walk_code(statement)]
     for line in (one for one in every if isinstance(one, cst.SimpleStatementLine | cst.SimpleStatementSuite)):
         for small in line.body:
             targets, values = _target_and_values(small) or ([], [])
@@ -97,7 +97,7 @@ def _target_problem(
     problem = side_effect_message(module, computed)
     if problem is not None:
         return problem
-    name = dotted(container)
+    name = dotted_source(container)
     if name in early:
         return f"the loop changes `{name}`"
     if name is None or not _is_fresh(module, scope, name):
@@ -108,9 +108,9 @@ def _target_problem(
 
 def _is_fresh(module: Module, scope: cst.CSTNode, name: str) -> bool:
     """Return whether the function gives ``name`` only new containers or numbers as values."""
-    if name in parameters(scope):
+    if name in parameters_by_name(scope):
         return False
-    shared: list[cst.Global | cst.Nonlocal] = find_own(scope, cst.Global, cst.Nonlocal)
+    shared: list[cst.Global | cst.Nonlocal] = find_in_scope(scope, cst.Global, cst.Nonlocal)
     if any(item.name.value == name for one in shared for item in one.names):
         return False
     values = assigned_values_and_annotations(module, scope, name)[0]

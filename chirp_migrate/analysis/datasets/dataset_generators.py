@@ -16,9 +16,9 @@ from chirp_migrate.analysis.datasets.dataset_state import (
     value_assigned_to,
 )
 from chirp_migrate.analysis.known_names import is_call_of
-from chirp_migrate.syntax.module import Module, find_in, walk
+from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, is_name, mention, method_called, own_nodes
+from chirp_migrate.syntax.queries import NameRole, called_method_name, is_name, name_role, nodes_in_scope
 
 _GENERATORS = re.compile(
     r"numpy\.random\.(default_rng|Generator|(mtrand\.)?RandomState)|sklearn\.utils\.check_random_state|random\.Random"
@@ -68,7 +68,7 @@ def _shared_variables(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
     """Yield the generators in class variables and module variables."""
     module = state.module
     for scope in (state.node, module.tree):
-        for statement in own_nodes(scope):
+        for statement in nodes_in_scope(scope):
             if not isinstance(statement, cst.Assign | cst.AnnAssign) or statement.value is None:
                 continue
             made = _creating_call(module, state.project, statement.value)
@@ -96,7 +96,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
         function = module.enclosing_function(value)
         every = (*function.params.params, *function.params.kwonly_params) if function is not None else ()
         annotations = [p.annotation for p in every if p.name.value == value.value and p.annotation is not None]
-        named = [n for annotation in annotations for n in find_in(annotation, cst.Name, cst.Attribute)]
+        named = [n for annotation in annotations for n in find_nodes(annotation, cst.Name, cst.Attribute)]
         return any(map(_GENERATORS.fullmatch, (name for one in named for name in project.resolved_names(module, one))))
     return isinstance(value, cst.Call) and _creating_call(module, project, value) is value
 
@@ -116,7 +116,7 @@ def _creating_call(module: Module, project: Project, value: cst.BaseExpression) 
 
 def _always_has_same_state(module: Module, made: cst.Call) -> bool:
     """Return whether a new generator always has the same state, because it has a seed or is a ``torch.Generator``."""
-    calls = find_in(made, cst.Call)
+    calls = find_nodes(made, cst.Call)
     return "torch.Generator" in module.qualified_names(calls[-1].func) or all(call.args for call in calls)
 
 
@@ -129,7 +129,7 @@ def _uses_generator(state: DatasetClass, use: AttributeUse) -> bool:
     call = module.parents[parent]
     if not isinstance(parent, cst.Arg | cst.Attribute) or not isinstance(call, cst.Call):
         return False
-    called = method_called(call) or module.source(call.func)
+    called = called_method_name(call) or module.source(call.func)
     if state.is_iterable and called in _ORDERING:
         return False
     return not module.qualified_names(call.func) & _COPIES
@@ -152,7 +152,8 @@ def _reads_global(module: Module, method: DatasetMethod, name: str) -> bool:
     if method.module is not module or name in module.scopes.names_bound(method.function):
         return False
     return any(
-        is_name(node, name) and mention(module, node) is not Mention.LABEL for node in walk(method.function.body)
+        is_name(node, name) and name_role(module, node) is not NameRole.LABEL
+        for node in walk_code(method.function.body)
     )
 
 

@@ -16,9 +16,9 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.uses_elsewhere import pattern_of_outside_assignments
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
 from chirp_migrate.analysis.known_names import ITERABLE_DATASET, base_names
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_name, is_super, own_nodes, parameters
+from chirp_migrate.syntax.queries import is_name, is_super_call, nodes_in_scope, parameters_by_name
 
 _PICKLING = ("__getstate__", "__reduce__", "__reduce_ex__")
 _ACCESS = ("__getitem__", "__getitems__", "__iter__", "__next__")
@@ -107,10 +107,10 @@ class DatasetClass:
             found.append(method)
             me = self_parameter_name(method)
             functions = {s.name.value: s for s in method.module.tree.body if isinstance(s, cst.FunctionDef)}
-            for node in walk(method.function):
+            for node in walk_code(method.function):
                 if isinstance(node, cst.Attribute) and is_name(node.value, me):
                     pending += self.methods.get(node.attr.value, ())[:1]
-                elif isinstance(node, cst.Attribute) and is_super(node.value):
+                elif isinstance(node, cst.Attribute) and is_super_call(node.value):
                     above = self.methods.get(node.attr.value, ())
                     pending += [one for one in above if one.owner is not method.owner][:1]
                 elif isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in functions:
@@ -136,7 +136,7 @@ class DatasetClass:
         found: dict[str, list[AttributeUse]] = {}
         for method in (one for same in self.methods.values() for one in same):
             me = self_parameter_name(method)
-            for node in walk(method.function):
+            for node in walk_code(method.function):
                 if isinstance(node, cst.Attribute) and is_name(node.value, me):
                     found.setdefault(node.attr.value, []).append(AttributeUse(method, node))
         return found
@@ -197,7 +197,7 @@ def pickled_attribute_values(
 
 def self_parameter_name(method: DatasetMethod) -> str:
     """Return the name of a method's first parameter; "" for functions, and for methods without parameters."""
-    return "" if isinstance(method.owner, cst.Module) else next(iter(parameters(method.function)), "")
+    return "" if isinstance(method.owner, cst.Module) else next(iter(parameters_by_name(method.function)), "")
 
 
 def value_assigned_to(module: Module, node: cst.CSTNode) -> cst.BaseExpression | None:
@@ -239,7 +239,7 @@ def contained_expressions(
 def _assignments(module: Module, scope: cst.CSTNode) -> dict[str, list[cst.BaseExpression]]:
     """Return the values that a scope assigns to each of its variables."""
     found: dict[str, list[cst.BaseExpression]] = {}
-    for node in own_nodes(scope):
+    for node in nodes_in_scope(scope):
         if isinstance(node, cst.Assign):
             for target in (one.target for one in node.targets if isinstance(one.target, cst.Name)):
                 found.setdefault(target.value, []).append(node.value)

@@ -30,9 +30,9 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
 from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
 from chirp_migrate.analysis.datasets.image_dataset_meaning import CLEAR as IMAGE_NAMES
 from chirp_migrate.analysis.datasets.image_dataset_meaning import AugmentedImages, match_image_pattern
-from chirp_migrate.syntax.module import Module, find_in
+from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, is_on_self, mention, only_methods, plain_source
+from chirp_migrate.syntax.queries import NameRole, is_self_attribute, methods_if_nothing_else, name_role, plain_source
 
 _PATHS = re.compile(r"(?:.*_)?(?:(?:file|image|img|f)?(?:paths?|names?)|files?|urls?|uris?)")
 _LISTS_FILES = re.compile(r"\b(?:r?glob|iglob|listdir|scandir|iterdir)\(")
@@ -88,7 +88,7 @@ def find_declaring_decorator(
         return None
     if not only_base_is_torch_dataset(module, project, [base.value for base in node.bases]):
         return None
-    methods = only_methods(node) or {}
+    methods = methods_if_nothing_else(node) or {}
     getitem = methods.get("__getitem__")
     if getitem is None or not _OTHER_ACCESS.isdisjoint(methods):
         return None
@@ -119,8 +119,8 @@ def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], sa
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):
         return True
-    assigns = find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []
-    stores = (one for one in assigns if len(one.targets) == 1 and is_on_self(one.targets[0].target, attribute))
+    assigns = find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []
+    stores = (one for one in assigns if len(one.targets) == 1 and is_self_attribute(one.targets[0].target, attribute))
     return any(_LISTS_FILES.search(module.source(store)) for store in stores)
 
 
@@ -167,9 +167,9 @@ class _DeclaredReader:
         return None if name is None else f"`{name}` may be rebound"
 
     def _unclear_name(self, method: cst.FunctionDef, clear: frozenset[str]) -> str | None:
-        for found in find_in(method.body, cst.Name):
+        for found in find_nodes(method.body, cst.Name):
             owner = self._module.scopes.lookup(found.value, found)
-            if mention(self._module, found) is Mention.LABEL or (owner is not None and owner[0].node is method):
+            if name_role(self._module, found) is NameRole.LABEL or (owner is not None and owner[0].node is method):
                 continue
             names = self._project.resolved_names(self._module, found)
             if not names or not names <= clear:
@@ -207,7 +207,7 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
 
 def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
     """Return, for each attribute to which ``__init__`` assigns a method, the method: ``self.scale = self._scale``."""
-    assigns = find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []
+    assigns = find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []
     stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", plain_source(module, assign)) for assign in assigns)
     return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}
 
@@ -215,7 +215,7 @@ def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dic
 def _lambdas_as_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst.FunctionDef]:
     """Return the lambdas that ``__init__`` assigns to attributes, as methods with the names of the attributes."""
     found: dict[str, cst.FunctionDef] = {}
-    for assign in find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []:
+    for assign in find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []:
         match assign:
             case cst.Assign(
                 targets=[cst.AssignTarget(target=cst.Attribute(value=owner, attr=cst.Name(value=name)))],

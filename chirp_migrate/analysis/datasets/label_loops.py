@@ -21,7 +21,7 @@ from chirp_migrate.analysis.datasets.label_scan import (
 from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.syntax.module import Module, code_children
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_name, one_line
+from chirp_migrate.syntax.queries import dotted_source, is_name, one_line_source
 
 Comprehension = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
 #: Calls that consume a generator at once, and discard its items if it raises.
@@ -130,14 +130,14 @@ def _evaluated_before_sample(module: Module, project: Project, scan: ScannedSamp
                 if part is inner:
                     break
                 if not (_is_steady(module, project, part) or (part in later and _is_named(part))):
-                    code = one_line(module, part).rstrip(" ,")
+                    code = one_line_source(module, part).rstrip(" ,")
                     return f"`{code}` is evaluated first, and reading a sample might change the result"
             inner = ancestor
     return None
 
 
 def _is_named(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.AssignTarget) or dotted(node) is not None
+    return isinstance(node, cst.AssignTarget) or dotted_source(node) is not None
 
 
 def _is_steady(module: Module, project: Project, node: cst.CSTNode) -> bool:
@@ -147,7 +147,7 @@ def _is_steady(module: Module, project: Project, node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString) or is_name(node, "None", "True", "False"):
         return True
     if isinstance(node, cst.BaseExpression) and not isinstance(node, cst.Tuple):
-        return dotted(node) is not None and not may_be_rebound_during_loop(module, project, node)
+        return dotted_source(node) is not None and not may_be_rebound_during_loop(module, project, node)
     return all(_is_steady(module, project, child) for child in code_children(node))
 
 

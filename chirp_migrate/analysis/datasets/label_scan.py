@@ -18,7 +18,7 @@ from chirp_migrate.analysis.dataflow.effects import first_side_effect, side_effe
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_assigned_later, may_be_patched_elsewhere
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, binding_scope, dotted, is_integer, is_name, mention
+from chirp_migrate.syntax.queries import NameRole, binding_scope, dotted_source, is_integer, is_name, name_role
 
 IsDataset = Callable[[cst.CSTNode], bool]
 
@@ -125,7 +125,7 @@ def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list
     return [
         parent
         for use, parent in around
-        if _base_of_second_item(parent) is use and mention(module, parent) is Mention.READ
+        if _base_of_second_item(parent) is use and name_role(module, parent) is NameRole.READ
     ]
 
 
@@ -166,7 +166,7 @@ def _indexed_scan(
         _base_of_second_item(read) is not sample for read, (sample, _, _) in zip(reads, samples, strict=True)
     ):
         return None
-    if not all(mention(module, read) is Mention.READ for read in reads):
+    if not all(name_role(module, read) is NameRole.READ for read in reads):
         return None
     _, dataset, index = samples[0]
     scan = ScannedSamples(dataset, target, iterable, index, reads=reads, dropped=[target.value])
@@ -278,7 +278,7 @@ def why_not_readable_before_loop(module: Module, project: Project, scan: Scanned
 
 def may_be_rebound_during_loop(module: Module, project: Project, node: cst.BaseExpression) -> bool:
     """Return whether other code may rebind a name, or an attribute in a dotted name, while the loop runs."""
-    path = dotted(node) or ""
+    path = dotted_source(node) or ""
     while isinstance(node, cst.Attribute):
         if is_assigned_later(project, node.attr.value):
             return True

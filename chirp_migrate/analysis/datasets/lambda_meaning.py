@@ -20,9 +20,9 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     is_bound_once,
     is_passed_as_keyword,
 )
-from chirp_migrate.syntax.module import Module, find_in, walk
+from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, dotted, mention, plain_source
+from chirp_migrate.syntax.queries import NameRole, dotted_source, name_role, plain_source
 
 _SAMPLE = Name("<sample>")
 _STACKS = frozenset({"torch.stack"})
@@ -64,7 +64,7 @@ def has_same_meaning_at_definition(module: Module, project: Project, node: cst.L
         return False
     if any(is_passed_as_keyword(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
         return False
-    names = (one for one in find_in(node.body, cst.Name) if mention(module, one) is not Mention.LABEL)
+    names = (one for one in find_nodes(node.body, cst.Name) if name_role(module, one) is not NameRole.LABEL)
     return all(_is_bound_once(module, project, node, name.value, name) for name in names)
 
 
@@ -74,7 +74,7 @@ def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str
     if owner is None or not isinstance(owner[0].node, cst.Module):
         return owner is not None or module.scopes.is_builtin(name)
     around = module.parents[use]
-    path = (dotted(around) if isinstance(around, cst.Attribute) else None) or name
+    path = (dotted_source(around) if isinstance(around, cst.Attribute) else None) or name
     return is_bound_once(module, project, path, owner[1], module.span(node)[0])
 
 
@@ -101,7 +101,7 @@ def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> 
 
     In ``body``, mean and std must be names.
     """
-    if any(isinstance(node, cst.Attribute) and node.attr.value.endswith("_") for node in walk(body)):
+    if any(isinstance(node, cst.Attribute) and node.attr.value.endswith("_") for node in walk_code(body)):
         return None  # unlike `Standardize`, an operation in place keeps the dtype
     try:
         path, *others = Evaluator(module.source).paths((), {parameter: _SAMPLE}, body)
@@ -124,7 +124,7 @@ def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> 
 
 def _stacks_pairs(module: Module, project: Project, body: cst.BaseExpression, parameter: str) -> bool:
     """Return whether ``body`` is ``(torch.stack([s[0] for s in batch]), torch.stack([s[1] for s in batch]))``."""
-    called = [call.func for call in find_in(body, cst.Call)]
+    called = [call.func for call in find_nodes(body, cst.Call)]
     if len(called) != 2 or any(project.resolved_names(module, one) != _STACKS for one in called):
         return False
     stacked = rf"[\w.]+\(\[(\w+)\[{{}}\] for \{{}} in {parameter}\]\)"

@@ -22,9 +22,9 @@ from chirp_migrate.analysis.dataflow.symbolic import (
 )
 from chirp_migrate.analysis.dataflow.with_blocks import swallows_no_exceptions
 from chirp_migrate.analysis.datasets.dataset_meaning import is_part_of_value, match_standardized_pair
-from chirp_migrate.syntax.module import Module, find_in
+from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import find_own, holds, is_in_string, plain_source
+from chirp_migrate.syntax.queries import contains_node, find_in_scope, is_in_fstring, plain_source
 
 _SAMPLE = Name("<sample>")
 _LEAVES = (cst.Return, cst.Raise, cst.Break, cst.Continue, cst.Yield, cst.Await)
@@ -63,7 +63,7 @@ def list_built_by_comprehension(module: Module, node: cst.ListComp) -> Standardi
     loop = node.for_in
     if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
         return None
-    if is_in_string(module, node):
+    if is_in_fstring(module, node):
         return None
     return _read_iteration(module, loop.target, loop.iter, node.elt, ())
 
@@ -105,7 +105,7 @@ def _read_iteration(
             env = {x: make_subscript(_SAMPLE, Const("0")), y: make_subscript(_SAMPLE, Const("1"))}
         case _:
             return None
-    if not isinstance(source, cst.Name) or any(find_in(one, cst.Call) for one in (element, *body)):
+    if not isinstance(source, cst.Name) or any(find_nodes(one, cst.Call) for one in (element, *body)):
         return None
     try:
         path, *others = Evaluator(module.source).paths(body, env, element)
@@ -164,7 +164,7 @@ def empty_list_line(module: Module, loop: cst.For, name: str) -> cst.SimpleState
     for one in reversed(before):
         if isinstance(one, cst.SimpleStatementLine) and plain_source(module, one) == f"{name} = []":
             return one
-        if name in names_in_code(one) or find_own(one, *_LEAVES):
+        if name in names_in_code(one) or find_in_scope(one, *_LEAVES):
             return None
     return None
 
@@ -184,13 +184,13 @@ def unfinished_list_may_be_seen(module: Module, loop: cst.For, name: str) -> boo
                 bodies.append(body)
             case cst.With(body=body) if not swallows_no_exceptions(module, ancestor):
                 bodies.append(body)
-    return not all(holds(module, body, use) for body in bodies for use in uses)
+    return not all(contains_node(module, body, use) for body in bodies for use in uses)
 
 
 def may_be_read_outside_loop(module: Module, project: Project, loop: cst.For, name: str) -> bool:
     """Return whether code outside a loop may read the loop's variable ``name``."""
     owner, scope = module.scopes.lookup(name, loop), module.scopes.scope_of(loop)
-    if owner is None or not any(holds(module, loop, one.node) for one in owner[1]):
+    if owner is None or not any(contains_node(module, loop, one.node) for one in owner[1]):
         return False
     if owner[0] is not scope or isinstance(scope.node, cst.ClassDef):
         return True

@@ -11,8 +11,8 @@ import libcst as cst
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.syntax.gaps import CALL, GAP
-from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import argument, dotted, method_called, own_nodes
+from chirp_migrate.syntax.module import Module, walk_code
+from chirp_migrate.syntax.queries import call_argument, called_method_name, dotted_source, nodes_in_scope
 
 #: The device of ``.cuda()`` without an argument.
 CUDA = cst.SimpleString('"cuda"')
@@ -38,10 +38,10 @@ def target_device(module: Module, call: cst.Call) -> cst.BaseExpression | None:
 
     A variable is a device if code assigns a device to it, or if its name is typical of devices.
     """
-    method = method_called(call)
+    method = called_method_name(call)
     if method not in ("to", "cuda") or any(one.star for one in call.args):
         return None
-    device = argument(call, 0, "device")
+    device = call_argument(call, 0, "device")
     if method == "cuda":
         return CUDA if device is None else device
     if device is None or is_dtype(module, device):
@@ -56,7 +56,7 @@ def is_dtype(module: Module, node: cst.BaseExpression) -> bool:
 
 def may_name_device(module: Module, node: cst.BaseExpression) -> bool:
     """Return whether a name or attribute may refer to a device other than the CPU."""
-    return dotted(node) is not None and device_value(module, node).may_be()
+    return dotted_source(node) is not None and device_value(module, node).may_be()
 
 
 def moves_to_cuda(module: Module, call: cst.Call) -> bool:
@@ -64,10 +64,10 @@ def moves_to_cuda(module: Module, call: cst.Call) -> bool:
 
     ``"cuda" if … else "cpu"`` counts as well.
     """
-    method = method_called(call)
+    method = called_method_name(call)
     if method == "cuda":
         return True
-    device = argument(call, 0 if method == "to" else -1, "device")
+    device = call_argument(call, 0 if method == "to" else -1, "device")
     if device is None or "cuda" not in device_value(module, device).kinds:
         return False
     names = module.qualified_names(call.func)
@@ -79,7 +79,7 @@ def calls_initializing_cuda(module: Module, scope: cst.CSTNode, *, nested: bool 
 
     ``nested``: include calls in functions and classes inside ``scope``.
     """
-    for node in walk(scope) if nested else own_nodes(scope):
+    for node in walk_code(scope) if nested else nodes_in_scope(scope):
         if isinstance(node, cst.Call) and (
             moves_to_cuda(module, node) or any(map(_INITIALISING.fullmatch, module.qualified_names(node.func)))
         ):

@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import assigned_values
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import assigned_pairs, holds, is_name
+from chirp_migrate.syntax.queries import contains_node, is_name, target_value_pairs
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ROLES = {
@@ -96,9 +96,9 @@ def _assigned_name(module: Module, call: cst.Call) -> str:
     for ancestor in module.ancestors(call):
         if isinstance(ancestor, cst.Assign | cst.AnnAssign):
             target = ancestor.targets[0].target if isinstance(ancestor, cst.Assign) else ancestor.target
-            pairs = assigned_pairs(target, ancestor.value) if ancestor.value is not None else ()
+            pairs = target_value_pairs(target, ancestor.value) if ancestor.value is not None else ()
             plain = ((one, value) for one, value in pairs if not isinstance(value, cst.Tuple))
-            return next((_last_name(module, one) for one, value in plain if holds(module, value, call)), "")
+            return next((_last_name(module, one) for one, value in plain if contains_node(module, value, call)), "")
         if isinstance(ancestor, cst.Arg) and ancestor.keyword is not None:
             return ancestor.keyword.value
         if isinstance(ancestor, cst.DictElement):

@@ -25,7 +25,7 @@ from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, mention
+from chirp_migrate.syntax.queries import NameRole, name_role
 
 #: Functions that inspect a class without creating objects.
 _LOOKS = re.compile(
@@ -116,7 +116,7 @@ def _use_of_variable(module: Module, project: Project, name: cst.Name) -> Loader
     if isinstance(scope.node, cst.ClassDef):  # in the body of a class, a function would become a method
         return LoaderMentionUse("used-as-value", f"stored in the class attribute {name.value}")
     mentions = variable_mentions(module, name.value, scope)
-    reads = [one for one in mentions if mention(module, one) not in (Mention.BOUND, Mention.DECLARED)]
+    reads = [one for one in mentions if name_role(module, one) not in (NameRole.BOUND, NameRole.DECLARED)]
     shared = scope is module.scopes.module and project.imported_elsewhere(module, name.value)
     return _only_called(module, reads, f"stored in {name.value}", shared)
 

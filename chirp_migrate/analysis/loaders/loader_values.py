@@ -27,7 +27,13 @@ from chirp_migrate.analysis.known_names import (
 from chirp_migrate.syntax.gaps import LINE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, find_own, is_on_self, method_called, parameters
+from chirp_migrate.syntax.queries import (
+    called_method_name,
+    dotted_source,
+    find_in_scope,
+    is_self_attribute,
+    parameters_by_name,
+)
 
 #: Patterns for a quick check of a text before the analysis.
 _SHORT = re.compile(r"(?:\b|_)dl\b")
@@ -92,9 +98,9 @@ class LoaderExpressions:
             module: the module that contains the call; by default the module of this object.
         """
         module = module or self._module
-        if is_on_self(call.func):
+        if is_self_attribute(call.func):
             owner = module.enclosing_class(call)
-            named = _named(owner.body.body, method_called(call)) if owner is not None else []
+            named = _named(owner.body.body, called_method_name(call)) if owner is not None else []
             return [(module, function) for function in named]
         functions: list[tuple[Module, cst.FunctionDef]] = []
         for qualified in self._project.resolved_names(module, call.func):
@@ -144,16 +150,16 @@ class LoaderExpressions:
         if call.args and not call.args[0].star and is_call_of(module, call, WRAPPER, self._project):
             return self._value(module, call.args[0].value, depth + 1, part, inside)
         for owner, function in self.functions(call, module):
-            returned = [n.value for n in find_own(function, cst.Return) if n.value is not None]
+            returned = [n.value for n in find_in_scope(function, cst.Return) if n.value is not None]
             found = _one_of_loaders(self._value(owner, value, depth + 1, part, inside) for value in returned)
             if found is not None:
                 return found
-        last = (dotted(call.func) or "").rpartition(".")[2]
+        last = (dotted_source(call.func) or "").rpartition(".")[2]
         classes = any(self._project.is_class(name) for name in names)
         return LoaderValue() if _is_called_loader(last) and whole and not classes else None
 
     def _named(self, module: Module, node: cst.Name | cst.Attribute, depth: int, inside: bool) -> LoaderValue | None:
-        name = dotted(node)
+        name = dotted_source(node)
         if name is None:
             return LoaderValue() if _is_called_loader(node.attr.value) else None  # type: ignore[union-attr]
         scope = assigning_scope(module, node, name)
@@ -167,13 +173,17 @@ class LoaderExpressions:
         values, annotations = assigned_values_and_annotations(module, scope, name)
         made = _one_of_loaders(self._value(module, one.value, depth + 1, one.part, inside) for one in values)
         if made is not None and made.calls:
-            return replace(made, complete=made.complete and name not in parameters(scope))
+            return replace(made, complete=made.complete and name not in parameters_by_name(scope))
         if any(self._is_loader_annotation(module, one, inside) for one in annotations):
             return LoaderValue()
         last = name.rpartition(".")[2]
         if not (_PLURAL.search(last) if inside else _is_called_loader(last)):
             return None
-        if values and name not in parameters(scope) and all(self._is_other(module, o.value, inside) for o in values):
+        if (
+            values
+            and name not in parameters_by_name(scope)
+            and all(self._is_other(module, o.value, inside) for o in values)
+        ):
             return None
         return LoaderValue()
 

@@ -19,8 +19,8 @@ from chirp_migrate.analysis.dataflow.value_flow import (
 )
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.analysis.loops.loop_names import LoopNames, innermost_statement
-from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import is_read, owner_name
+from chirp_migrate.syntax.module import Module, walk_code
+from chirp_migrate.syntax.queries import first_name_of, is_read
 
 #: Methods and attributes that read a tensor, or its container, and return no view of the tensor.
 _READS = re.compile(
@@ -71,7 +71,7 @@ class BatchExpressions(LoopNames[Path | None]):
         statement = innermost_statement(self._module, call)
         begin = self._module.span(inner[-1] if inner else statement)[0]
         stored = self._updated_containers(call, path)
-        for name in walk(self._loop.body):
+        for name in walk_code(self._loop.body):
             if not isinstance(name, cst.Name) or name.value in stored or not is_read(self._module, name):
                 continue
             place = self._module.span(name)[0]
@@ -125,7 +125,7 @@ class BatchExpressions(LoopNames[Path | None]):
         function reads the variable.
         """
         functions = (cst.FunctionDef, cst.Lambda)
-        name = owner_name(node)
+        name = first_name_of(node)
         around = [a for a in self._module.ancestors(node) if isinstance(a, (cst.For, *functions))]
         later = any(isinstance(one, functions) for one in around[: around.index(self._loop)])
         bound = self._bound.get(name, [])
@@ -159,7 +159,7 @@ class BatchExpressions(LoopNames[Path | None]):
         if not isinstance(statement, cst.Assign):
             return set()
         items = (part for target in statement.targets for part in _parts(target.target))
-        return {owner_name(item) for item in items if not isinstance(item, cst.Name) and self.value(item) == path}
+        return {first_name_of(item) for item in items if not isinstance(item, cst.Name) and self.value(item) == path}
 
     def _only_read(self, node: cst.CSTNode) -> bool:
         """Return whether the code around an expression cannot write to the memory of the expression's value."""

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import assigned_pairs, find_own, holds
+from chirp_migrate.syntax.queries import contains_node, find_in_scope, target_value_pairs
 
 _BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.AsName, cst.Call)
 _Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
@@ -62,7 +62,7 @@ class LoopNames(ABC, Generic[T]):
 
     def _read_body(self) -> None:
         """Record all bindings of names in the body."""
-        for node in sorted(find_own(self._loop.body, *_BINDING), key=lambda one: self._module.span(one)[0]):
+        for node in sorted(find_in_scope(self._loop.body, *_BINDING), key=lambda one: self._module.span(one)[0]):
             self._read(node)
 
     def _read(self, node: cst.CSTNode) -> None:
@@ -76,7 +76,7 @@ class LoopNames(ABC, Generic[T]):
                 self._bind(self._elements(node.target, node.iter), self._module.span(node.body)[0], node)
 
     def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, node: cst.CSTNode) -> None:
-        for one, given in assigned_pairs(target, value):
+        for one, given in target_value_pairs(target, value):
             self._give(one, self.value(given), node)
 
     def _give(self, target: cst.BaseExpression, value: T, node: cst.CSTNode) -> None:
@@ -124,7 +124,7 @@ class LoopNames(ABC, Generic[T]):
             if ancestor is self._loop:
                 break
             clause = ancestor.for_in if isinstance(ancestor, cst.BaseComp) else None
-            while clause is not None and not holds(self._module, clause.iter, name):
+            while clause is not None and not contains_node(self._module, clause.iter, name):
                 for bound, value in self._elements(clause.target, clause.iter):
                     if bound == name.value:
                         return value

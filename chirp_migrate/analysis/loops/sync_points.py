@@ -17,9 +17,9 @@ from chirp_migrate.analysis.loaders.loader_loops import loader_loops
 from chirp_migrate.analysis.loaders.loader_values import LoaderValue
 from chirp_migrate.analysis.loops.batch_names import BatchExpressions
 from chirp_migrate.analysis.loops.loop_names import LoopNames, innermost_statement
-from chirp_migrate.syntax.module import Module, code_children, find_in, walk
+from chirp_migrate.syntax.module import Module, code_children, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, find_own, mention, method_called, owner_name
+from chirp_migrate.syntax.queries import NameRole, called_method_name, find_in_scope, first_name_of, name_role
 
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy"})
 #: Methods that may follow a wait and count as a part of it, as in ``.cpu().numpy().tolist()``.
@@ -117,15 +117,15 @@ class DeviceLoop(LoopNames[bool]):
 
     def _device_moves(self, batch: BatchExpressions) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
         """Yield the calls that move a part of the batch to a device, each with that device."""
-        for call in find_own(self.loop.body, cst.Call):
+        for call in find_in_scope(self.loop.body, cst.Call):
             device = target_device(self._module, call)
             parts: list[cst.CSTNode] = [call.func]
             if device is None:  # to_device(batch, device)
                 device = next((one.value for one in call.args if may_name_device(self._module, one.value)), None)
                 parts = [argument.value for argument in call.args]
-            names = (name for part in parts for name in find_in(part, cst.Name))
+            names = (name for part in parts for name in find_nodes(part, cst.Name))
             if device is not None and any(
-                mention(self._module, name) is Mention.READ and batch.value(name) is not None for name in names
+                name_role(self._module, name) is NameRole.READ and batch.value(name) is not None for name in names
             ):
                 yield call, device
 
@@ -136,22 +136,22 @@ class DeviceLoop(LoopNames[bool]):
         """
         module = self._module
         statement, waiting = innermost_statement(module, copies[0]), innermost_statement(module, wait.node)
-        calls = [wait.node, *find_in(wait.value, cst.Call)]
+        calls = [wait.node, *find_nodes(wait.value, cst.Call)]
         if not all(
             isinstance(one.func, cst.Attribute) and self.value(one.func.value) for one in calls if one not in copies
         ):
             return False
         if waiting is statement:
-            return any(copy in set(walk(wait.value)) for copy in copies)
+            return any(copy in set(walk_code(wait.value)) for copy in copies)
         start, end = module.span(statement)[1], module.span(waiting)[0]
-        names = {name.value for name in find_in(wait.value, cst.Name)}
-        bound = {name.value for one in _targets(statement) for name in find_in(one, cst.Name)}
+        names = {name.value for name in find_nodes(wait.value, cst.Name)}
+        bound = {name.value for one in _targets(statement) for name in find_nodes(one, cst.Name)}
         return start <= end and not module.text[start:end].strip(" \t\r\n;") and not names.isdisjoint(bound)
 
     def waits(self) -> list[DeviceWait]:
         """Return the expressions that wait for the device in every step, in order of the text."""
         found: dict[cst.CSTNode, DeviceWait] = {}
-        for call in find_own(self.loop.body, cst.Call):
+        for call in find_in_scope(self.loop.body, cst.Call):
             value = self._waited_for(call)
             if value is not None and runs_in_every_iteration(self._module, self.loop, call):
                 whole, methods = self._chain_of_waits(call)
@@ -170,7 +170,7 @@ class DeviceLoop(LoopNames[bool]):
 
     def _chain_of_waits(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
         """Return the longest chain of method calls that begins with the wait ``call``, and the names of its methods."""
-        methods = [method_called(call)]
+        methods = [called_method_name(call)]
         while methods[0] and isinstance(parent := self._module.parents[call], cst.Attribute):
             around = self._module.parents[parent]
             if parent.attr.value not in _CHAINED or not isinstance(around, cst.Call) or around.func is not parent:
@@ -225,7 +225,7 @@ class DeviceLoop(LoopNames[bool]):
             super()._give(target, value, node)
             return
         # The container now contains a value on the device, perhaps with other values.
-        name = owner_name(target)
+        name = first_name_of(target)
         if value and name not in ("", "self"):
             self._bind([(name, True)], self._module.span(node)[1], node)
 
