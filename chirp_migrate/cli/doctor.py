@@ -99,9 +99,9 @@ def doctor(
         from chirp_migrate.doctor.sarif import sarif_bytes
 
         write_bytes(sarif_file, sarif_bytes(report, path.resolve()))
-    from chirp_migrate.doctor.report import show
+    from chirp_migrate.doctor.report import show_doctor_report
 
-    show(report, output.screen(err=STANDARD_OUTPUT in (sarif_file, output.json_file)))
+    show_doctor_report(report, output.screen(err=STANDARD_OUTPUT in (sarif_file, output.json_file)))
     if not_kept is not None:
         output.print_line(not_kept)
     sys.exit(report.exit_code)

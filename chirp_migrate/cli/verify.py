@@ -257,10 +257,12 @@ def _run_verification(
         if plot is not None:
             create_plot_folder(plot)
         report = verify_versions(root, before, verified, options, progress, began)
-        from chirp_migrate.doctor.of_traces import problems_in
+        from chirp_migrate.doctor.of_traces import find_problems_in_traces
 
         has_own_data = options.source is not TrainingSource.FOUND or options.sizes.data is not None
-        report = msgspec.structs.replace(report, problems=problems_in(report.passes.get("after", {}), has_own_data))
+        report = msgspec.structs.replace(
+            report, problems=find_problems_in_traces(report.passes.get("after", {}), has_own_data)
+        )
     more = [_save_document(root, report, output)]  # save before drawing plots, which may fail
     if plot is not None:
         more.append(draw_plots(plot, report))

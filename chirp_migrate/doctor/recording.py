@@ -10,15 +10,15 @@ __all__ = [
     "IN_TRAINING_PROCESS",
     "BatchRecord",
     "CodeLine",
+    "DatasetFunctionCalls",
     "FetcherRun",
-    "FunctionCalls",
     "LoaderInfo",
     "LoaderPass",
     "Moments",
     "NormalizationCall",
     "Recording",
     "UnpicklablePart",
-    "WorkerTuning",
+    "WorkerCountTimings",
 ]
 
 IN_TRAINING_PROCESS = -1
@@ -230,7 +230,7 @@ class Moments(msgspec.Struct):
         return found
 
 
-class FunctionCalls(msgspec.Struct):
+class DatasetFunctionCalls(msgspec.Struct):
     """The calls of one function of a dataset while one batch was read.
 
     Attributes:
@@ -285,7 +285,7 @@ class BatchRecord(msgspec.Struct):
     seconds: float = 0.0
     some: dict[int, str] = {}
     memory: int = 0
-    results: dict[str, FunctionCalls] = {}
+    results: dict[str, DatasetFunctionCalls] = {}
 
 
 class FetcherRun(msgspec.Struct):
@@ -322,7 +322,7 @@ class FetcherRun(msgspec.Struct):
         return max((task.native_threads for task in self.tasks), default=0)
 
 
-class WorkerTuning(msgspec.Struct, frozen=True):
+class WorkerCountTimings(msgspec.Struct, frozen=True):
     """The measured loading times of a loader with different numbers of workers, without training.
 
     Attributes:
@@ -366,7 +366,7 @@ class Recording(msgspec.Struct):
     runs: list[FetcherRun] = []
     worker_starts: list[int] = []
     has_own_data: bool = True
-    tuned: WorkerTuning | None = None
+    tuned: WorkerCountTimings | None = None
     seconds: float = 0.0
     is_cut: bool = False
     error: str = ""

@@ -6,10 +6,10 @@ from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import as_sentence, pluralize
 from chirp_migrate.doctor.doctor_report import DoctorReport, Problem, WatchedEntryPoint
 
-__all__ = ["show", "show_problem", "summary"]
+__all__ = ["problem_summary", "show_doctor_report", "show_problem"]
 
 
-def show(report: DoctorReport, screen: Screen) -> None:
+def show_doctor_report(report: DoctorReport, screen: Screen) -> None:
     """Print the report; with -q only the problems, with -v also the numbers of recorded loaders and batches."""
     several = len(report.entry_points) > 1
     for problem in report.problems:
@@ -22,7 +22,7 @@ def show(report: DoctorReport, screen: Screen) -> None:
     for one in report.entry_points:
         if one.error or screen.verbose:
             screen.text(_watched(one), hang=2)
-    screen.text(summary(report), style="bold", hang=2)
+    screen.text(problem_summary(report), style="bold", hang=2)
 
 
 def show_problem(problem: Problem, screen: Screen, several: bool) -> None:
@@ -43,7 +43,7 @@ def _watched(one: WatchedEntryPoint) -> str:
     return f"{one.label}: {seen.replace('batchs', 'batches')} in {one.seconds:.1f} s"
 
 
-def summary(report: DoctorReport) -> str:
+def problem_summary(report: DoctorReport) -> str:
     """Return a sentence with the numbers of problems and entry points."""
     failed = sum(bool(one.error) for one in report.entry_points)
     ran = pluralize(len(report.entry_points), "entry point")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.doctor.checks.waiting import slow_reading
-from chirp_migrate.doctor.measuring import measure_workers
+from chirp_migrate.doctor.checks.waiting import loaders_needing_workers
+from chirp_migrate.doctor.measuring import measure_worker_counts
 from chirp_migrate.doctor.recording import LoaderPass, Recording
-from chirp_migrate.doctor.request import MEASURED, NAMES, Request
+from chirp_migrate.doctor.request import MEASURED, NAMES, DoctorTask
 from chirp_migrate.doctor.watch.training import record_training
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import (
@@ -47,7 +47,7 @@ class AllRecordingsSent:
     """The last message of the child: all entry points ran, and all recordings were sent."""
 
 
-def run(request: Request, parent: Parent) -> AllRecordingsSent:
+def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
     """Train each entry point, and send its recording.
 
     If time remains, measure different numbers of workers for the loader that the training waited for longest.
@@ -109,7 +109,7 @@ class _Slow(NamedTuple):
 
 def _slowest(slowest: _Slow | None, recording: Recording, loaders: list[Any]) -> _Slow | None:
     """Return the loader with the longest wait: ``slowest``, or a loader of this recording."""
-    for info, one in slow_reading(recording):
+    for info, one in loaders_needing_workers(recording):
         tasks = recording.tasks_of(one)
         if tasks and (slowest is None or one.waited_share > slowest.seen.waited_share):
             batch_s = sum(task.seconds for task in tasks) / len(tasks)
@@ -122,7 +122,7 @@ def _measure(slow: _Slow, seconds: float, parent: Parent) -> None:
     parent.show(ProgressStep(f"measuring numbers of workers for {slow.label}", most_s=seconds))
     seed_everything(_SEED)
     try:
-        tuned = measure_workers(slow.loader, slow.seen, slow.batch_s, seconds, lambda _what: None)
+        tuned = measure_worker_counts(slow.loader, slow.seen, slow.batch_s, seconds, lambda _what: None)
     except Exception as error:  # the user's code may be unable to read its data again
         parent.show(f"numbers of workers were not measured for {slow.label}: {first_message_line(error)}")
         return
@@ -163,4 +163,4 @@ def _exit(status: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _exit(serve(Request, run))
+    _exit(serve(DoctorTask, run))

@@ -12,10 +12,10 @@ import msgspec
 from chirp_migrate import __version__
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import shorten_list
-from chirp_migrate.doctor.checks import problems_of
+from chirp_migrate.doctor.checks import find_problems
 from chirp_migrate.doctor.doctor_report import DoctorReport, WatchedEntryPoint
-from chirp_migrate.doctor.recording import Recording, WorkerTuning
-from chirp_migrate.doctor.request import MEASURED, NAMES, Request
+from chirp_migrate.doctor.recording import Recording, WorkerCountTimings
+from chirp_migrate.doctor.request import MEASURED, NAMES, DoctorTask
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
@@ -67,7 +67,7 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
         if too_large:
             notes.append(f"too large, so not copied: {', '.join(too_large)}")
         progress("doctor runs the project's own code, in a temporary copy, in a separate process")
-        request = Request(str(tree), discovery, str(records), ends_at, options.select, options.sizes)
+        request = DoctorTask(str(tree), discovery, str(records), ends_at, options.select, options.sizes)
         with sigterm_as_keyboard_interrupt():
             recordings, left = _Watching(request, progress).run()
     if left:
@@ -78,7 +78,7 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
 class _Watching:
     """Runs a child process; if an entry point crashes it, a new process continues with the next entry point."""
 
-    def __init__(self, request: Request, progress: Progress) -> None:
+    def __init__(self, request: DoctorTask, progress: Progress) -> None:
         self._request, self._progress = request, progress
         self._left: list[EntryPoint] = list(request.discovery.entry_points)
         self._recordings: list[Recording] = []
@@ -134,7 +134,7 @@ class _Watching:
             if part.name.startswith(MEASURED):
                 label = part.name.removeprefix(MEASURED)
                 slow = next(one for one in self._recordings if one.label == label)
-                slow.tuned = msgspec.convert(part.value, WorkerTuning)
+                slow.tuned = msgspec.convert(part.value, WorkerCountTimings)
                 continue
             recording = msgspec.convert(part.value, Recording, str_keys=True)
             if recording.error.startswith("SystemExit"):  # the script may have printed the reason
@@ -154,7 +154,7 @@ class _Watching:
 
 
 def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:
-    problems = problems_of(recordings)
+    problems = find_problems(recordings)
     failed = [one for one in recordings if one.error]
     if not problems and failed and len(failed) == len(recordings):
         raise WorkloadFailed(f"{failed[0].label} failed: {failed[0].error}.", failed[0].printed)

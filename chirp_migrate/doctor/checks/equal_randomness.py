@@ -13,14 +13,14 @@ __all__ = ["check"]
 _GLOBAL = {"random", "numpy.random", "torch"}
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Compare the states of random generators in workers and epochs, before and after the first training batch.
 
     The random numbers were the same if the generators are in equal states before the batch and in equal, changed states
     after it. The check skips iterable datasets, because their workers may share a state to divide the samples.
     """
-    for passes in seen.training_series():
-        yield from _of_dataset(seen, passes)
+    for passes in recording.training_series():
+        yield from _of_dataset(recording, passes)
 
 
 def _of_dataset(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:

@@ -11,15 +11,15 @@ from chirp_migrate.doctor.recording import Recording
 __all__ = ["check"]
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Compare the dataset in the training process with its copies in the workers at the beginning of later epochs."""
-    for loader in seen.loaders:
+    for loader in recording.loaders:
         if not loader.persistent_workers or not loader.num_workers:
             continue
-        first, *later = seen.of_loader(loader)
+        first, *later = recording.of_loader(loader)
         reported: set[str] = set()
         for one in later:
-            copies = [run.values for run in seen.runs_of(one) if run.epoch > 0]
+            copies = [run.values for run in recording.runs_of(one) if run.epoch > 0]
             if len(copies) < loader.num_workers:
                 continue
             for path, now in one.values.items():

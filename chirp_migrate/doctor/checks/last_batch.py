@@ -13,15 +13,17 @@ __all__ = ["check"]
 _WHOLE = {"SequentialSampler", "RandomSampler"}
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Check the last batch of each loader pass.
 
     A batch of one sample and an empty loader are no problems if ``doctor`` chose the number of samples.
     """
-    trained = seen.trained_datasets()
-    for loader in seen.loaders:
-        for one in seen.of_loader(loader):
-            problem = _one_sample(seen, loader, one) or _dropped(seen, loader, one, loader.dataset_ids[0] in trained)
+    trained = recording.trained_datasets()
+    for loader in recording.loaders:
+        for one in recording.of_loader(loader):
+            problem = _one_sample(recording, loader, one) or _dropped(
+                recording, loader, one, loader.dataset_ids[0] in trained
+            )
             if problem is not None:
                 yield problem
                 break

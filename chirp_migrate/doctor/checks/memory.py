@@ -18,17 +18,17 @@ _LARGEST_STEP = 0.6
 """Largest share of the total rise that one step may have. A larger step is memory that a process needs only once."""
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Find containers with more entries than the dataset has samples, and workers that copy large lists of objects.
 
     A cache has at most one entry for each sample. The check skips iterable datasets, because their buffers grow by
     design.
     """
-    for loader in seen.loaders:
+    for loader in recording.loaders:
         if loader.is_stream or loader.samples < 1:
             continue
-        for one in seen.of_loader(loader):
-            runs = [run for run in seen.runs_of(one) if run.tasks]
+        for one in recording.of_loader(loader):
+            runs = [run for run in recording.runs_of(one) if run.tasks]
             problem = _history(loader, runs) or _copied(loader, runs)
             if problem is not None:
                 yield problem

@@ -21,9 +21,9 @@ _FIXES = {
 _OTHERWISE = "Create the object in the worker, on first use in __getitem__, and remove it in __getstate__."
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Report the objects that ``pickle`` refuses, for loaders with worker processes."""
-    for loader in seen.loaders:
+    for loader in recording.loaders:
         for one in loader.unpicklable:
             at = f", {one.place}" if one.place.file else ""
             yield Problem.at(

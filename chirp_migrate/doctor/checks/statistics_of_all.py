@@ -18,7 +18,7 @@ _LEAST_SAMPLES = 8
 _LEAST_COLUMNS, _EXACT_END = 3, 1e-6
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Compute the statistics of all samples that the loaders delivered in complete passes.
 
     The check reports a problem if training and validation samples together are standardized, and the training samples
@@ -26,9 +26,9 @@ def check(seen: Recording) -> Iterator[Problem]:
     reports samples that are scaled to the range from 0 to 1 in the same way.
     """
     training: tuple[LoaderInfo, LoaderPass, Moments] | None = None
-    for one in seen.passes:
-        loader = seen.loaders[one.loader]
-        moments = _moments(seen, loader, one)
+    for one in recording.passes:
+        loader = recording.loaders[one.loader]
+        moments = _moments(recording, loader, one)
         if one.trains:
             training = None if moments is None else (loader, one, moments)
         elif one.evaluates and training is not None and moments is not None:

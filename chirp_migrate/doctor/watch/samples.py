@@ -13,32 +13,34 @@ from chirp_migrate.doctor.recording import BatchRecord, Moments
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
 
-__all__ = ["bytes_of_doubles", "bytes_to_move", "describe_batch", "is_pinned", "strided_tensors"]
+__all__ = ["bytes_of_doubles", "bytes_to_move", "describe_batch", "is_pinned", "noncontiguous_tensors"]
 
 _MOST_COLUMNS = 256
 _LEAST_MOVED = 1 << 20
 
 
-def describe_batch(requested: Any, batch: Any, *, every: int) -> BatchRecord:
+def describe_batch(requested: Any, batch: Any, *, hash_every: int) -> BatchRecord:
     """Return the recording of a batch, with hashes of its samples.
 
     Args:
         requested: the indices of the samples, from the sampler; one index if the loader does not batch.
         batch: the batch that the process read.
-        every: 1 to hash all samples and to sum their values, which is slow; N > 1 to hash the samples whose index is a
-            multiple of N; 0 to hash no samples.
+        hash_every: 1 to hash all samples and to sum their values, which is slow; N > 1 to hash the samples whose index
+            is a multiple of N; 0 to hash no samples.
     """
     is_batch = isinstance(requested, (list, tuple))
     indices = _whole_numbers(requested if is_batch else [requested])
     task = BatchRecord(indices=indices)
-    chosen = [place for place, index in enumerate(indices) if index % every == 0] if every > 1 else []
-    tensors = [leaf for leaf in leaves_by_position(batch).values() if _is_dense(leaf)] if every == 1 or chosen else []
+    chosen = [place for place, index in enumerate(indices) if index % hash_every == 0] if hash_every > 1 else []
+    tensors = (
+        [leaf for leaf in leaves_by_position(batch).values() if _is_dense(leaf)] if hash_every == 1 or chosen else []
+    )
     if not tensors:
         return task
     size = (tensors[0].shape[0] if tensors[0].ndim else 0) if is_batch else 0
     rows = [tensor for tensor in tensors if tensor.ndim and tensor.shape[0] == size and tensor.numel()]
     is_rows = bool(size) and len(rows) == len(tensors) and (not indices or len(indices) == size)
-    if every > 1:
+    if hash_every > 1:
         if is_rows:
             task.some = dict(zip((indices[one] for one in chosen), _row_hashes(rows, chosen), strict=True))
         elif not is_batch:
@@ -91,7 +93,7 @@ def is_pinned(batch: Any) -> bool:
     return all(leaf.is_pinned() for leaf in _large(batch).values())
 
 
-def strided_tensors(batch: Any) -> list[str]:
+def noncontiguous_tensors(batch: Any) -> list[str]:
     """Return the positions of tensors of 1 MiB or more in CPU memory that are not contiguous and not channels_last."""
     return [place for place, leaf in _large(batch).items() if not _is_in_order(leaf)]
 

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from chirp_migrate.console.text import format_value, pluralize
-from chirp_migrate.doctor.report import summary
+from chirp_migrate.doctor.report import problem_summary
 from chirp_migrate.plans.plan import FindingStatus, Safety
 from chirp_migrate.report.contents import FindingDetails, ReportContents, group_by_file
 from chirp_migrate.report.page.charts import SIDES, Plot, plots_of, time_bars
@@ -83,7 +83,7 @@ def render_page(contents: ReportContents) -> str:
             found=found,
             doctor=contents.doctor,
             problems=[] if found is None else found.problems,
-            doctor_summary="" if contents.doctor is None else summary(contents.doctor),
+            doctor_summary="" if contents.doctor is None else problem_summary(contents.doctor),
             tiles=[*(_figure_tiles(found) if found is not None else ()), *_tiles_of_contents(contents)],
             reported=list(_group_reports(contents)),
             rules=_rules_of_report(contents),

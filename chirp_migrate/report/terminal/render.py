@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import pluralize
-from chirp_migrate.doctor.report import show_problem, summary
+from chirp_migrate.doctor.report import problem_summary, show_problem
 from chirp_migrate.report.contents import ReportContents
 from chirp_migrate.report.terminal.changes import show_run
 from chirp_migrate.report.terminal.verdict_lines import show_details, show_verdict_and_reason
@@ -72,7 +72,7 @@ def show_report(contents: ReportContents, screen: Screen) -> None:
         screen.title("Loading problems that doctor found")
         for problem in contents.doctor.problems:
             show_problem(problem, screen, several=len(contents.doctor.entry_points) > 1)
-        screen.text(summary(contents.doctor))
+        screen.text(problem_summary(contents.doctor))
     for run in () if screen.quiet else contents.runs:
         show_run(run, screen)
     if screen.verbose:
