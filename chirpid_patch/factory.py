@@ -24,14 +24,14 @@ from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.distributed.epochs import RankEpochs
 from chirpid_patch.loader_options import ABOUT_WORKERS, LoaderArguments, LoaderOptions
-from chirpid_patch.loader_speed.profiles import default_profile, recall, remember, signature
+from chirpid_patch.loader_speed.profiles import choice_key, default_profile_path, load_choice, save_choice
 from chirpid_patch.loader_speed.search import LoaderChoice, choose_loading
 from chirpid_patch.loading.batch_timer import TimedBatches, log_or_print, log_waits
 from chirpid_patch.loading.limits import describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.loading.placement import Placement
-from chirpid_patch.loading.worker_start import why_no_processes
+from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine import cpus
 from chirpid_patch.machine.accelerator import pinning_device
 
@@ -252,7 +252,7 @@ class OptimalDataLoaderFactory:
             workers = min(workers, 4)
         elif dataset_size > 10000:
             workers = min(workers + 2, 16)
-        workers = min(workers, cpus.spare_cpus())
+        workers = min(workers, cpus.cpus_for_loading())
         return {
             "num_workers": workers,
             "prefetch_factor": prefetch if workers else None,
@@ -373,12 +373,12 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
     The result is None if there is no saved choice and ``tune_seconds`` is 0.
     """
     arguments = {**_batch_arguments(options), "prefetch_factor": options.prefetch_factor}
-    path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile()
+    path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile_path()
     about = {"thread_safe": options.thread_safe, "num_workers": options.num_workers}
-    key = signature(options.dataset, {**arguments, **about})
-    known = recall(path, key)
+    key = choice_key(options.dataset, {**arguments, **about})
+    known = load_choice(path, key)
     if known is not None:
-        refused = why_no_processes(arguments) if known.num_workers else None
+        refused = why_workers_cannot_start(arguments) if known.num_workers else None
         if refused is None:
             return known
         logger.info("the saved choice of loader settings is not used: %s", refused)
@@ -395,7 +395,7 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
     )
     for note in choice.notes:
         logger.info(note)
-    remember(path, key, choice)
+    save_choice(path, key, choice)
     return choice
 
 
@@ -422,7 +422,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     asked = options.num_workers
     # The loader's attributes have the requested values, even if they have no effect.
     workers, prefetch = (plan.workers, plan.prefetch) if plan.workers else (asked, options.prefetch_factor)
-    most = options.num_workers or max(cpus.rank_cpus(), plan.workers)
+    most = options.num_workers or max(cpus.cpus_per_rank(), plan.workers)
     if not workers and options.leaves_workers_open:
         arguments = {name: given for name, given in arguments.items() if name not in ABOUT_WORKERS}
     loader: BatchedDataLoader[Any] = BatchedDataLoader(

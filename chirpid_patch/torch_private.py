@@ -46,7 +46,7 @@ MEMBERS = {
 }  # fmt: skip
 
 
-def is_complete() -> bool:
+def has_all_members() -> bool:
     """Return whether PyTorch's classes have all members in ``MEMBERS``.
 
     A member is defined in the class, or assigned in ``__init__`` or ``_reset``.
@@ -69,7 +69,7 @@ try:
     unwatch_workers: Callable[[int], None] = torch._C._remove_worker_pids
     raise_for_dead_worker: Callable[[], None] = torch._C._error_if_any_worker_fails
     #: Whether PyTorch has all names that the iterators need.
-    IS_COMPLETE = is_complete()
+    IS_COMPLETE = has_all_members()
 except AttributeError:
     IS_COMPLETE = False
 
@@ -150,7 +150,7 @@ def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], 
     return collation.collate(samples, collate_fn_map={**table, Tensor: collate_tensors, **text})
 
 
-def version(tensor: Tensor) -> object:
+def tensor_version(tensor: Tensor) -> object:
     """Return a value that differs after each in-place operation of PyTorch on ``tensor``.
 
     Inference tensors have no version counter, so every call returns a different value for them.

@@ -229,6 +229,6 @@ def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | N
 def _profile(given: Path | None) -> Path:
     if given is not None:
         return given.absolute()
-    from chirpid_patch.loader_speed.profiles import default_profile
+    from chirpid_patch.loader_speed.profiles import default_profile_path
 
-    return default_profile().absolute()
+    return default_profile_path().absolute()

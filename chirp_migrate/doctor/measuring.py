@@ -12,7 +12,7 @@ from chirp_migrate.tune.subject import subject_of_loader
 from chirp_migrate.tune.sweep import Sweep, expected_seconds, setting_combinations
 from chirp_migrate.tune.tune_report import Candidate, SettingsOutcome
 from chirpid_patch.loading.limits import TORCH_PREFETCH
-from chirpid_patch.loading.worker_start import start_method, start_seconds
+from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
 
 __all__ = ["measure_worker_counts"]
@@ -46,7 +46,7 @@ def measure_worker_counts(
     candidates = setting_combinations(
         SettingsToMeasure().workers, (TORCH_PREFETCH,), (), subject.report.batch_size, now
     )
-    start_s = start_seconds(start_method(subject.options))
+    start_s = worker_start_seconds(start_method(subject.options))
 
     def takes_s(tried: list[Candidate]) -> float:
         return _ROUNDS * sum(expected_seconds(one, batch_s, _SLICE_S, start_s, usable_cpus()) for one in tried)

@@ -10,7 +10,7 @@ from typing import Any
 from chirp_migrate.tune.plateau import mean_rate, pick_smallest_best
 from chirp_migrate.tune.subject import TuneSubject
 from chirp_migrate.tune.tune_report import CandidateMeasurement
-from chirpid_patch.loader_speed.profiles import recall, remember, signature
+from chirpid_patch.loader_speed.profiles import choice_key, load_choice, save_choice
 from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.machine.accelerator import pinning_device
 
@@ -42,9 +42,9 @@ def save_pick(
         choice = _choice_of([way for way in measured if way.candidate.num_workers <= most])
         if choice is None:
             return "loading in the main process could not be measured, and a profile needs its rate"
-        key = signature(subject.dataset, arguments)
-        remember(profile, key, choice)
-        if recall(profile, key) != choice:
+        key = choice_key(subject.dataset, arguments)
+        save_choice(profile, key, choice)
+        if load_choice(profile, key) != choice:
             return f"{profile} cannot be written: name another file with --profile"
     return None
 

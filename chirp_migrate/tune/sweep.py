@@ -21,9 +21,9 @@ from chirp_migrate.training.process.background_load import BackgroundLoadWatch
 from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
 from chirp_migrate.tune.subject import TuneSubject, make_loader
 from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, SettingsOutcome
-from chirpid_patch.loader_speed.measure import Rate, measure_rate
+from chirpid_patch.loader_speed.measure import LoadingRate, measure_rate
 from chirpid_patch.loader_speed.search import EndlessIndices
-from chirpid_patch.loading.worker_start import start_method, start_seconds
+from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
 
 __all__ = ["MIN_ROUNDS", "Sweep", "expected_seconds", "measure_settings", "setting_combinations"]
@@ -60,7 +60,7 @@ def setting_combinations(
     return sorted(ways, key=lambda way: way.size)
 
 
-def measure_settings(subject: TuneSubject, candidate: Candidate, seconds: float) -> tuple[float, Rate]:
+def measure_settings(subject: TuneSubject, candidate: Candidate, seconds: float) -> tuple[float, LoadingRate]:
     """Load batches for about ``seconds``. Every worker loads at least one batch.
 
     Returns:
@@ -215,7 +215,7 @@ class Sweep:
 
     def _report_duration(self, slice_s: float) -> None:
         """Show the expected duration, from the time that one batch takes."""
-        start_s = start_seconds(start_method(self.subject.options))
+        start_s = worker_start_seconds(start_method(self.subject.options))
         cpus = usable_cpus()
         least = MIN_ROUNDS * sum(
             expected_seconds(configuration.candidate, self._batch_s, slice_s, start_s, cpus)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
-from chirpid_patch.datasets.declared import standardized
+from chirpid_patch.datasets.declared import standardized_dataset
 from chirpid_patch.datasets.gather import WRITTEN_DOWN, fetch_batch, gather_node, tensors_behind
 
 #: Number of samples that are computed at once, for example standardised.
@@ -112,7 +112,9 @@ def _standardized_rows(
     """
     if type(dataset) not in (TensorDataset, Subset) or indices is None:
         return None
-    view = standardized(dataset, range(len(dataset)) if isinstance(indices, EllipsisType) else indices, mean, std, eps)
+    view = standardized_dataset(
+        dataset, range(len(dataset)) if isinstance(indices, EllipsisType) else indices, mean, std, eps
+    )
     if view is None:
         return None
     chosen = [*view.indices]

@@ -32,7 +32,7 @@ MEMBERS = [(kind, member) for kind, names in torch_private.MEMBERS.items() for m
 
 
 def test_every_member_is_there() -> None:
-    assert torch_private.IS_COMPLETE and torch_private.is_complete()
+    assert torch_private.IS_COMPLETE and torch_private.has_all_members()
 
 
 @pytest.mark.parametrize(("kind", "member"), MEMBERS)
@@ -48,7 +48,7 @@ def test_every_member_is_missed(kind: str, member: str, monkeypatch: pytest.Monk
                 code = method.__code__.replace(co_names=names)
                 renamed = types.FunctionType(code, method.__globals__, name, None, method.__closure__)
                 monkeypatch.setattr(base, name, renamed)
-    assert not torch_private.is_complete()
+    assert not torch_private.has_all_members()
 
 
 def test_methods_take_what_they_took() -> None:
@@ -133,13 +133,13 @@ def test_shared_memory_is_shared_or_ordinary(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_version_changes_in_place() -> None:
     tensor = torch.zeros(3)
-    before = torch_private.version(tensor)
-    assert torch_private.version(tensor) == before
+    before = torch_private.tensor_version(tensor)
+    assert torch_private.tensor_version(tensor) == before
     tensor.add_(1)
-    assert torch_private.version(tensor) != before
+    assert torch_private.tensor_version(tensor) != before
     with torch.inference_mode():
         uncounted = torch.zeros(1)
-        assert torch_private.version(uncounted) != torch_private.version(uncounted)
+        assert torch_private.tensor_version(uncounted) != torch_private.tensor_version(uncounted)
 
 
 def test_collation_is_as_published_until_somebody_adds_to_it(monkeypatch: pytest.MonkeyPatch) -> None:

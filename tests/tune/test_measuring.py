@@ -24,7 +24,7 @@ from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_seconds, measur
 from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, TuneReport
 from chirp_migrate.tune.watching import watch_loaders
 from chirpid_patch import OptimalDataLoaderFactory
-from chirpid_patch.loader_speed.profiles import recall, signature
+from chirpid_patch.loader_speed.profiles import choice_key, load_choice
 
 needs_fork = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="starting processes otherwise takes seconds"
@@ -339,9 +339,9 @@ def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:
         "pin_memory": False, "batch_size": 4, "shuffle": True, "drop_last": True, "prefetch_factor": None,
         "thread_safe": False, "num_workers": 2,
     }  # fmt: skip
-    assert torch.cuda.is_available() or signature(dataset, migrated) == signature(dataset, as_called)
-    assert signature(dataset, plain) != signature(dataset, migrated)
-    assert recall(Path("nowhere"), signature(dataset, plain)) is None
+    assert torch.cuda.is_available() or choice_key(dataset, migrated) == choice_key(dataset, as_called)
+    assert choice_key(dataset, plain) != choice_key(dataset, migrated)
+    assert load_choice(Path("nowhere"), choice_key(dataset, plain)) is None
 
 
 def test_a_migrated_call_is_given_the_best_within_its_bound(
@@ -351,7 +351,9 @@ def test_a_migrated_call_is_given_the_best_within_its_bound(
     sweep = [measured(0, [100] * 3), measured(2, [200] * 3), measured(8, [400] * 3)]
     profile = tmp_path / "profile.json"
     assert save_pick(subject, sweep, profile, thread_safe=False) is None
-    plain, migrated = (recall(profile, signature(subject.dataset, one)) for one in factory_arguments(subject, False))
+    plain, migrated = (
+        load_choice(profile, choice_key(subject.dataset, one)) for one in factory_arguments(subject, False)
+    )
     assert plain is not None and plain.num_workers == 8
     assert migrated is not None and migrated.num_workers == 2
 
