@@ -26,8 +26,8 @@ from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.training.process.background_load import BackgroundLoadWatch
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rate, pick_smallest_best
 from chirp_migrate.tune.subject import TuneSubject, subject_of_dataset
-from chirp_migrate.tune.sweep import Sweep, measure_settings, setting_combinations
-from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement
+from chirp_migrate.tune.sweep import SettingsSweep, measure_settings, setting_combinations
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings
 from chirpid_patch.machine.cpus import usable_cpus
 
 SHAPE = (1, 224, 313)
@@ -74,7 +74,9 @@ def subjects(folder: Path) -> dict[str, TuneSubject]:
     }
 
 
-def exhaustive_best(subject: TuneSubject, ways: list[Candidate], rounds: int, slice_s: float) -> Candidate:
+def exhaustive_best(
+    subject: TuneSubject, ways: list[CandidateSettings], rounds: int, slice_s: float
+) -> CandidateSettings:
     """Return the fastest of all configurations; each is measured in every round."""
     measured = [CandidateMeasurement(way) for way in ways]
     for _, one in turns(measured, rounds):
@@ -82,11 +84,13 @@ def exhaustive_best(subject: TuneSubject, ways: list[Candidate], rounds: int, sl
     return max(measured, key=lambda one: mean_rate(one.rates).value).candidate
 
 
-def compared(subject: TuneSubject, picked: Candidate, best: Candidate, pairs: int, slice_s: float) -> Ratio | None:
+def compared(
+    subject: TuneSubject, picked: CandidateSettings, best: CandidateSettings, pairs: int, slice_s: float
+) -> Ratio | None:
     """Return rate of the pick / rate of the best, measured again in pairs; None if both are the same."""
     if picked == best:
         return None
-    rates: dict[Candidate, list[float]] = {picked: [], best: []}
+    rates: dict[CandidateSettings, list[float]] = {picked: [], best: []}
     for _, way in turns([picked, best], pairs):
         rates[way].append(measure_settings(subject, way, slice_s)[0])
     return paired_ratio(rates[best], rates[picked])
@@ -114,7 +118,7 @@ def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, 
             for repeat in range(repeats):
                 watch = BackgroundLoadWatch()
                 with watch.watching():
-                    chosen = pick_smallest_best(Sweep(subject, ways, seconds, lambda _line: None).run())
+                    chosen = pick_smallest_best(SettingsSweep(subject, ways, seconds, lambda _line: None).run())
                     assert chosen is not None
                     best = exhaustive_best(subject, ways, 3, slice_s)
                     ratio = compared(subject, chosen.candidate, best, pairs, slice_s)

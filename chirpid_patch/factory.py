@@ -1,7 +1,7 @@
 """Functions that build loaders and choose the loading mode for the dataset, the CPUs and the device.
 
 ``_RULES`` lists the rules that decide whether a loader uses worker processes, threads or neither. ``docs/factory.md``
-describes the rules in the same order. The first rule that applies returns the ``LoadPlan`` of the loader.
+describes the rules in the same order. The first rule that applies returns the ``LoadingPlan`` of the loader.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def _keep_all(options: LoaderArguments) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class LoadPlan:
+class LoadingPlan:
     """The loading mode of a loader, with the reason.
 
     Attributes:
@@ -295,7 +295,7 @@ class LoadPlan:
     measured: bool = False
 
 
-def plan_loading(options: LoaderOptions) -> LoadPlan:
+def plan_loading(options: LoaderOptions) -> LoadingPlan:
     """Return the plan of the first rule in ``_RULES`` that applies to ``options``."""
     plan = next(plan for plan in (rule(options) for rule in _RULES) if plan is not None)
     if not plan.workers and options.prefetch_factor is not None:
@@ -303,11 +303,11 @@ def plan_loading(options: LoaderOptions) -> LoadPlan:
     return plan
 
 
-def _workers(options: LoaderOptions, workers: int, why: str) -> LoadPlan:
-    return LoadPlan(workers, options.prefetch_threads, options.prefetch_factor, why)
+def _workers(options: LoaderOptions, workers: int, why: str) -> LoadingPlan:
+    return LoadingPlan(workers, options.prefetch_threads, options.prefetch_factor, why)
 
 
-def _measured_plan(options: LoaderOptions) -> LoadPlan | None:
+def _measured_plan(options: LoaderOptions) -> LoadingPlan | None:
     choice = _measured_choice(options) if options.tune and _has_samples(options.dataset) else None
     if choice is None:
         return None
@@ -315,14 +315,14 @@ def _measured_plan(options: LoaderOptions) -> LoadPlan | None:
     if threads is None:
         threads = choice.prefetch_threads or None
     prefetch = choice.prefetch_factor if options.prefetch_factor is None else options.prefetch_factor
-    return LoadPlan(choice.num_workers, threads, prefetch, choice.why, measured=True)
+    return LoadingPlan(choice.num_workers, threads, prefetch, choice.why, measured=True)
 
 
-def _plan_without_workers(options: LoaderOptions) -> LoadPlan | None:
+def _plan_without_workers(options: LoaderOptions) -> LoadingPlan | None:
     return None if options.num_workers else _workers(options, 0, "no workers were requested")
 
 
-def _plan_for_stream(options: LoaderOptions) -> LoadPlan | None:
+def _plan_for_stream(options: LoaderOptions) -> LoadingPlan | None:
     if not isinstance(options.dataset, IterableDataset):
         return None
     # Each worker iterates over its own copy of the dataset: another number of workers would change the data.
@@ -339,22 +339,22 @@ def _allocates_batches(options: LoaderOptions) -> bool:
     return options.makes_batches and stacks_samples(options.batching.get("collate_fn"))
 
 
-def _plan_in_memory(options: LoaderOptions) -> LoadPlan | None:
+def _plan_in_memory(options: LoaderOptions) -> LoadingPlan | None:
     if not _allocates_batches(options) or not is_in_memory(options.dataset):
         return None
     return _workers(options, 0, "the samples are in memory, batches are gathered at once")
 
 
-def _plan_with_threads(options: LoaderOptions) -> LoadPlan | None:
+def _plan_with_threads(options: LoaderOptions) -> LoadingPlan | None:
     why = "threads load ahead, because the caller declares the dataset thread-safe"
     return _workers(options, 0, why) if options.thread_safe else None
 
 
-def _plan_as_before(options: LoaderOptions) -> LoadPlan:
+def _plan_as_before(options: LoaderOptions) -> LoadingPlan:
     return _workers(options, options.num_workers, "as many as requested")
 
 
-_RULES: tuple[Callable[[LoaderOptions], LoadPlan | None], ...] = (
+_RULES: tuple[Callable[[LoaderOptions], LoadingPlan | None], ...] = (
     _measured_plan, _plan_without_workers, _plan_for_stream, _plan_in_memory, _plan_with_threads, _plan_as_before,
 )  # fmt: skip
 
@@ -442,13 +442,13 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     return _attach_decision(loader, "; ".join(said), options.benchmark)
 
 
-def _resident_plan(options: LoaderOptions, why: str) -> LoadPlan:
+def _resident_plan(options: LoaderOptions, why: str) -> LoadingPlan:
     """Return the plan for samples that are stored on a device; ``why`` describes them."""
     if options.num_workers:
         why += "; num_workers has no effect there"
     if options.prefetch_factor is not None:
         why += "; prefetch_factor has no effect there"
-    return LoadPlan(0, 0, None, why)
+    return LoadingPlan(0, 0, None, why)
 
 
 class _PlainDataLoader(DataLoader[Any]):

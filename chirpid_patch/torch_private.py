@@ -80,7 +80,7 @@ MultiProcessingIterator: Any = getattr(dataloader, "_MultiProcessingDataLoaderIt
 profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
 
 
-def shared_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+def empty_shared_tensor(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Return an uninitialised contiguous CPU tensor in shared memory.
 
     If PyTorch lacks the private function for that, the tensor is in ordinary memory.
@@ -101,7 +101,7 @@ _COLLATED = (Tensor, np.ndarray, np.generic, tuple, list, dict, int, float, str,
 _seen_table: tuple[dict[Any, Any], bool] = ({}, False)
 
 
-def collates_as_published() -> bool:
+def default_collate_is_unchanged() -> bool:
     """Return whether no other code has changed how ``default_collate`` collates the types in ``_COLLATED``.
 
     Any code may register functions in ``default_collate_fn_map``.

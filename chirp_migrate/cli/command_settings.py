@@ -32,8 +32,8 @@ __all__ = [
     "SCRIPT_ARGUMENT",
     "SHAPE",
     "WORKLOAD",
+    "none_given_on_command_line",
     "parameters_by_setting",
-    "set_by_no_option",
     "settings_as_defaults",
     "values_from_options_and_settings",
 ]
@@ -69,7 +69,7 @@ def parameters_by_setting(command: click.Command) -> dict[str, str | None]:
     }
 
 
-def set_by_no_option(*names: str) -> bool:
+def none_given_on_command_line(*names: str) -> bool:
     """Return whether the command line sets none of these parameters, so that their values come from settings."""
     ctx = click.get_current_context()
     return all(ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE for name in names)

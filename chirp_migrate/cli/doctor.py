@@ -13,7 +13,7 @@ from chirp_migrate.cli.verify import verify_options_from_arguments
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, help_epilog
-from chirp_migrate.report.kept_verdict import keep_doctor_report
+from chirp_migrate.report.kept_verdict import store_doctor_report
 from chirp_migrate.training.errors import WorkloadFailed
 
 __all__ = ["doctor"]
@@ -86,15 +86,15 @@ def doctor(
     options = verify_options_from_arguments(*named, f"--time-budget={budget_s}", "--", str(path), *script)
     try:
         with output.progress("reading the project") as progress:
-            from chirp_migrate.doctor.session import examine
+            from chirp_migrate.doctor.session import run_doctor
 
-            report = examine(path.resolve(), options, progress)
+            report = run_doctor(path.resolve(), options, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:
             click.echo(f"The last lines of its output:\n{failed.shown_tail}", err=True)
         raise
     output.write(report)
-    not_kept = keep_doctor_report(path.resolve(), report)
+    not_kept = store_doctor_report(path.resolve(), report)
     if sarif_file is not None:
         from chirp_migrate.doctor.sarif import sarif_bytes
 

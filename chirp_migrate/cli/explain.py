@@ -20,7 +20,7 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import SCHEMA, Finding, FindingStatus, Safety
 from chirp_migrate.report.wording import SAFETIES
-from chirp_migrate.rules import Rule, all_rules, codes_of, unknown_rule
+from chirp_migrate.rules import Rule, all_rules, codes_matching, unknown_rule_message
 from chirp_migrate.syntax.project import Project
 
 
@@ -87,9 +87,9 @@ def _show_rule(rule: Rule, reports: Sequence[tuple[Finding, str]], screen: Scree
 
 
 def _find_rule(selector: str) -> Rule:
-    codes = codes_of(selector)
+    codes = codes_matching(selector)
     if not codes:
-        raise UsageProblem(f"{unknown_rule(selector)}.")
+        raise UsageProblem(f"{unknown_rule_message(selector)}.")
     if len(codes) > 1:
         raise UsageProblem(f"{selector} matches {', '.join(sorted(codes))}: choose one of them.")
     return next(rule for rule in all_rules() if rule.code in codes)

@@ -213,21 +213,21 @@ def complete_rule_codes(ctx: click.Context, parameter: click.Parameter, incomple
 
 
 def collect_options(
-    name: str, kind: type[Any], *options: Callable[[Any], Any]
+    name: str, options_class: type[Any], *options: Callable[[Any], Any]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that passes the values of several options to a command as one argument.
 
     Args:
         name: name of the argument.
-        kind: dataclass of the argument; its fields are the options.
+        options_class: dataclass of the argument; its fields are the options.
         options: the decorators that add the options.
     """
 
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def gathering(**given: Any) -> Any:
-            own = {field.name: given.pop(field.name) for field in fields(kind) if field.name in given}
-            return command(**given, **{name: kind(**own)})
+            own = {field.name: given.pop(field.name) for field in fields(options_class) if field.name in given}
+            return command(**given, **{name: options_class(**own)})
 
         for one in reversed(options):
             gathering = one(gathering)

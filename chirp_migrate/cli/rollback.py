@@ -23,7 +23,7 @@ from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.transaction.journal import JournalRun, applied_runs, read_runs
 from chirp_migrate.transaction.journal_schema import RunState
 from chirp_migrate.transaction.recovery import recover
-from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied_error
+from chirp_migrate.transaction.rollback import RollbackResult, later_runs_on_same_files, nothing_applied_error
 from chirp_migrate.transaction.rollback import rollback as roll_back
 
 #: Number of files that the list of runs shows for each run. The JSON document contains all files.
@@ -140,7 +140,7 @@ def _run_as_json(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, objec
         "tool": run.record.tool,
         "state": run.state.value,
         "files": [{"path": file.path, "action": file.action} for file in run.files],
-        "undo_first": [int(name) for name in later_runs(run, runs)],
+        "undo_first": [int(name) for name in later_runs_on_same_files(run, runs)],
     }
 
 
@@ -155,7 +155,7 @@ def _run_lines(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
         names = [file.path for file in run.files[:shown]]
         more = len(run.files) - len(names)
         lines.append(f"      {', '.join(names)}{f' and {more} more' if more else ''}")
-        later = later_runs(run, runs)
+        later = later_runs_on_same_files(run, runs)
         if later:
             shown_runs = ", ".join(later)
             lines.append(f"      changed again by run {shown_runs}: undo that run first, or use --back-to {run.number}")

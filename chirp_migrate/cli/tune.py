@@ -12,7 +12,7 @@ from chirp_migrate.cli.command_settings import (
     REFERENCE,
     SCRIPT_ARGUMENT,
     WORKLOAD,
-    set_by_no_option,
+    none_given_on_command_line,
     settings_as_defaults,
 )
 from chirp_migrate.cli.options import (
@@ -155,7 +155,7 @@ def tune(
     root = path.resolve()
     if not grid.prefetch:
         raise UsageProblem("--prefetch is empty: pass numbers of batches, such as 2,4.")
-    if (workload is not None or script) and set_by_no_option("dataset", "unaugmented", "config_file"):
+    if (workload is not None or script) and none_given_on_command_line("dataset", "unaugmented", "config_file"):
         dataset = unaugmented = config_file = None
     if unaugmented is not None and dataset is None:
         raise UsageProblem("--unaugmented needs --dataset: pass both.")

@@ -42,7 +42,7 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.report.kept_verdict import hashes_of_written_files, keep_verdict
+from chirp_migrate.report.kept_verdict import hashes_of_written_files, store_verdict
 from chirp_migrate.report.plots import create_plot_folder, draw_plots
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
@@ -297,7 +297,7 @@ def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
 def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
     """Write the report to the file of ``--json`` and to the journal; return a sentence if the latter fails."""
     output.write(report)
-    return keep_verdict(root, report)
+    return store_verdict(root, report)
 
 
 def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:

@@ -9,8 +9,8 @@ from chirp_migrate.doctor.recording import LoaderPass, WorkerCountTimings
 from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
 from chirp_migrate.tune.request import SettingsToMeasure
 from chirp_migrate.tune.subject import subject_of_loader
-from chirp_migrate.tune.sweep import Sweep, expected_seconds, setting_combinations
-from chirp_migrate.tune.tune_report import Candidate, SettingsOutcome
+from chirp_migrate.tune.sweep import SettingsSweep, expected_seconds, setting_combinations
+from chirp_migrate.tune.tune_report import CandidateSettings, SettingsOutcome
 from chirpid_patch.loading.limits import TORCH_PREFETCH
 from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
@@ -48,7 +48,7 @@ def measure_worker_counts(
     )
     start_s = worker_start_seconds(start_method(subject.options))
 
-    def takes_s(tried: list[Candidate]) -> float:
+    def takes_s(tried: list[CandidateSettings]) -> float:
         return _ROUNDS * sum(expected_seconds(one, batch_s, _SLICE_S, start_s, usable_cpus()) for one in tried)
 
     while candidates and takes_s(candidates) > seconds:
@@ -58,7 +58,7 @@ def measure_worker_counts(
         candidates.remove(largest)
     if len(candidates) < 2:
         return None
-    sweep = Sweep(subject, candidates, seconds, progress, is_limited=True)
+    sweep = SettingsSweep(subject, candidates, seconds, progress, is_limited=True)
     measured = sweep.run()
     of_now, compared = next(
         (each for each in zip(measured, compare_with_best(measured), strict=True) if each[0].candidate == now),

@@ -14,10 +14,10 @@ __all__ = [
     "FetcherRun",
     "LoaderInfo",
     "LoaderPass",
-    "Moments",
     "NormalizationCall",
     "Recording",
     "UnpicklablePart",
+    "ValueSums",
     "WorkerCountTimings",
 ]
 
@@ -188,7 +188,7 @@ class LoaderPass(msgspec.Struct):
         return bool(self.has_gradients) and is_off and not self.backwards
 
 
-class Moments(msgspec.Struct):
+class ValueSums(msgspec.Struct):
     """Sums over the values of a batch, for each column of a table or each channel of images.
 
     Attributes:
@@ -203,17 +203,17 @@ class Moments(msgspec.Struct):
     lows: list[float] = []
     highs: list[float] = []
 
-    def __add__(self, other: Moments) -> Moments:
+    def __add__(self, other: ValueSums) -> ValueSums:
         sums = [one + more for one, more in zip(self.sums, other.sums, strict=True)]
         squares = [one + more for one, more in zip(self.squares, other.squares, strict=True)]
         lows = [min(one, more) for one, more in zip(self.lows, other.lows, strict=True)]
         highs = [max(one, more) for one, more in zip(self.highs, other.highs, strict=True)]
-        return Moments(self.count + other.count, sums, squares, lows, highs)
+        return ValueSums(self.count + other.count, sums, squares, lows, highs)
 
     @property
-    def whole(self) -> Moments:
+    def whole(self) -> ValueSums:
         """Return the sums over the values of all columns or channels together."""
-        return Moments(self.count * len(self.sums), [sum(self.sums)], [sum(self.squares)])
+        return ValueSums(self.count * len(self.sums), [sum(self.sums)], [sum(self.squares)])
 
     def figures(self, less: int = 0) -> list[tuple[float, float]]:
         """Return mean and standard deviation of each column or channel that varies.
@@ -278,7 +278,7 @@ class BatchRecord(msgspec.Struct):
     names: list[str] = []
     sample_bytes: int = 0
     labels: list[int] = []
-    moments: Moments | None = None
+    moments: ValueSums | None = None
     generators: dict[str, str] = {}
     sizes: dict[str, int] = {}
     native_threads: int = 0

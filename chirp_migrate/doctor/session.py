@@ -27,7 +27,7 @@ from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, TrainingSource
 from chirp_migrate.verify.options import VerifyOptions, entry_points_for
 
-__all__ = ["examine"]
+__all__ = ["run_doctor"]
 
 _ROLE = ChildLabels("The training process", "", "--time-budget")
 _GRACE_S = 20.0
@@ -36,7 +36,7 @@ _LAST_WORDS_S = 0.3
 """Seconds to wait for the last lines that a script prints."""
 
 
-def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorReport:
+def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> DoctorReport:
     """Run each entry point for two short epochs in a copy of the project, and return the problems found.
 
     Args:

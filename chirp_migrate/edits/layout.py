@@ -34,18 +34,18 @@ def is_formatted(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
 
 
 def formatting_edits(
-    module: Module, edits: Mapping[Edit, Owners], others: Iterable[Edit], style: CodeStyle
+    module: Module, edits: Mapping[Edit, Owners], other_edits: Iterable[Edit], style: CodeStyle
 ) -> list[tuple[Edit, Owners]]:
     """Return further edits that format each changed statement, if the statement was formatted before.
 
     Args:
         module: the module before the edits.
         edits: the edits that change statements; each edit is mapped to the rewrites that it belongs to.
-        others: further edits of the module. The statements that they change are not formatted.
+        other_edits: further edits of the module. The statements that they change are not formatted.
         style: how the project formats its code.
 
     Returns:
-        Edits of the text after ``edits`` and ``others``. Each has the rewrites that change its statement.
+        Edits of the text after ``edits`` and ``other_edits``. Each has the rewrites that change its statement.
     """
     touched = module.statements_at(edit.start for edit in edits)
     statements = sorted(
@@ -58,7 +58,7 @@ def formatting_edits(
         between = edit.start == edit.end == place[0]
         if place[0] <= edit.start and edit.end <= place[1] and edit.start < place[1] and not between:
             inside.setdefault(place, []).append(edit)
-    every = [*edits, *others]
+    every = [*edits, *other_edits]
     found: list[tuple[Edit, Owners]] = []
     for (start, end), own in inside.items():
         before = module.text[start:end]

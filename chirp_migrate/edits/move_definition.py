@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import CapturedName, variable_reads
-from chirp_migrate.edits.statements import lines_deletion, start_of_comments_above
+from chirp_migrate.edits.statements import delete_line_range, start_of_comments_above
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.module import Module
@@ -127,7 +127,9 @@ def join_removals(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     return tuple(found)
 
 
-def moved_text(module: Module, project: Project, span: tuple[int, int], indent: str, edits: Iterable[Edit] = ()) -> str:
+def moved_source(
+    module: Module, project: Project, span: tuple[int, int], indent: str, edits: Iterable[Edit] = ()
+) -> str:
     """Return the lines in ``span`` with the indentation ``indent``, and with ``edits`` applied.
 
     The offsets of ``edits`` refer to the module. The inner lines of strings keep their indentation. Docstrings are
@@ -292,7 +294,7 @@ def remove_repeated_imports(module: Module, span: tuple[int, int], captured: Ite
             and not line.trailing_whitespace.comment
         ):
             start, end = module.span(line)
-            yield lines_deletion(module, module.line_start(start), module.line_end(end - 1))
+            yield delete_line_range(module, module.line_start(start), module.line_end(end - 1))
 
 
 def _import_lines(module: Module, statement: cst.CSTNode, name: str) -> set[str]:

@@ -17,7 +17,7 @@ from chirp_migrate.syntax.module import Module, find_nodes
 _PRAGMA = re.compile(r"#\s*(noqa|type:|fmt:|pylint:|pragma|mypy:|pyright:|ruff:|isort:|yapf:)")
 
 
-def line_deletion(module: Module, statement: cst.CSTNode) -> Edit:
+def delete_lines_of_statement(module: Module, statement: cst.CSTNode) -> Edit:
     """Return the edit that removes a statement with its lines."""
     start, end = module.span(statement)
     return Edit(module.line_start(start), module.line_end(end - 1), "")
@@ -44,16 +44,16 @@ def can_delete_lines_of(module: Module, statement: cst.CSTNode) -> bool:
     return len(getattr(module.parents[statement], "body", ())) > 1
 
 
-def block_deletion(module: Module, statement: cst.CSTNode) -> Edit:
+def delete_definition(module: Module, statement: cst.CSTNode) -> Edit:
     """Return the edit that removes a definition with its lines and the blank lines above it.
 
     Comments above the definition stay: they may also describe other statements.
     """
-    lines = line_deletion(module, statement)
-    return lines_deletion(module, lines.start, lines.end)
+    lines = delete_lines_of_statement(module, statement)
+    return delete_line_range(module, lines.start, lines.end)
 
 
-def lines_deletion(module: Module, start: int, end: int) -> Edit:
+def delete_line_range(module: Module, start: int, end: int) -> Edit:
     """Return the edit that removes whole lines, and the blank lines above them.
 
     At the start of a block, it also removes the blank lines below them.

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.symbolic import names_in_code, statements_of
+from chirp_migrate.analysis.dataflow.symbolic import names_in_code, statements_of_block
 from chirp_migrate.edits.call_arguments import call_text
-from chirp_migrate.edits.statements import block_deletion, line_deletion
+from chirp_migrate.edits.statements import delete_definition, delete_lines_of_statement
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
@@ -104,7 +104,7 @@ def _merge_branches(module: Module, statement: cst.If, above: list[AttributeStor
 
 def _values(module: Module, branch: cst.BaseSuite) -> dict[str, str]:
     """Return the value of each attribute that a branch assigns; empty if the branch contains any other statement."""
-    lines = [_stores(module, line) for line in statements_of(branch)]
+    lines = [_stores(module, line) for line in statements_of_block(branch)]
     return {store.attribute: store.value for line in lines for store in line} if all(lines) else {}
 
 
@@ -182,7 +182,7 @@ def superclass_edits(
     removed = dict.fromkeys([*replaced, *filter(is_super_init, statements)])
     return (
         Edit(*module.span(anchor), f"{module.newline}{indent}".join(lines)),
-        *(line_deletion(module, one) for one in removed if one is not anchor),
-        *(block_deletion(module, methods[key]) for key in _obsolete_methods(module, methods)),
+        *(delete_lines_of_statement(module, one) for one in removed if one is not anchor),
+        *(delete_definition(module, methods[key]) for key in _obsolete_methods(module, methods)),
         Edit(*module.span(node.bases[0].value), base),
     )

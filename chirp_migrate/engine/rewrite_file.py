@@ -18,7 +18,7 @@ from chirp_migrate.engine.suppression import Suppressions, UnreadableComments, r
 from chirp_migrate.plans.plan import Edit, Finding, FindingStatus, GainKind, Hunk, Safety
 from chirp_migrate.rules import Rule, RuleMatch, all_rules
 from chirp_migrate.source.diff import whole_line_edits
-from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, group_items, pairs_sharing_lines
+from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, group_connected_items, pairs_sharing_lines
 from chirp_migrate.syntax.module import Module, UnparsableModule, is_deeply_nested
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
@@ -304,7 +304,7 @@ class _RewriteState:
         """Return the hunks, and for each rewrite the number of its hunk; None for a rewrite that later ones undid."""
         edits = list(self._pieces.edits())
         joined = {*self._joined, *self._pieces.joined, *pairs_sharing_lines(edits, self._original.line_starts)}
-        groups = group_items(len(self._done), joined)
+        groups = group_connected_items(len(self._done), joined)
         by_group: dict[int, list[Edit]] = {}
         last: tuple[set[int], int] = (set(), -1)
         for edit, owners in edits:

@@ -16,7 +16,7 @@ from typing import Any
 from chirp_migrate.console.text import suggest_name
 from chirp_migrate.engine.discover import project_root
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes, unknown_rule
+from chirp_migrate.rules import Rule, all_rules, codes_matching, selected_codes, unknown_rule_message
 from chirp_migrate.source.files import read_file
 from chirp_migrate.syntax.project import is_test_file
 
@@ -121,13 +121,13 @@ class Settings:
                 raise UsageProblem(f"--exclude: {problem}.")
         for option, selectors in (("--select", select), ("--ignore", ignore)):
             for selector in selectors:
-                if not codes_of(selector):
-                    raise UsageProblem(f"{option}: {unknown_rule(selector)}.")
+                if not codes_matching(selector):
+                    raise UsageProblem(f"{option}: {unknown_rule_message(selector)}.")
         codes = self.codes
         if select:
             codes = selected_codes(select, ignore)
         elif ignore:
-            codes = frozenset(rule.code for rule in self.rules).difference(*map(codes_of, ignore))
+            codes = frozenset(rule.code for rule in self.rules).difference(*map(codes_matching, ignore))
         if codes is not None and not codes:
             raise UsageProblem("no rule is left to run: select one that is not ignored.")
         return replace(
@@ -276,8 +276,8 @@ class _TableReader:
     def _read_selectors(self, key: str, value: object = None) -> list[str]:
         selectors = self._read_strings(key, self.table.get(key, []) if value is None else value)
         for selector in selectors:
-            if not codes_of(selector):
-                raise self._usage_problem(key, f"is wrong: {unknown_rule(selector)}.")
+            if not codes_matching(selector):
+                raise self._usage_problem(key, f"is wrong: {unknown_rule_message(selector)}.")
         return selectors
 
     def _read_patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
@@ -296,7 +296,7 @@ class _TableReader:
         return tuple(
             (
                 self._pattern(key, glob),
-                frozenset().union(*map(codes_of, self._read_selectors(f'{key} "{glob}"', value))),
+                frozenset().union(*map(codes_matching, self._read_selectors(f'{key} "{glob}"', value))),
             )
             for glob, value in table.items()
         )

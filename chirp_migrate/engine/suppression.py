@@ -18,7 +18,7 @@ import tokenize
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from chirp_migrate.rules import all_rules, codes_of, unknown_rule
+from chirp_migrate.rules import all_rules, codes_matching, unknown_rule_message
 from chirp_migrate.source.text import NEWLINE, SOURCE_LINE
 
 __all__ = ["Suppressions", "UnreadableComments", "add_ignore_comments", "read_suppressions"]
@@ -105,8 +105,8 @@ def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
     if rules is None:
         return frozenset(rule.code for rule in all_rules())
     selectors = [one.strip() for one in rules.split(",") if one.strip()]
-    found.notes += [(line, unknown_rule(selector)) for selector in selectors if not codes_of(selector)]
-    return frozenset().union(*map(codes_of, selectors))
+    found.notes += [(line, unknown_rule_message(selector)) for selector in selectors if not codes_matching(selector)]
+    return frozenset().union(*map(codes_matching, selectors))
 
 
 def _tokenize(text: str) -> list[tokenize.TokenInfo]:

@@ -79,7 +79,7 @@ class FileLines:
 
     def __init__(self, file: FilePlan) -> None:
         self._old, self._new = _FileText(file.path, file.before or b""), _FileText(file.path, file.after)
-        self._name_at = definition_around(self._old.text) if file.path.endswith(_CODE) else lambda line: ""
+        self._name_at = definition_at_line(self._old.text) if file.path.endswith(_CODE) else lambda line: ""
         every = _lines(self._old.text, self._new.text, _runs(self._old.text, file.hunks))
         self._lines = [line for line in every if self._place(line) is not None]
 
@@ -236,7 +236,7 @@ class _FileText:
         return tokens_by_line(self.text) if self._is_python else []
 
 
-def definition_around(text: str) -> Callable[[int], str]:
+def definition_at_line(text: str) -> Callable[[int], str]:
     """Return a function that maps a line number (from 1) to the name of the function or class around the line.
 
     For a line outside of functions and classes, the name is an empty string.

@@ -13,7 +13,7 @@ from chirp_migrate.plans.plan import Edit, FilePlan, Finding, FindingStatus, Hun
 from chirp_migrate.review.blocks import LineBlock, SourceLines
 from chirp_migrate.review.selection import WHOLE_FILE, Choices, HunkChoice, HunkId, apply_choices
 from chirp_migrate.source.diff import diff_hunks_of_file, diff_hunks_of_lines
-from chirp_migrate.source.piece_table import group_items
+from chirp_migrate.source.piece_table import group_connected_items
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits
 
 __all__ = ["InvalidEdit", "Review", "ReviewItem", "edits_from_editor", "text_for_editor"]
@@ -215,7 +215,7 @@ def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
         for number, item in enumerate(items)
         for call in (item.hunk.together if item.hunk is not None else ())
     ]
-    groups = group_items(len(items), pairs)
+    groups = group_connected_items(len(items), pairs)
     return {
         item.id: [other for other, its_group in zip(items, groups, strict=True) if its_group == group]
         for item, group in zip(items, groups, strict=True)

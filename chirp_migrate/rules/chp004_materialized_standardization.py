@@ -18,7 +18,7 @@ from chirp_migrate.analysis.datasets.standardized_list import (
     unfinished_list_may_be_seen,
 )
 from chirp_migrate.edits.call_arguments import call_text
-from chirp_migrate.edits.statements import line_deletion
+from chirp_migrate.edits.statements import delete_lines_of_statement
 from chirp_migrate.rules.api import (
     Edit,
     Module,
@@ -119,4 +119,6 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
     if empty is None or problem:
         return RuleMatch(offset, f"{_FOUND}; not rewritten: {problem}")
     made = Edit(offset, end, _call_text(module, project, node, found, f"{collected} = "))
-    return RuleMatch(offset, _MESSAGE, (line_deletion(module, empty), made), frozenset({runtime_import(_SHIPPED)}))
+    return RuleMatch(
+        offset, _MESSAGE, (delete_lines_of_statement(module, empty), made), frozenset({runtime_import(_SHIPPED)})
+    )

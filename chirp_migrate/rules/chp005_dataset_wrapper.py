@@ -21,7 +21,7 @@ from chirp_migrate.analysis.dataflow.uses_elsewhere import (
 from chirp_migrate.analysis.datasets.dataset_meaning import AugmentedSamples
 from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
 from chirp_migrate.analysis.datasets.type_members import match_type_call
-from chirp_migrate.edits.statements import can_delete_lines_of, line_deletion
+from chirp_migrate.edits.statements import can_delete_lines_of, delete_lines_of_statement
 from chirp_migrate.rules.api import (
     CALL,
     Edit,
@@ -115,7 +115,7 @@ def _made_by_type(
     elif isinstance(parent, cst.Assign) and [type(target.target) for target in parent.targets] == [cst.Name]:
         constructions = constructor_calls(module, parent, module.source(parent.targets[0].target)) or []
         line = module.parents[parent]
-        removal.append(line_deletion(module, line))
+        removal.append(delete_lines_of_statement(module, line))
         if not can_delete_lines_of(module, line):
             constructions = []
     else:

@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.uses_elsewhere import new_name_may_clash
-from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes
+from chirp_migrate.analysis.dataflow.worker_escape import WorkerFunctionPurposes
 from chirp_migrate.analysis.datasets.declared_class import may_be_declarable
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.objects.pickled import ReportedObjectKind
@@ -19,7 +19,7 @@ from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.local_class import KEPT, LocalClass
 from chirp_migrate.edits.move_definition import NotMovable
-from chirp_migrate.edits.statements import lines_deletion
+from chirp_migrate.edits.statements import delete_line_range
 from chirp_migrate.rules.api import (
     DATASET,
     DATASET_WORDS,
@@ -139,7 +139,7 @@ class LocalDatasetClass(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Move dataset classes that are local to a function in front of this function."""
-        destinations = module.once(WorkerPurposes, project)
+        destinations = module.once(WorkerFunctionPurposes, project)
         taken: set[str] = set()
         seen: list[cst.ClassDef] = []
         for node in module.find(cst.ClassDef):
@@ -185,9 +185,9 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
         *_store_arguments(local),
         *_repeat_imports(local),
     ]
-    text = move.moved_text(module, local.project, (start, end), "", inside)
+    text = move.moved_source(module, local.project, (start, end), "", inside)
     edits = [
-        lines_deletion(module, start, end),
+        delete_line_range(module, start, end),
         *move.insert_definition(module, move.insertion_offset(module, node), text),
     ]
     edits += move.remove_repeated_imports(module, (start, end), local.imports)

@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import captured_names, variable_reads
 from chirp_migrate.analysis.dataflow.worker_escape import (
     DESTINATION_WORDS,
-    WorkerPurposes,
+    WorkerFunctionPurposes,
     local_functions_may_escape,
     may_send_functions_to_workers,
 )
@@ -21,7 +21,7 @@ from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.moved_function import Defined, MovedFunction
-from chirp_migrate.edits.statements import lines_deletion
+from chirp_migrate.edits.statements import delete_line_range
 from chirp_migrate.rules.api import (
     DATASET_WORDS,
     Edit,
@@ -134,7 +134,7 @@ class LocalFunction(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Move local functions that reach a loader, a dataset or a transform."""
-        destinations = module.once(WorkerPurposes, project)
+        destinations = module.once(WorkerFunctionPurposes, project)
         taken: set[str] = set()
         made: _Made = {}
         seen: list[cst.FunctionDef] = []
@@ -198,7 +198,7 @@ def _edits_of_move(
         *move.insert_lines_after_docstring(module, node, moved.indent, moved.import_lines),
         *(edit for edit in renamed if start <= edit.start < end),
     ]
-    text = move.moved_text(module, project, (start, end), moved.indent, inside)
+    text = move.moved_source(module, project, (start, end), moved.indent, inside)
     place = moved.defined(text) if shared is None else shared[1]
     if moved.method is None:
         made[said] = name, place
@@ -207,7 +207,7 @@ def _edits_of_move(
     stays = Edit(start, end, f"{stood}{title} = {value}{module.newline}")
     edits = [edit for edit in renamed if not start <= edit.start < end]
     edits += [*place, *move.remove_repeated_imports(module, (start, end), moved.imports)]
-    edits.append(lines_deletion(module, start, end) if goes else stays)
+    edits.append(delete_line_range(module, start, end) if goes else stays)
     taken.add(moved.expression_for(name))
     what = f"the method `{name}`" if moved.method else f"the module-level function `{name}`"
     message = f"local function `{title}` cannot be pickled for workers; moved out as {what}"

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import edit_order
+from chirp_migrate.source.text import edit_sort_key
 
-__all__ = ["FOLLOWS", "Owners", "PieceTable", "group_items", "line_range_of_edit", "pairs_sharing_lines"]
+__all__ = ["FOLLOWS", "Owners", "PieceTable", "group_connected_items", "line_range_of_edit", "pairs_sharing_lines"]
 
 #: Numbers of the rewrites that an edit belongs to.
 Owners = frozenset[int]
@@ -84,7 +84,7 @@ class PieceTable:
                 position += piece.width
                 yield piece
 
-        for edit, owners in sorted(edits, key=lambda one: edit_order(one[0])):
+        for edit, owners in sorted(edits, key=lambda one: edit_sort_key(one[0])):
             done += advance(edit.start)
             if done and left and done[-1].text is not None and left[-1].text is not None:
                 # The edit is between two inserted pieces, or inside an inserted piece.
@@ -144,7 +144,7 @@ class PieceTable:
         self.joined |= {(one, other) for one in earlier for other in later if one != other}
 
 
-def group_items(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
+def group_connected_items(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
     """Group ``count`` items such that the two items of each pair are in the same group.
 
     The result has one number for each item: the smallest item of its group.

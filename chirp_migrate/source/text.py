@@ -23,7 +23,7 @@ __all__ = [
     "apply_edits",
     "apply_edits_in_span",
     "decode_text",
-    "edit_order",
+    "edit_sort_key",
 ]
 
 NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -107,7 +107,7 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
         raise UnreadableSource(f"its encoding {encoding} is not a text encoding: {error}") from None
 
 
-def edit_order(edit: Edit) -> tuple[int, int, int]:
+def edit_sort_key(edit: Edit) -> tuple[int, int, int]:
     """Return the key by which edits that are applied together are sorted.
 
     At the same offset, insertions precede a replacement. Among the insertions, whole lines are sorted by indentation,
@@ -121,14 +121,14 @@ def edit_order(edit: Edit) -> tuple[int, int, int]:
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """Return ``text`` with ``edits`` applied; the text outside the spans of the edits does not change.
 
-    ``edits`` may have any order: :func:`edit_order` sorts them.
+    ``edits`` may have any order: :func:`edit_sort_key` sorts them.
 
     Raises:
         ValueError: two edits overlap, or one lies outside the text.
     """
     pieces: list[str] = []
     position = 0
-    for edit in sorted(edits, key=edit_order):
+    for edit in sorted(edits, key=edit_sort_key):
         if not 0 <= edit.start <= edit.end <= len(text):
             raise ValueError(f"an edit of {edit.start}:{edit.end} lies outside a text of {len(text)} characters")
         if edit.start < position:

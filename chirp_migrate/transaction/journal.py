@@ -45,12 +45,12 @@ __all__ = [
     "has_unfinished_run",
     "interrupted_folders",
     "journal_folder",
-    "keep_document",
     "read_run",
     "read_runs",
     "record_new_run",
     "remove_leftovers",
     "remove_record",
+    "store_document",
 ]
 
 #: Name of a document of a run: the plan that was applied (see :func:`chirp_migrate.review.plan_file.plan_document`).
@@ -302,7 +302,7 @@ def change_state(
     return replace(run, record=record)
 
 
-def keep_document(run: JournalRun, name: str, content: bytes) -> None:
+def store_document(run: JournalRun, name: str, content: bytes) -> None:
     """Store a document with a run, atomically; an earlier document with the same name is replaced.
 
     Raises:

@@ -28,7 +28,7 @@ from chirp_migrate.transaction.journal_schema import FileVersion, JournalFile, R
 from chirp_migrate.transaction.merging import MergeConflict, three_way_merge
 from chirp_migrate.transaction.recovery import os_error_text, recover_and_lock
 
-__all__ = ["RollbackResult", "later_runs", "nothing_applied_error", "rollback"]
+__all__ = ["RollbackResult", "later_runs_on_same_files", "nothing_applied_error", "rollback"]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def rollback(
         first = len(runs) - 1 if number is None else _index_of_run(runs, number)
         chosen = runs[first : first + 1] if back_to is None else runs[first:]
         last, later = chosen[-1], runs[first + len(chosen) :]
-        overlapping = later_runs(last, later)
+        overlapping = later_runs_on_same_files(last, later)
         if overlapping:
             named = "; ".join(f"run {name} to {_shorten_paths(paths)}" for name, paths in overlapping.items())
             raise WriteRefused(
@@ -122,7 +122,7 @@ def nothing_applied_error(root: Path) -> UsageProblem:
     return UsageProblem(f"nothing was applied in {root}: there is nothing to roll back.")
 
 
-def later_runs(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
+def later_runs_on_same_files(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
     """Return the names of the later runs that wrote to files of ``run``, each with the paths of these files."""
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}

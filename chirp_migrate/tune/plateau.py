@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, SettingsComparison, SettingsOutcome
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsComparison, SettingsOutcome
 
 __all__ = ["TOLERANCE", "compare_with_best", "is_pick_conclusive", "mean_rate", "mean_rates", "pick_smallest_best"]
 
@@ -38,7 +38,7 @@ def mean_rate(rates: Sequence[float]) -> Ratio:
     return paired_ratio([1.0] * len(rates), rates, _CONFIDENCE)
 
 
-def mean_rates(measured: Sequence[CandidateMeasurement]) -> dict[Candidate, Ratio]:
+def mean_rates(measured: Sequence[CandidateMeasurement]) -> dict[CandidateSettings, Ratio]:
     """Return the mean rate of each configuration; configurations that could not be measured are omitted."""
     return {
         configuration.candidate: mean_rate(configuration.rates) for configuration in measured if configuration.rates

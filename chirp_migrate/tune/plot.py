@@ -12,7 +12,7 @@ from typing import Any
 from chirp_migrate.console.text import escape_for_matplotlib, format_percent
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
-from chirp_migrate.tune.tune_report import Candidate, LoaderReport, SettingsOutcome
+from chirp_migrate.tune.tune_report import CandidateSettings, LoaderReport, SettingsOutcome
 
 __all__ = ["check_can_plot", "draw_plot"]
 
@@ -133,13 +133,13 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
     axes.legend(unique.values(), unique.keys(), fontsize=8, frameon=False, loc="best")
 
 
-def _series(ways: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+def _series(ways: Sequence[CandidateSettings]) -> dict[str, list[CandidateSettings]]:
     """Group configurations by the line or point of the plot that shows them: label → configurations.
 
     Each prefetch factor has a line that begins at zero workers. Each number of threads has a point.
     """
     alone = [way for way in ways if way.alone]
-    series: dict[str, list[Candidate]] = {}
+    series: dict[str, list[CandidateSettings]] = {}
     for way in ways:
         if way.num_workers:
             series.setdefault(f"prefetch_factor {way.prefetch_factor}", list(alone)).append(way)

@@ -30,8 +30,14 @@ from chirp_migrate.tune.request import TuneTask
 from chirp_migrate.tune.saving import save_pick
 from chirp_migrate.tune.sources import subject_from_config, subject_from_reference
 from chirp_migrate.tune.subject import TuneSubject
-from chirp_migrate.tune.sweep import Sweep, measure_settings, setting_combinations
-from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, LoaderReport, TrainingRun, TuneReport
+from chirp_migrate.tune.sweep import SettingsSweep, measure_settings, setting_combinations
+from chirp_migrate.tune.tune_report import (
+    CandidateMeasurement,
+    CandidateSettings,
+    LoaderReport,
+    TrainingRun,
+    TuneReport,
+)
 from chirp_migrate.tune.watching import watch_loaders
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
@@ -48,7 +54,7 @@ _LEAST_S = 1.0
 
 
 def run(
-    request: TuneTask, show: Progress, begin: Callable[[str, int], None] = lambda _label, _others: None
+    request: TuneTask, progress: Progress, begin_entry: Callable[[str, int], None] = lambda _label, _others: None
 ) -> TuneReport:
     """Measure each loader, and return the results with recommendations.
 
@@ -56,9 +62,9 @@ def run(
 
     Args:
         request: the task.
-        show: called with the progress.
-        begin: called before an entry point runs, with its label and the number of other entry points. Before the
-            measurement, ``begin`` is called with an empty label.
+        progress: called with the progress.
+        begin_entry: called before an entry point runs, with its label and the number of other entry points. Before the
+            measurement, ``begin_entry`` is called with an empty label.
 
     Raises:
         TaskNotPossible: the requested dataset or training cannot be measured.
@@ -66,8 +72,8 @@ def run(
     """
     seed_everything(_SEED)
     ends_at = request.ends_at or time.time() + request.grid.seconds
-    subjects, training, notes = _find_subjects(request, show, begin, max(_LEAST_S, ends_at - time.time()))
-    begin("", 0)
+    subjects, training, notes = _find_subjects(request, progress, begin_entry, max(_LEAST_S, ends_at - time.time()))
+    begin_entry("", 0)
     loaders: list[LoaderReport] = []
     for number, subject in enumerate(subjects):
         if loaders and request.discovery and time.time() > ends_at:
@@ -76,10 +82,10 @@ def run(
             break
         seed_everything(_SEED)
         left_s = max(_LEAST_S, ends_at - time.time())
-        show(ProgressStep("measuring", most_s=left_s))
+        progress(ProgressStep("measuring", most_s=left_s))
         try:
             with wrap_user_code_errors(f"reading a batch of {subject.report.name}"):
-                report = _measure_subject(subject, request, left_s / (len(subjects) - number), show)
+                report = _measure_subject(subject, request, left_s / (len(subjects) - number), progress)
         except UserCodeError as raised:
             if not loaders and number == len(subjects) - 1:
                 raise
@@ -145,7 +151,7 @@ def _measure_subject(subject: TuneSubject, request: TuneTask, seconds: float, sh
     candidates = setting_combinations(wanted.workers, wanted.prefetch, threads, batch_size, report.now)
     sizes = [size for size in wanted.batch_sizes if size != batch_size and batch_size is not None]
     share = 1 - _FOR_AUGMENTATION - (_FOR_BATCH_SIZES if sizes else 0)
-    sweep = Sweep(subject, candidates, seconds * share, show, is_limited=request.discovery is not None)
+    sweep = SettingsSweep(subject, candidates, seconds * share, show, is_limited=request.discovery is not None)
     report.measured = sweep.run()
     report.rounds, report.cpu_share, report.others = sweep.rounds, sweep.cpu_share, sweep.others
     chosen = pick_smallest_best(report.measured)
@@ -174,7 +180,7 @@ def _measure_augmentation(subject: TuneSubject, seconds: float) -> tuple[list[fl
     if plain is None:
         why = "no dataset with the same samples and without augmentation was found: pass --unaugmented MODULE:CALLABLE"
         return [], [], why
-    way = Candidate(0, batch_size=subject.report.batch_size)
+    way = CandidateSettings(0, batch_size=subject.report.batch_size)
 
     def batch_s(side: TuneSubject) -> float:
         _, rate = measure_settings(side, way, _AUGMENTATION_SLICE_S)
@@ -187,12 +193,12 @@ def _measure_augmentation(subject: TuneSubject, seconds: float) -> tuple[list[fl
 
 
 def _measure_batch_sizes(
-    subject: TuneSubject, chosen: Candidate, sizes: list[int], seconds: float, show: Progress
+    subject: TuneSubject, chosen: CandidateSettings, sizes: list[int], seconds: float, show: Progress
 ) -> list[CandidateMeasurement]:
     """Measure the picked settings with the batch size of the training and with ``sizes``, in turns."""
     ways = [replace(chosen, batch_size=size) for size in (subject.report.batch_size, *sizes)]
     show(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
-    return Sweep(subject, ways, seconds, show).run()
+    return SettingsSweep(subject, ways, seconds, show).run()
 
 
 def _thread_counts(subject: TuneSubject, thread_safe: bool) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from chirp_migrate.training.errors import TaskNotPossible, wrap_user_code_errors
 from chirp_migrate.training.process.imports import import_object, project_modules
 from chirp_migrate.tune.config import TuneConfig
 from chirp_migrate.tune.subject import TuneSubject, subject_of_dataset, subject_of_loader
-from chirp_migrate.tune.tune_report import Candidate
+from chirp_migrate.tune.tune_report import CandidateSettings
 
 __all__ = ["DEFAULT_BATCH_SIZE", "subject_from_config", "subject_from_reference"]
 
@@ -100,7 +100,7 @@ def _with_settings(subject: TuneSubject, config: TuneConfig | None) -> TuneSubje
     report.setting = {key: f"{section}.{key} in {config.file}" for key, section in names.items()}
     if report.now is None and config.num_workers is not None:
         ahead = (config.prefetch_factor or 2) if config.num_workers else None
-        report.now = Candidate(config.num_workers, ahead, batch_size=report.batch_size)
+        report.now = CandidateSettings(config.num_workers, ahead, batch_size=report.batch_size)
         subject.asked_workers = config.num_workers
     return subject
 

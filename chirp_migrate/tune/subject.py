@@ -16,7 +16,7 @@ from torch.utils.data import (
 
 from chirp_migrate.training.errors import TaskNotPossible
 from chirp_migrate.training.watch.samples import nested_class_names
-from chirp_migrate.tune.tune_report import Candidate, LoaderReport
+from chirp_migrate.tune.tune_report import CandidateSettings, LoaderReport
 from chirpid_patch import BatchedDataLoader
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.machine.accelerator import pinning_device
@@ -87,12 +87,12 @@ def subject_of_loader(loader: Any, role: str) -> TuneSubject:
     workers = worker_processes(loader)
     ahead = (loader.prefetch_factor or TORCH_PREFETCH) if workers else None
     threads = (loader.prefetch_threads or 0) if migrated and not workers else 0
-    now = Candidate(workers, ahead, threads, loader.batch_size)
+    now = CandidateSettings(workers, ahead, threads, loader.batch_size)
     report = LoaderReport(nested_class_names(dataset), role, loader.batch_size, len(dataset), migrated, now)
     return TuneSubject(dataset, report, options, loader.num_workers)
 
 
-def make_loader(subject: TuneSubject, sampling: dict[str, Any], candidate: Candidate) -> DataLoader[Any]:
+def make_loader(subject: TuneSubject, sampling: dict[str, Any], candidate: CandidateSettings) -> DataLoader[Any]:
     """Return a loader with the settings ``candidate``, whose workers run until they are shut down."""
     threads = candidate.prefetch_threads
     options: dict[str, Any] = {

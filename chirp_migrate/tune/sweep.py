@@ -20,13 +20,13 @@ from chirp_migrate.training.errors import first_message_line
 from chirp_migrate.training.process.background_load import BackgroundLoadWatch
 from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
 from chirp_migrate.tune.subject import TuneSubject, make_loader
-from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, SettingsOutcome
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsOutcome
 from chirpid_patch.loader_speed.measure import LoadingRate, measure_rate
 from chirpid_patch.loader_speed.search import EndlessIndices
 from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["MIN_ROUNDS", "Sweep", "expected_seconds", "measure_settings", "setting_combinations"]
+__all__ = ["MIN_ROUNDS", "SettingsSweep", "expected_seconds", "measure_settings", "setting_combinations"]
 
 MIN_ROUNDS = 3
 """Smallest number of rounds in which every candidate is measured."""
@@ -40,8 +40,8 @@ def setting_combinations(
     prefetch: Sequence[int],
     threads: Iterable[int],
     batch_size: int | None,
-    current: Candidate | None,
-) -> list[Candidate]:
+    current: CandidateSettings | None,
+) -> list[CandidateSettings]:
     """Return all combinations of settings to measure, smallest first.
 
     The result always includes loading in the main process and the present settings of the training.
@@ -53,14 +53,14 @@ def setting_combinations(
         batch_size: samples per batch of all candidates; None if a batch sampler decides.
         current: present settings of the training; None if they are not known.
     """
-    way = partial(Candidate, batch_size=batch_size)
+    way = partial(CandidateSettings, batch_size=batch_size)
     ways = {way(0), *([] if current is None else [current])}
     ways |= {way(count, ahead) for count in workers if count for ahead in prefetch}
     ways |= {way(0, prefetch_threads=count) for count in threads if count}
     return sorted(ways, key=lambda way: way.size)
 
 
-def measure_settings(subject: TuneSubject, candidate: Candidate, seconds: float) -> tuple[float, LoadingRate]:
+def measure_settings(subject: TuneSubject, candidate: CandidateSettings, seconds: float) -> tuple[float, LoadingRate]:
     """Load batches for about ``seconds``. Every worker loads at least one batch.
 
     Returns:
@@ -85,7 +85,7 @@ def _reason_without_workers(warned: Sequence[str]) -> str:
     return reason or "worker processes could not be used"
 
 
-def expected_seconds(candidate: Candidate, batch_s: float, slice_s: float, start_s: float, cpus: int) -> float:
+def expected_seconds(candidate: CandidateSettings, batch_s: float, slice_s: float, start_s: float, cpus: int) -> float:
     """Estimate how many seconds one measurement takes.
 
     Args:
@@ -100,7 +100,7 @@ def expected_seconds(candidate: Candidate, batch_s: float, slice_s: float, start
 
 
 @dataclass
-class Sweep:
+class SettingsSweep:
     """Measures and compares combinations of loader settings for one dataset.
 
     Attributes:
@@ -112,7 +112,7 @@ class Sweep:
     """
 
     subject: TuneSubject
-    candidates: Sequence[Candidate]
+    candidates: Sequence[CandidateSettings]
     seconds: float
     show: Progress
     is_limited: bool = False

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 __all__ = [
-    "Candidate",
     "CandidateMeasurement",
+    "CandidateSettings",
     "LoaderReport",
     "Recommendation",
     "SettingsComparison",
@@ -24,7 +24,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateSettings:
     """A combination of loader settings to measure.
 
     Attributes:
@@ -75,7 +75,7 @@ class CandidateMeasurement:
         error: why the settings could not be measured; None if they were measured.
     """
 
-    candidate: Candidate
+    candidate: CandidateSettings
     rates: list[float] = field(default_factory=list)
     first_batch_s: list[float] = field(default_factory=list)
     batches: int = 0
@@ -170,7 +170,7 @@ class LoaderReport:
     batch_size: int | None
     samples: int
     migrated: bool
-    now: Candidate | None = None
+    now: CandidateSettings | None = None
     setting: dict[str, str] = field(default_factory=dict)
     measured: list[CandidateMeasurement] = field(default_factory=list)
     batch_sizes: list[CandidateMeasurement] = field(default_factory=list)
@@ -183,7 +183,7 @@ class LoaderReport:
     waited_share: float | None = None
     saved: str | None = None
     not_saved: str | None = None
-    picked: Candidate | None = None
+    picked: CandidateSettings | None = None
     conclusive: bool = True
     comparisons: list[SettingsComparison] = field(default_factory=list)
     augmentation_share: float | None = None

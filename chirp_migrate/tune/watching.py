@@ -120,7 +120,7 @@ class _LoaderWatch(Interception):
 
 def watch_loaders(
     calls: Mapping[str, Callable[[], Callable[[], Any]]],
-    show: Progress,
+    progress: Progress,
     seconds: float = math.inf,
     begin: Callable[[str], None] = lambda _label: None,
 ) -> tuple[list[TuneSubject], TrainingRun, list[str]]:
@@ -128,7 +128,7 @@ def watch_loaders(
 
     Args:
         calls: label of an entry point → function that returns its training call.
-        show: called with the progress.
+        progress: called with the progress.
         seconds: time limit for this function, which uses a part of it, and for the later measurement.
         begin: called with the label of each entry point before it runs.
 
@@ -149,7 +149,7 @@ def watch_loaders(
             if number and time.perf_counter() - began > _WATCHING_SHARE * seconds:
                 notes.append(f"not started within the time budget: {shorten_list(list(calls)[number:], 4)}")
                 break
-            show(ProgressStep(f"entering {label}", number, len(calls)))
+            progress(ProgressStep(f"entering {label}", number, len(calls)))
             begin(label)
             try:
                 with wrap_user_code_errors(label):
@@ -157,14 +157,14 @@ def watch_loaders(
             except UserCodeError as raised:
                 first = first or raised
                 notes.append(f"skipped, because it does not train: {raised}")
-                show(f"skipped, because it does not train: {raised}")
+                progress(f"skipped, because it does not train: {raised}")
     taken = time.perf_counter() - began
     if first is not None and not watching.loaders:
         raise first
     for known in watching.loaders.values():
         shut_down_workers(known.loader)  # persistent workers would disturb the next measurement
     gc.collect()
-    show(f"saw {pluralize(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
+    progress(f"saw {pluralize(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
     training = TrainingRun(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
     subjects, more = _worth_measuring(watching, seconds - taken)
     return subjects, training, notes + more

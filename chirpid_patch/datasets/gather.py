@@ -512,14 +512,14 @@ def read_batch_of_node(node: GatherNode, indices: Any, random_key: RandomKey | N
     return node.read_batch(indices, random_key)
 
 
-def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
+def source_tensors_and_rows(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
     """Return the tensors from which ``dataset`` reads its samples, and the row numbers of the samples at ``indices``.
 
     The result is None unless ``dataset`` is a plain ``TensorDataset``, or a plain ``Subset`` of one, at any depth.
     """
     if reads_like_class(dataset, Subset):
         mapped = map_indices(dataset.indices, indices)
-        return None if mapped is None else tensors_behind(dataset.dataset, mapped)
+        return None if mapped is None else source_tensors_and_rows(dataset.dataset, mapped)
     if not _is_gatherable(dataset):
         return None
     rows = _rows_at(dataset, indices)

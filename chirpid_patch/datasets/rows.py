@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from chirpid_patch.datasets.buffers import allocate_batch, is_large_batch
-from chirpid_patch.torch_private import shared_memory
+from chirpid_patch.torch_private import empty_shared_tensor
 from chirpid_patch.transforms import off_cpu
 
 #: Dtypes of tensors that can be an index. ``torch.uint8`` is missing, because PyTorch reads such a tensor as a mask.
@@ -160,5 +160,5 @@ def batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> 
     if off_cpu.is_off_cpu(tensor):
         return torch.empty(shape, dtype=dtype, device=tensor.device)
     if get_worker_info() is not None:
-        return shared_memory(shape, dtype)
+        return empty_shared_tensor(shape, dtype)
     return allocate_batch(shape, dtype)

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from chirpid_patch.datasets.gather import Batch, BatchPart, RowKinds, WrappingDataset, gather_node, tensors_behind
+from chirpid_patch.datasets.gather import (
+    Batch,
+    BatchPart,
+    RowKinds,
+    WrappingDataset,
+    gather_node,
+    source_tensors_and_rows,
+)
 from chirpid_patch.datasets.rows import batch_like, gather_rows, is_lookup_table, map_indices
 from chirpid_patch.datasets.samples import fetch_pair_batch, fetch_sample
 from chirpid_patch.declaration import is_computed_attribute
@@ -157,7 +164,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         mapped = map_indices(self.indices, indices)
         if mapped is None:
             return None
-        found = tensors_behind(self.base_dataset, mapped)
+        found = source_tensors_and_rows(self.base_dataset, mapped)
         if found is not None and len(found[0]) == 2:
             (xs, ys), rows = found[0], torch.tensor(found[1], device="cpu")
             batch = self._standardized_rows(xs, rows)

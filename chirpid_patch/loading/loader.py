@@ -18,7 +18,7 @@ from chirpid_patch.datasets.gather import GatherNode, gather_node, is_in_memory,
 from chirpid_patch.datasets.sent_copy import copy_for_workers
 from chirpid_patch.loading.adjusting import LoadController, WorkerCountChooser
 from chirpid_patch.loading.batch_reader import BatchReader
-from chirpid_patch.loading.batch_requests import EpochRequests, RequestKind
+from chirpid_patch.loading.batch_requests import EpochRequests, SharedRequestSettings
 from chirpid_patch.loading.batch_timer import TimedBatches, log_waits
 from chirpid_patch.loading.by_value import send_by_value
 from chirpid_patch.loading.in_process import BeginEpoch, EpochReaders, InProcessIterator
@@ -404,17 +404,19 @@ class BatchedDataLoader(DataLoader[_T_co]):
         dataset = copy_for_workers(self.dataset) if sent else self.dataset
         return BatchReader(dataset, self.collate_fn, batches=self.batch_sampler is not None)
 
-    def _epoch_requests(self, seed: int, number: int, skipped: int, kind: Callable[[], RequestKind]) -> EpochRequests:
+    def _epoch_requests(
+        self, seed: int, number: int, skipped: int, kind: Callable[[], SharedRequestSettings]
+    ) -> EpochRequests:
         """Return the requests of the epoch ``number`` with the base seed ``seed``, without the first ``skipped``."""
         return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
 
-    def _request_kind(self, nodes: list[GatherNode]) -> RequestKind:
+    def _request_kind(self, nodes: list[GatherNode]) -> SharedRequestSettings:
         """Return the properties that all requests of an epoch share; append the dataset's node to ``nodes``."""
         batches, node = self.batch_sampler is not None, gather_node(self.dataset)
         nodes.append(node)
         keyed = batches and node.keyed
         rank = 0 if not keyed else current_rank() if self._epochs is None else self._epochs.rank
-        return RequestKind(rank, keyed, lambda: batches and (self.thread_safe or node.reads_batches))
+        return SharedRequestSettings(rank, keyed, lambda: batches and (self.thread_safe or node.reads_batches))
 
     def _worker_requests(self, seed: int) -> EpochRequests:
         """Return the requests of a new epoch that worker processes read."""

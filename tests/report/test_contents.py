@@ -15,7 +15,7 @@ from chirp_migrate.plans.plan import FilePlan, FindingStatus
 from chirp_migrate.report.contents import FileDetails, ReportContents
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
 from chirp_migrate.report.hunks import ChangeRow, differing_words, side_by_side
-from chirp_migrate.report.kept_verdict import hashes_of_written_files, keep_doctor_report, keep_verdict
+from chirp_migrate.report.kept_verdict import hashes_of_written_files, store_doctor_report, store_verdict
 from chirp_migrate.report.reading import read_report_contents
 from chirp_migrate.report.verdict_rows import batch_waits_ms, entry_times, measured_metrics, total_times
 from chirp_migrate.verify.verify_report import VerifyReport, decode
@@ -213,7 +213,7 @@ def test_files_that_could_not_be_written_are_no_changes(tmp_path: Path) -> None:
 
 def test_a_verdict_is_kept_with_the_last_run_and_says_what_changed_since(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    assert keep_verdict(root, verified(root)) is None
+    assert store_verdict(root, verified(root)) is None
     assert (root / ".chirp-migrate" / ".gitignore").read_text() == "*\n", "git is not to see it"
     contents = read_report_contents(root)
     assert contents.verdict is not None and contents.verdict.verdict == "faster" and contents.notices == ()
@@ -230,7 +230,7 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
     root = applied(tmp_path / "mine")
     found = doctor_report.decode(json.dumps(doctor_json()).encode())
     assert read_report_contents(root).doctor is None
-    assert keep_doctor_report(root, found) is None
+    assert store_doctor_report(root, found) is None
     contents = read_report_contents(root)
     assert contents.doctor == found and contents.notices == ()
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1])\n")
@@ -248,7 +248,7 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
 def test_a_result_of_doctor_that_cannot_be_kept_is_one_sentence(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
     (root / ".chirp-migrate" / "0001" / "journal.json").write_text("{}")
-    said = keep_doctor_report(root, doctor_report.decode(json.dumps(doctor_json()).encode()))
+    said = store_doctor_report(root, doctor_report.decode(json.dumps(doctor_json()).encode()))
     assert said is not None and said.startswith("The result could not be stored for `chirp-migrate report`")
 
 
@@ -260,7 +260,7 @@ def test_a_verdict_in_place_of_a_result_of_doctor_is_refused(tmp_path: Path) -> 
 
 def test_nothing_is_kept_where_nothing_is_applied(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine")
-    assert keep_verdict(root, verified(root)) is None
+    assert store_verdict(root, verified(root)) is None
     assert not (root / ".chirp-migrate").exists()
 
 
@@ -268,7 +268,7 @@ def test_rollback_takes_what_was_kept_with_it(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine")
     before = sorted(path.name for path in root.rglob("*"))
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    keep_verdict(root, verified(root))
+    store_verdict(root, verified(root))
     assert run("rollback", root).exit_code == 0
     assert sorted(path.name for path in root.rglob("*")) == before
 

@@ -15,7 +15,7 @@ from chirp_migrate.engine.settings import Settings, glob_pattern, read_settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, FindingStatus, Plan, PlanOptions, Safety, SkippedFile
 from chirp_migrate.review.loader_account import LoaderLedger
-from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes
+from chirp_migrate.rules import Rule, all_rules, codes_matching, selected_codes
 from chirp_migrate.syntax.project import Project
 
 IMPORT = "from torch.utils.data import DataLoader\n"
@@ -71,7 +71,7 @@ def test_the_selector_that_says_more_decides(select: list[str], ignore: list[str
 
 @pytest.mark.parametrize("selector", ["CHP9999", "no-such-rule", "", "C", "CHP001x"])
 def test_what_names_no_rule_names_none(selector: str) -> None:
-    assert codes_of(selector) == frozenset()
+    assert codes_matching(selector) == frozenset()
 
 
 @pytest.mark.parametrize(

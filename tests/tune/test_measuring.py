@@ -20,8 +20,8 @@ from chirp_migrate.tune.request import SettingsToMeasure, TuneTask
 from chirp_migrate.tune.runner import run
 from chirp_migrate.tune.saving import factory_arguments, save_pick
 from chirp_migrate.tune.subject import subject_of_dataset, subject_of_loader
-from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_seconds, measure_settings, setting_combinations
-from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, TuneReport
+from chirp_migrate.tune.sweep import MIN_ROUNDS, SettingsSweep, expected_seconds, measure_settings, setting_combinations
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, TuneReport
 from chirp_migrate.tune.watching import watch_loaders
 from chirpid_patch import OptimalDataLoaderFactory
 from chirpid_patch.loader_speed.profiles import choice_key, load_choice
@@ -69,7 +69,7 @@ def test_the_rate_counts_what_came_and_leaves_the_start_out() -> None:
     dataset = Waiting(seconds=0.001)
     began = time.perf_counter()
     samples_per_s, rate = measure_settings(
-        subject_of_dataset(dataset, 4, migrated=False), Candidate(0, batch_size=4), seconds=0.1
+        subject_of_dataset(dataset, 4, migrated=False), CandidateSettings(0, batch_size=4), seconds=0.1
     )
     took = time.perf_counter() - began
     assert len(dataset.read) == 4 * (rate.batches + 1)  # the first batch is start-up and in no rate
@@ -82,7 +82,7 @@ def test_the_rate_counts_what_came_and_leaves_the_start_out() -> None:
 @needs_fork
 @pytest.mark.parametrize("migrated", [False, True])
 def test_workers_are_measured_in_whole_turns_and_are_gone_afterwards(migrated: bool) -> None:
-    _, rate = measure_settings(fork(Waiting(), migrated), Candidate(2, 2, batch_size=4), seconds=0.05)
+    _, rate = measure_settings(fork(Waiting(), migrated), CandidateSettings(2, 2, batch_size=4), seconds=0.05)
     assert rate.batches % 2 == 0 and rate.batches >= 2
     assert not multiprocessing.active_children()
 
@@ -94,8 +94,8 @@ def test_workers_are_measured_in_whole_turns_and_are_gone_afterwards(migrated: b
 )
 def test_a_way_that_fails_is_reported_and_the_others_go_on(in_worker: str, migrated: bool, reason: str) -> None:
     said: list[str | ProgressStep] = []
-    ways = [Candidate(0, batch_size=4), Candidate(2, 2, batch_size=4)]
-    sweep = Sweep(fork(Waiting(in_worker=in_worker), migrated), ways, 0.2, said.append)
+    ways = [CandidateSettings(0, batch_size=4), CandidateSettings(2, 2, batch_size=4)]
+    sweep = SettingsSweep(fork(Waiting(in_worker=in_worker), migrated), ways, 0.2, said.append)
     alone, workers = sweep.run()
     assert alone.error is None and len(alone.rates) == sweep.rounds >= MIN_ROUNDS
     assert workers.error is not None and reason in workers.error and "\n" not in workers.error
@@ -110,7 +110,9 @@ def test_a_dataset_that_cannot_be_sent_to_spawned_workers_is_said_so() -> None:
     subject.options["multiprocessing_context"] = "spawn"
     for migrated in (True, False):
         subject.report.migrated = migrated
-        sweep = Sweep(subject, [Candidate(0, batch_size=4), Candidate(1, 2, batch_size=4)], 0.1, no_words)
+        sweep = SettingsSweep(
+            subject, [CandidateSettings(0, batch_size=4), CandidateSettings(1, 2, batch_size=4)], 0.1, no_words
+        )
         error = sweep.run()[1].error
         assert error is not None and "lambda" in error  # the rest is Python's, and each release's own
 
@@ -121,14 +123,14 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
 
     real = module.measure_settings
 
-    def noted(subject: Any, candidate: Candidate, seconds: float) -> Any:
+    def noted(subject: Any, candidate: CandidateSettings, seconds: float) -> Any:
         asked.append(candidate.prefetch_threads)
-        return real(subject, Candidate(0, batch_size=4), 0.001)
+        return real(subject, CandidateSettings(0, batch_size=4), 0.001)
 
     monkeypatch.setattr(module, "measure_settings", noted)
     ways = setting_combinations((), (2,), (1, 2), 4, None)
     said: list[str | ProgressStep] = []
-    Sweep(subject_of_dataset(Waiting(seconds=0), 4, migrated=True), ways, 0.01, said.append).run()
+    SettingsSweep(subject_of_dataset(Waiting(seconds=0), 4, migrated=True), ways, 0.01, said.append).run()
     rounds = [asked[number : number + 3] for number in range(0, 3 * MIN_ROUNDS, 3)]
     assert rounds[0] == [0, 1, 2] and all(sorted(one) == [0, 1, 2] for one in rounds)
     assert rounds[0] != rounds[1] != rounds[2]
@@ -141,9 +143,9 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
 
 
 def test_the_estimate_knows_starting_turns_and_cpus() -> None:
-    alone = expected_seconds(Candidate(0), 0.1, 0.5, 4.0, cpus=2)
+    alone = expected_seconds(CandidateSettings(0), 0.1, 0.5, 4.0, cpus=2)
     assert alone == pytest.approx(0.1 + 0.1 + 0.5)
-    eight = expected_seconds(Candidate(8, 2), 0.1, 0.1, 4.0, cpus=2)
+    eight = expected_seconds(CandidateSettings(8, 2), 0.1, 0.1, 4.0, cpus=2)
     assert eight == pytest.approx(4.0 + 0.1 + 0.4 + 0.4)
 
 
@@ -376,7 +378,7 @@ def test_the_loaders_of_a_workload_are_measured_as_they_are(tmp_path: Path, monk
     report = tuned(tmp_path, discovery=DiscoveredEntryPoints((entry,)), sizes=WorkloadSizes(samples=40, batch_size=8))
     loader = report.loaders[0]
     assert (loader.name, loader.role, loader.batch_size, loader.samples) == ("TensorDataset", "training", 8, 40)
-    assert not loader.migrated and loader.now == Candidate(0, batch_size=8)
+    assert not loader.migrated and loader.now == CandidateSettings(0, batch_size=8)
     assert report.training is not None and loader.waited_share is not None
 
 

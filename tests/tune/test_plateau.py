@@ -10,12 +10,12 @@ import pytest
 
 from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
 from chirp_migrate.tune.sweep import setting_combinations
-from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, SettingsOutcome
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsOutcome
 
 Make = Callable[..., CandidateMeasurement]
 
 
-def picked(*measured: CandidateMeasurement) -> Candidate:
+def picked(*measured: CandidateMeasurement) -> CandidateSettings:
     chosen = pick_smallest_best(measured)
     assert chosen is not None
     return chosen.candidate
@@ -71,8 +71,8 @@ def test_a_configuration_given_up_early_is_compared_over_its_own_rounds(measured
 
 def test_fewer_workers_count_more_than_fewer_threads_or_batches_ahead(measured: Make) -> None:
     same = [100.0] * 3
-    assert picked(measured(2, same, prefetch=4), measured(2, same, prefetch=2)) == Candidate(2, 2, 0, 32)
-    assert picked(measured(2, same), measured(0, same, threads=2)) == Candidate(0, None, 2, 32)
+    assert picked(measured(2, same, prefetch=4), measured(2, same, prefetch=2)) == CandidateSettings(2, 2, 0, 32)
+    assert picked(measured(2, same), measured(0, same, threads=2)) == CandidateSettings(0, None, 2, 32)
 
 
 def test_what_failed_is_never_picked(measured: Make) -> None:
@@ -103,7 +103,7 @@ def test_the_interval_of_a_rate_holds_the_true_one_as_often_as_it_says() -> None
 
 
 def test_the_grid_has_no_prefetching_without_workers_and_holds_what_there_is_now() -> None:
-    found = setting_combinations((0, 4), (2, 4), (1,), 32, Candidate(3, 2, batch_size=32))
+    found = setting_combinations((0, 4), (2, 4), (1,), 32, CandidateSettings(3, 2, batch_size=32))
     assert [str(one) for one in found] == [
         "in the main process",
         "1 prefetch thread",
@@ -112,4 +112,4 @@ def test_the_grid_has_no_prefetching_without_workers_and_holds_what_there_is_now
         "4 workers, prefetch 4",
     ]
     assert {one.batch_size for one in found} == {32}
-    assert setting_combinations((2,), (2,), (), None, None)[0] == Candidate(0)
+    assert setting_combinations((2,), (2,), (), None, None)[0] == CandidateSettings(0)

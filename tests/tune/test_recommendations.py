@@ -16,8 +16,8 @@ from chirp_migrate.tune import plot
 from chirp_migrate.tune.recommend import add_recommendations
 from chirp_migrate.tune.report import show_tune_report
 from chirp_migrate.tune.tune_report import (
-    Candidate,
     CandidateMeasurement,
+    CandidateSettings,
     LoaderReport,
     Recommendation,
     SettingsOutcome,
@@ -65,12 +65,12 @@ def test_the_number_of_workers_is_named_with_what_it_gains(sweep: list[Candidate
 
 def test_a_configuration_s_own_keys_are_named(sweep: list[CandidateMeasurement]) -> None:
     setting = {"num_workers": "data.num_workers in retinal.yaml"}
-    advice = by_setting(advice_on(found(*sweep, now=Candidate(0, batch_size=32), setting=setting)))
+    advice = by_setting(advice_on(found(*sweep, now=CandidateSettings(0, batch_size=32), setting=setting)))
     assert advice["data.num_workers in retinal.yaml"].value == "2"
 
 
 def test_what_is_as_good_as_the_pick_is_left_alone(sweep: list[CandidateMeasurement]) -> None:
-    advice = by_setting(advice_on(found(*sweep, now=Candidate(2, 2, 0, 32))))
+    advice = by_setting(advice_on(found(*sweep, now=CandidateSettings(2, 2, 0, 32))))
     assert advice["num_workers"].value == "keep it" and "prefetch_factor" not in advice
 
 
@@ -91,7 +91,7 @@ def test_augmentation_has_a_target_of_20_and_a_warning_from_30_percent(
 
 def test_a_larger_batch_size_is_told_of_and_never_just_recommended(sweep: list[CandidateMeasurement]) -> None:
     sizes = [
-        CandidateMeasurement(Candidate(2, 2, 0, size), [rate] * 3, [0.1] * 3)
+        CandidateMeasurement(CandidateSettings(2, 2, 0, size), [rate] * 3, [0.1] * 3)
         for size, rate in ((32, 780.0), (64, 990.0))
     ]
     advice = by_setting(advice_on(found(*sweep, batch_sizes=sizes)))["batch_size"]
@@ -120,7 +120,7 @@ def test_waiting_slow_start_a_failure_and_an_idle_gpu_are_each_told_of(measured:
 
 
 def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[CandidateMeasurement]) -> None:
-    one = found(*sweep, cpu_share=0.9, now=Candidate(4, 2, 0, 32), saved="/cache/profile.json", others=0.3)
+    one = found(*sweep, cpu_share=0.9, now=CandidateSettings(4, 2, 0, 32), saved="/cache/profile.json", others=0.3)
     report = reported(one)
     text = render_to_text(lambda screen: show_tune_report(report, screen))
     assert all(len(line) <= 80 for line in text.splitlines())
@@ -139,7 +139,7 @@ def test_the_report_fits_a_terminal_and_the_json_holds_raw_values(sweep: list[Ca
     assert "batches/s" not in render_to_text(lambda screen: show_tune_report(report, screen), quiet=True)
     assert convert_json(read_json(to_json_bytes(report)), TuneReport) == report
     assert report.loaders[0].measured[1].rates == [780, 790, 785]
-    assert report.loaders[0].picked == Candidate(2, 2, 0, 32)
+    assert report.loaders[0].picked == CandidateSettings(2, 2, 0, 32)
     assert report.loaders[0].comparisons[0].outcome is SettingsOutcome.BELOW
 
 

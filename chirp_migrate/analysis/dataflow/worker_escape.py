@@ -72,7 +72,7 @@ def may_send_functions_to_workers(text: str, project: Project) -> bool:
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
 
 
-class WorkerPurposes:
+class WorkerFunctionPurposes:
     """Find the purposes for which workers need the functions of one module, such as "collate_fn".
 
     Args:
@@ -321,7 +321,7 @@ def local_functions_may_escape(outline: Outline, project: Project) -> bool:
 
 
 class _MayEscape:
-    """Find whether a function of a module may have a purpose according to :class:`WorkerPurposes`."""
+    """Find whether a function of a module may have a purpose according to :class:`WorkerFunctionPurposes`."""
 
     def __init__(self, outline: Outline, project: Project) -> None:
         self._outline, self._project = outline, project
@@ -369,7 +369,7 @@ class _MayEscape:
         return any(self.go(read) or (owner is not None and self._is_taken_along(read, owner)) for read in reads)
 
     def _is_taken_along(self, read: ast.Name, owner: ast.AST) -> bool:
-        """Return whether a function that captures a name may escape (see ``WorkerPurposes._purpose_of_captured``)."""
+        """Return whether a function that captures a name may escape (see ``_purpose_of_captured``)."""
         for around in takewhile(lambda node: node is not owner, self._outline.ancestors(read)):
             match around:
                 case ast.Lambda():
@@ -387,7 +387,7 @@ class _MayEscape:
         return any(inherits_from(self._project, name, DATASET) for name in bases)
 
     def _is_target(self, target: ast.expr) -> bool:
-        """Return whether an assigned variable or attribute may escape (see ``WorkerPurposes._purpose_of_target``)."""
+        """Return whether an assigned variable or attribute may escape (see ``_purpose_of_target``)."""
         match target:
             case ast.Subscript(slice=key):
                 return _is_key(key)
@@ -406,7 +406,7 @@ class _MayEscape:
         return False
 
     def _is_default(self, arguments: ast.arguments, default: ast.AST) -> bool:
-        """Return whether the parameter with this default may escape (see ``WorkerPurposes._purpose_of_parameter``)."""
+        """Return whether the parameter with this default may escape (see ``_purpose_of_parameter``)."""
         function = self._outline.parents[arguments]
         positional = [*arguments.posonlyargs, *arguments.args]
         pairs = [
@@ -417,7 +417,7 @@ class _MayEscape:
         return any(name in _LOADER_KEYWORDS or self.named(name, function) for name in names)
 
     def _is_taken(self, call: ast.Call, keyword: str | None) -> bool:
-        """Return whether a call may pass an argument on to workers (see ``WorkerPurposes._purpose_of_argument``)."""
+        """Return whether a call may pass an argument on to workers (see ``_purpose_of_argument``)."""
         if keyword in _KEYWORDS or last_name(call.func) in _TRANSFORM_HOLDERS:
             return True
         return any(
@@ -429,7 +429,7 @@ class _MayEscape:
         )
 
     def _is_returned(self, statement: ast.Return) -> bool:
-        """Return whether the result of the function may escape (see ``WorkerPurposes._purpose_of_result``)."""
+        """Return whether the result of the function may escape (see ``_purpose_of_result``)."""
         function = self.function_around(statement)
         maker = function.name if function is not None else ""
         names = (maker, last_name(statement.value) if statement.value is not None else "")

@@ -14,7 +14,7 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     Evaluator,
     UnmodelledCode,
     Value,
-    statements_of,
+    statements_of_block,
     takes_plain_arguments,
 )
 from chirp_migrate.analysis.datasets.dataset_meaning import (
@@ -139,7 +139,7 @@ class _DeclaredReader:
         """Return each path of execution through the method ``getitem``, with its symbolic value."""
         self_name, index = _parameters(getitem, 2)
         evaluator = Evaluator(self._module.source, self._inline)
-        return evaluator.paths(statements_of(getitem.body), {self_name: SELF, index: INDEX})
+        return evaluator.paths(statements_of_block(getitem.body), {self_name: SELF, index: INDEX})
 
     def _inline(self, function: Value) -> cst.FunctionDef | None:
         if not isinstance(function, Attr) or function.base != SELF:

@@ -23,15 +23,15 @@ from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, Unpicklab
 from chirp_migrate.analysis.objects.things import (
     AbstractObject,
     BoundMethod,
-    ClassThing,
+    ClassObject,
     Constant,
     Container,
     CreationPlace,
-    FunctionThing,
+    FunctionObject,
     Instance,
     LibraryName,
-    LoaderThing,
-    ModuleThing,
+    LoaderObject,
+    ModuleObject,
     Value,
 )
 from chirp_migrate.analysis.objects.values import NONE
@@ -92,8 +92,8 @@ class LoaderGains:
 
     def __init__(self, project: Project, objects: UnpicklableObjects) -> None:
         self._project, self._objects, self._run = project, objects, objects.run
-        self._loaders: dict[str, dict[ast.AST, list[LoaderThing]]] = {}
-        self._holders: dict[str, dict[ast.AST, list[LoaderThing]]] = {}
+        self._loaders: dict[str, dict[ast.AST, list[LoaderObject]]] = {}
+        self._holders: dict[str, dict[ast.AST, list[LoaderObject]]] = {}
         self._known: dict[tuple[CreationPlace, bool], Gain] = {}
         self._definitions: dict[str, list[_Definition]] = {}
         self._mentions: dict[str, int] = {}
@@ -103,7 +103,7 @@ class LoaderGains:
         for loader, held in objects.held.items():
             for one in held:
                 self._holders.setdefault(one.place.path, {}).setdefault(one.place.node, []).append(loader)
-        self._readers: dict[tuple[str, str], list[LoaderThing]] = {}
+        self._readers: dict[tuple[str, str], list[LoaderObject]] = {}
         for loader, classes in objects.classes.items():
             for place in classes:
                 self._readers.setdefault((place.path, getattr(place.node, "name", "")), []).append(loader)
@@ -160,7 +160,7 @@ class LoaderGains:
             one
             for one in loaded
             if isinstance(one, Instance)
-            and isinstance(one.cls, ClassThing)
+            and isinstance(one.cls, ClassObject)
             and not one.cls.is_dataset
             and not is_test_file(one.cls.place.path)
         ]
@@ -210,7 +210,7 @@ class LoaderGains:
             return None
         return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", loaders[0].place)
 
-    def _builds_no_batches(self, loader: LoaderThing) -> bool:
+    def _builds_no_batches(self, loader: LoaderObject) -> bool:
         """Return whether a loader gains nothing from its migration, or has a ``collate_fn`` that is not PyTorch's."""
         collations = loader.arguments.get("collate_fn", ())
         is_own = bool(collations) and all(map(self._own_collation, collations))
@@ -278,14 +278,14 @@ class LoaderGains:
             and any(one is loader for one in _loaders_in(value) for loader in own)
         ]
 
-    def _pins_by_factory(self, loader: LoaderThing) -> bool:
+    def _pins_by_factory(self, loader: LoaderObject) -> bool:
         """Return whether a loader has no `pin_memory`, and its batches are batches that the factory allocates."""
         if loader.arguments.get("pin_memory", NONE) != NONE:
             return False
         collation = loader.arguments.get("collate_fn", ())
         return all(map(_stacks_samples, collation)) and all(one.in_memory for one in self._readings(loader))
 
-    def _loaders_at(self, module: Module, offset: int) -> list[LoaderThing]:
+    def _loaders_at(self, module: Module, offset: int) -> list[LoaderObject]:
         """Return the loaders that the call at ``offset`` of a module builds."""
         nodes = module.once(self._calls).get(offset, ())
         return [loader for node in nodes for loader in self._loaders[module.path][node]]
@@ -299,7 +299,7 @@ class LoaderGains:
         return self._index_by_offset(module, self._holders)
 
     def _index_by_offset(
-        self, module: Module, known: dict[str, dict[ast.AST, list[LoaderThing]]]
+        self, module: Module, known: dict[str, dict[ast.AST, list[LoaderObject]]]
     ) -> dict[int, list[ast.AST]]:
         found: dict[int, list[ast.AST]] = {}
         for offset, node in self._objects.now(module, list(known.get(module.path, ()))):
@@ -313,7 +313,7 @@ class LoaderGains:
             self._known[key] = self._gain_of_loaders(self._loaders[place.path][place.node], moves=moves)
         return self._known[key]
 
-    def _gain_of_loaders(self, loaders: list[LoaderThing], *, moves: bool) -> Gain:
+    def _gain_of_loaders(self, loaders: list[LoaderObject], *, moves: bool) -> Gain:
         """Return the gain of a call that builds ``loaders``."""
         if _has_no_samples(loaders[0].place.node):
             return _gain_at(GainKind.NOTHING, "the dataset is empty", loaders[0].place)
@@ -353,14 +353,14 @@ class LoaderGains:
             return _gain_at(GainKind.NOTHING, f"a `collate_fn` of {of} builds the batches", own[0].place)
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
 
-    def _holds_samples(self, loader: LoaderThing) -> bool:
+    def _holds_samples(self, loader: LoaderObject) -> bool:
         """Return whether all samples of a loader are provably in memory: in tensors, or in a list."""
         lists = [
             isinstance(one, Container) and one.kind in ("list", "tuple") for one in loader.arguments.get("dataset", ())
         ]
         return (bool(lists) and all(lists)) or all(one.in_memory for one in self._readings(loader))
 
-    def _replaced_by(self, loaders: list[LoaderThing]) -> CreationPlace | None:
+    def _replaced_by(self, loaders: list[LoaderObject]) -> CreationPlace | None:
         """Return the call that builds new loaders from ``loaders``; None if a loop also uses one of ``loaders``."""
         if not all(one.replaced_by for one in loaders) or any(
             held is one for value in self._run.loops.values() for held in _loaders_in(value) for one in loaders
@@ -368,7 +368,7 @@ class LoaderGains:
             return None
         return loaders[0].replaced_by
 
-    def _sets_collation(self, loaders: list[LoaderThing]) -> bool:
+    def _sets_collation(self, loaders: list[LoaderObject]) -> bool:
         """Return whether the function that builds ``loaders`` always assigns a function to its ``collate_fn``.
 
         The assigned function must not be PyTorch's.
@@ -390,14 +390,14 @@ class LoaderGains:
         The result is None for a lambda, because a rewrite may replace it by a function of the runtime.
         """
         match collation:
-            case FunctionThing(place=CreationPlace(node=ast.FunctionDef(name=name)) as place):
+            case FunctionObject(place=CreationPlace(node=ast.FunctionDef(name=name)) as place):
                 return _Collation(name, place)
-            case BoundMethod(function=FunctionThing() as function):
+            case BoundMethod(function=FunctionObject() as function):
                 return self._own_collation(function)
-            case BoundMethod(owner=Instance(cls=ClassThing() as cls), function=str() as name):
+            case BoundMethod(owner=Instance(cls=ClassObject() as cls), function=str() as name):
                 declared = self._declared_class(cls, name)
                 return None if declared is None else _Collation(name, declared.place, is_declared=True)
-            case Instance(cls=ClassThing() as cls):
+            case Instance(cls=ClassObject() as cls):
                 return _Collation(cls.name, cls.place)
             case Instance(cls="functools.partial", cells={0: (function,)}):
                 return self._own_collation(function)
@@ -405,28 +405,28 @@ class LoaderGains:
                 return _Collation(name.rpartition(".")[2])
         return None
 
-    def _declared_class(self, cls: ClassThing, name: str) -> ClassThing | None:
+    def _declared_class(self, cls: ClassObject, name: str) -> ClassObject | None:
         """Return the class of the project in the annotation of an attribute that has no value there; else None."""
         for base in cls.order:
-            for node in ast.walk(base.place.node) if isinstance(base, ClassThing) else ():
+            for node in ast.walk(base.place.node) if isinstance(base, ClassObject) else ():
                 match node:
                     case ast.AnnAssign(
                         target=ast.Attribute(value=ast.Name(id="self"), attr=attribute),
                         annotation=annotation,
                         value=None,
-                    ) if attribute == name and isinstance(base, ClassThing):
+                    ) if attribute == name and isinstance(base, ClassObject):
                         return self._class_of_annotation(base.place.path, annotation)
         return None
 
-    def _class_of_annotation(self, path: str, annotation: ast.expr | None) -> ClassThing | None:
+    def _class_of_annotation(self, path: str, annotation: ast.expr | None) -> ClassObject | None:
         """Return the class of the project that an annotation in a file names; None for any other annotation."""
         if annotation is None:
             return None
         named = str(annotation.value) if isinstance(annotation, ast.Constant) else ast.unparse(annotation)
-        found: Value = (ModuleThing(path, is_own=True),)
+        found: Value = (ModuleObject(path, is_own=True),)
         for name in named.split("."):
             found = self._run.attribute_of(found[0], name) if len(found) == 1 else ()
-        return found[0] if len(found) == 1 and isinstance(found[0], ClassThing) else None
+        return found[0] if len(found) == 1 and isinstance(found[0], ClassObject) else None
 
     def _definitions_around(self, place: CreationPlace) -> list[_Definition]:
         """Return the definitions that contain the node of a place, innermost first."""
@@ -440,7 +440,7 @@ class LoaderGains:
             if one.lineno <= line and end <= (one.end_lineno or 0) and one is not place.node
         ]
 
-    def _readings(self, loader: LoaderThing) -> list[DatasetReading]:
+    def _readings(self, loader: LoaderObject) -> list[DatasetReading]:
         """Return how the datasets of a loader are read.
 
         For a loader outside tests, in-memory datasets that tests create do not count.
@@ -511,7 +511,7 @@ class LoaderGains:
         first, outermost = len(self._run.loaders), around[-1]
         method = around[-2] if isinstance(outermost, ast.ClassDef) and len(around) > 1 else None
         for thing in self._run.module(place.path).cells.get(outermost.name, ()):
-            if isinstance(thing, FunctionThing | ClassThing) and thing.place.node is outermost:
+            if isinstance(thing, FunctionObject | ClassObject) and thing.place.node is outermost:
                 made = self._run.call_alone(thing)  # for a class, this calls its constructor
                 bound = [one for each in made if method for one in self._run.attribute_of(each, method.name)]
                 for one in bound if method and method.name != "__init__" else ():
@@ -523,7 +523,7 @@ class LoaderGains:
         )
 
 
-def _evidence(path: str, loaders: Iterable[LoaderThing]) -> list[LoaderThing]:
+def _evidence(path: str, loaders: Iterable[LoaderObject]) -> list[LoaderObject]:
     """Return the loaders that count for the code of a file: loaders of tests count only for code of tests."""
     return [one for one in loaders if is_test_file(path) or not is_test_file(one.place.path)]
 
@@ -543,13 +543,13 @@ def _gain_at(kind: GainKind, why: str, place: CreationPlace | None) -> Gain:
     return Gain(kind, why) if place is None else Gain(kind, why, place.path, getattr(place.node, "lineno", 1))
 
 
-def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderThing]:
+def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderObject]:
     """Yield the loaders that a loop over ``value`` iterates over."""
     for thing in value:
         match thing:
-            case LoaderThing() as loader:
+            case LoaderObject() as loader:
                 yield loader
-            case Instance(loader=LoaderThing() as loader):
+            case Instance(loader=LoaderObject() as loader):
                 yield loader
             case Instance(cls=str() as name, cells=cells) if depth and name.startswith(("builtins.", "itertools.")):
                 yield from (one for held in cells.values() for one in _loaders_in(held, depth - 1))
@@ -557,7 +557,7 @@ def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderThing]:
                 yield from (one for held in cells.values() for one in _loaders_in(held, depth - 1))
 
 
-def _pins_itself(loader: LoaderThing) -> bool:
+def _pins_itself(loader: LoaderObject) -> bool:
     """Return whether the `pin_memory` of a loader is provably true when a device is available."""
     given = loader.arguments.get("pin_memory", NONE)
     return given != NONE and (all(map(_is_pinning, given)) or _checks_for_cuda(loader.place.node))
@@ -588,9 +588,9 @@ def _checks_for_cuda(call: ast.AST) -> bool:
     return False
 
 
-def _only_inherits(cls: ClassThing) -> bool:
+def _only_inherits(cls: ClassObject) -> bool:
     """Return whether a class inherits its methods that read samples from another dataset class of the project."""
-    others = [one for one in cls.order[1:] if isinstance(one, ClassThing)]
+    others = [one for one in cls.order[1:] if isinstance(one, ClassObject)]
     return cls.body.cells.keys().isdisjoint(("__getitem__", "__getitems__", "__iter__")) and any(
         one.is_dataset for one in others
     )
@@ -637,7 +637,7 @@ def _has_batches_of_one(call: ast.AST) -> bool:
     return any(isinstance(one, ast.Constant) and one.value == 1 for one in given)
 
 
-def _gives_single_samples(loader: LoaderThing) -> bool:
+def _gives_single_samples(loader: LoaderObject) -> bool:
     """Return whether a loader provably yields single samples, because of ``batch_size=None``."""
     return loader.arguments.get("batch_size") == NONE and loader.arguments.get("batch_sampler", NONE) == NONE
 

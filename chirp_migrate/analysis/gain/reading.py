@@ -24,10 +24,10 @@ from chirp_migrate.analysis.datasets.declared_class import (
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET, ITERABLE_DATASET
 from chirp_migrate.analysis.objects.things import (
     AbstractObject,
-    ClassThing,
+    ClassObject,
     Container,
     CreationPlace,
-    FunctionThing,
+    FunctionObject,
     Instance,
     LibraryName,
 )
@@ -96,7 +96,7 @@ def possible_readings(project: Project, value: Iterable[AbstractObject], depth: 
 
 def _reading(project: Project, thing: AbstractObject, depth: int) -> DatasetReading:
     match thing:
-        case Instance(cls=ClassThing() as cls) if depth < _DEPTH:
+        case Instance(cls=ClassObject() as cls) if depth < _DEPTH:
             return _reading_of_class(project, thing, cls, depth)
         case Instance(cls=str() as name) if depth < _DEPTH:
             return _reading_of_library_object(project, thing, name, depth)
@@ -147,7 +147,7 @@ def _combine_readings(parts: list[DatasetReading], made: Instance) -> DatasetRea
     return DatasetReading(way, first.why, first.place, places, all(one.in_memory for one in parts))
 
 
-def _reading_of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> DatasetReading:
+def _reading_of_class(project: Project, made: Instance, cls: ClassObject, depth: int) -> DatasetReading:
     """Return how an object of a class of the project is read.
 
     The result depends on the first class, in the method resolution order, that defines a method for reading samples.
@@ -158,10 +158,10 @@ def _reading_of_class(project: Project, made: Instance, cls: ClassThing, depth: 
         return DatasetReading(ReadingMode.ONE_BY_ONE, "the dataset is a stream", cls.place, (made.place,))
     for one in order:
         match one:
-            case ClassThing(body=body) if "__getitem__" in body.cells or "__getitems__" in body.cells:
+            case ClassObject(body=body) if "__getitem__" in body.cells or "__getitems__" in body.cells:
                 reading = reading_of_instance(project, made, one)
                 return DatasetReading(reading.way, reading.why, reading.place, (made.place,))
-            case ClassThing():
+            case ClassObject():
                 continue
             case LibraryName(name=name):
                 return _reading_of_library_object(project, made, name, depth + 1)
@@ -170,7 +170,7 @@ def _reading_of_class(project: Project, made: Instance, cls: ClassThing, depth: 
     return _UNKNOWN
 
 
-def reading_of_instance(project: Project, instance: Instance, cls: ClassThing) -> DatasetReading:
+def reading_of_instance(project: Project, instance: Instance, cls: ClassObject) -> DatasetReading:
     """Return how samples are read from a class with a ``__getitem__``: at once for a declared dataset."""
     node = cls.place.node
     if not isinstance(node, ast.ClassDef):
@@ -187,7 +187,7 @@ def reading_of_instance(project: Project, instance: Instance, cls: ClassThing) -
         return _UNKNOWN
     cells = cls.body.cells
     reader = next((one for name in ("__getitem__", "__getitems__") for one in cells.get(name, ())), None)
-    place = reader.place if isinstance(reader, FunctionThing) else cls.place
+    place = reader.place if isinstance(reader, FunctionObject) else cls.place
     is_indexing = _only_indexes(place.node) and not _INDEXES_FILES.search(project.text(cls.place.path))
     why = INDEXED_ONE_BY_ONE if is_indexing else "samples are read one by one"
     return DatasetReading(ReadingMode.ONE_BY_ONE, why, place)
@@ -228,7 +228,7 @@ def _may_change(module: Module, project: Project, definition: cst.ClassDef) -> b
     return not only_base_is_torch_dataset(module, project, bases) or not all(one.is_import for one in captured)
 
 
-def _declared_reading(made: Instance, cls: ClassThing, decorator: str, arguments: Sequence[str]) -> DatasetReading:
+def _declared_reading(made: Instance, cls: ClassObject, decorator: str, arguments: Sequence[str]) -> DatasetReading:
     """Return how an object of a declared class is read; unknown for an object of a subclass."""
     if made.cls is not cls:
         return _UNKNOWN

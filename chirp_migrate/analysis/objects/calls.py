@@ -15,13 +15,13 @@ from chirp_migrate.analysis.objects.things import (
     AbstractScope,
     BoundMethod,
     Cells,
-    ClassThing,
+    ClassObject,
     Container,
     CreationPlace,
-    FunctionThing,
+    FunctionObject,
     Instance,
     LibraryName,
-    LoaderThing,
+    LoaderObject,
     UnpicklableKind,
     UnpicklableLibraryObject,
     Value,
@@ -69,7 +69,7 @@ class TracedCalls(ObjectAccess):
         self.called: set[ast.AST] = set()
         self.callers: dict[CreationPlace, set[CreationPlace]] = {}
         self.loops: dict[CreationPlace, Value] = {}
-        self.iterated: list[tuple[LoaderThing, tuple[CreationPlace, ...]]] = []
+        self.iterated: list[tuple[LoaderObject, tuple[CreationPlace, ...]]] = []
         self.is_counting = True
         self._fruitless: Counter[ast.AST] = Counter()
         self._steps_of: Counter[ast.AST] = Counter()  # in the last run that counted as fruitless
@@ -134,7 +134,7 @@ class TracedCalls(ObjectAccess):
             for loader in loaders_in(value):
                 self._use(loader, place)
 
-    def _use(self, loader: LoaderThing, place: CreationPlace) -> None:
+    def _use(self, loader: LoaderObject, place: CreationPlace) -> None:
         """Record that code iterates over a loader, whose samples are then read."""
         if self._is_import:
             self.iterated.append((loader, (*(one for _, one in self._stack), place)))
@@ -144,13 +144,13 @@ class TracedCalls(ObjectAccess):
     ) -> Value:
         self._step()
         match function:
-            case FunctionThing():
+            case FunctionObject():
                 return self._run(function, arguments, place)
-            case BoundMethod(owner=owner, function=FunctionThing() as inner):
+            case BoundMethod(owner=owner, function=FunctionObject() as inner):
                 return self._run(inner, arguments.behind((owner,)), place)
             case BoundMethod(owner=owner, function=str() as name, cls=below):
                 return self._call_named(owner, name, arguments, place, below)
-            case ClassThing():
+            case ClassObject():
                 return self._construct(function, arguments, place)
             case LibraryName(name=name):
                 return self._call_library(name, arguments, place, scope)
@@ -163,8 +163,8 @@ class TracedCalls(ObjectAccess):
                     unite_values(*(self._call(one, every, place, scope) for one in first if one not in UNKNOWN))
                     or UNKNOWN
                 )
-            case Instance(cls=ClassThing() as cls):
-                found = [one for one in self._in_class(cls, "__call__") if isinstance(one, FunctionThing)]
+            case Instance(cls=ClassObject() as cls):
+                found = [one for one in self._in_class(cls, "__call__") if isinstance(one, FunctionObject)]
                 return (
                     unite_values(*(self._call(BoundMethod(function, one), arguments, place) for one in found))
                     or UNKNOWN
@@ -172,7 +172,7 @@ class TracedCalls(ObjectAccess):
         self._hand_over(arguments, place)
         return UNKNOWN
 
-    def _run(self, function: FunctionThing, arguments: Arguments, place: CreationPlace) -> Value:
+    def _run(self, function: FunctionObject, arguments: Arguments, place: CreationPlace) -> Value:
         """Return the result of a function of the project."""
         node = function.place.node
         assert isinstance(node, _FUNCTIONS)
@@ -212,7 +212,7 @@ class TracedCalls(ObjectAccess):
 
     def _assign_arguments(
         self,
-        function: FunctionThing,
+        function: FunctionObject,
         node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
         arguments: Arguments,
         scope: AbstractScope,
@@ -238,7 +238,7 @@ class TracedCalls(ObjectAccess):
             cells[parameters.kwarg.arg] = (Container("dict", others | ({None: UNKNOWN} if arguments.more else {})),)
 
     def _argument_value(
-        self, function: FunctionThing, parameter: ast.arg, given: dict[str, Value], more: bool
+        self, function: FunctionObject, parameter: ast.arg, given: dict[str, Value], more: bool
     ) -> Value:
         if parameter.arg in given:
             return given.pop(parameter.arg)
@@ -252,15 +252,15 @@ class TracedCalls(ObjectAccess):
                 unknown = (Container("dict", {None: UNKNOWN}),)
         return unite_values(default or (), unknown if more or default is None else ())
 
-    def _construct(self, cls: ClassThing, arguments: Arguments, place: CreationPlace) -> Value:
+    def _construct(self, cls: ClassObject, arguments: Arguments, place: CreationPlace) -> Value:
         """Return the object that a call of a class of the project creates."""
         made = Instance(place, cls)
         self.instances.append(made)
         self._created += cls.is_dataset
         self.callers.setdefault(cls.place, set()).add(place)
         for base in cls.order:
-            if isinstance(base, ClassThing):
-                init = [one for one in base.body.cells.get("__init__", ()) if isinstance(one, FunctionThing)]
+            if isinstance(base, ClassObject):
+                init = [one for one in base.body.cells.get("__init__", ()) if isinstance(one, FunctionObject)]
                 if init:
                     for one in init:
                         self._call(BoundMethod(made, one), arguments, place)
@@ -272,7 +272,7 @@ class TracedCalls(ObjectAccess):
                 break
         return (made,)
 
-    def _fill_fields(self, made: Instance, cls: ClassThing, arguments: Arguments, place: CreationPlace) -> None:
+    def _fill_fields(self, made: Instance, cls: ClassObject, arguments: Arguments, place: CreationPlace) -> None:
         """Assign the arguments to the fields of a dataclass."""
         given = dict(zip(cls.fields or (), arguments.positional, strict=False)) | arguments.keywords
         for name in cls.fields or ():
@@ -290,5 +290,5 @@ class TracedCalls(ObjectAccess):
                         found.append((default,))
             made.cells[name] = unite_values(*found, UNKNOWN if arguments.more or not found else ())
         for one in self._in_class(cls, "__post_init__"):
-            if isinstance(one, FunctionThing):
+            if isinstance(one, FunctionObject):
                 self._call(BoundMethod(made, one), NO_ARGUMENTS, place)

@@ -20,15 +20,15 @@ from chirp_migrate.analysis.objects.things import (
     AbstractObject,
     AbstractScope,
     BoundMethod,
-    ClassThing,
+    ClassObject,
     Constant,
     Container,
     CreationPlace,
-    FunctionThing,
+    FunctionObject,
     Instance,
     LibraryName,
-    LoaderThing,
-    ModuleThing,
+    LoaderObject,
+    ModuleObject,
     UnpicklableKind,
     UnpicklableLibraryObject,
     Value,
@@ -40,7 +40,7 @@ from chirp_migrate.analysis.objects.values import (
     Arguments,
     SuperResult,
     as_end_of_text,
-    copy_thing,
+    copy_object,
     loaders_in,
     only_container_key,
     possible_texts,
@@ -73,7 +73,7 @@ class LibraryCalls(VariableState, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loaders: list[LoaderThing] = []
+        self.loaders: list[LoaderObject] = []
         self._created = 0  # loaders and datasets
 
     @abstractmethod
@@ -83,7 +83,7 @@ class LibraryCalls(VariableState, ABC):
     def _attribute(self, thing: AbstractObject, name: str) -> Value: ...
 
     @abstractmethod
-    def _in_class(self, cls: ClassThing, name: str, below: ClassThing | None = None) -> Value: ...
+    def _in_class(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value: ...
 
     @abstractmethod
     def _item(self, thing: AbstractObject, keys: Value, node: ast.expr, scope: AbstractScope) -> Value: ...
@@ -122,13 +122,13 @@ class LibraryCalls(VariableState, ABC):
         """Return the contents of the containers in a value."""
         return unite_values(*(one for thing in value if isinstance(thing, Container) for one in thing.cells.values()))
 
-    def _loader(self, name: str, arguments: Arguments, place: CreationPlace) -> LoaderThing:
+    def _loader(self, name: str, arguments: Arguments, place: CreationPlace) -> LoaderObject:
         method = FACTORY_METHOD.fullmatch(name)
         names = ("dataset", "batch_size") if method is not None and method["role"] else _TORCH_POSITIONAL
         given = dict(zip(names, arguments.positional, strict=False)) | arguments.keywords
         if arguments.more:
             given = {"num_workers": UNKNOWN, **given}
-        loader = LoaderThing(place, given)
+        loader = LoaderObject(place, given)
         self.loaders.append(loader)
         self._created += 1
         return loader
@@ -191,10 +191,10 @@ class LibraryCalls(VariableState, ABC):
                 return self._elements(first, node, inner)
             case "builtins.len":
                 for thing in first:
-                    if isinstance(thing, Instance) and isinstance(thing.cls, ClassThing):
+                    if isinstance(thing, Instance) and isinstance(thing.cls, ClassObject):
                         for one in self._in_class(thing.cls, "__len__"):
                             self._call(
-                                BoundMethod(thing, one) if isinstance(one, FunctionThing) else one, NO_ARGUMENTS, place
+                                BoundMethod(thing, one) if isinstance(one, FunctionObject) else one, NO_ARGUMENTS, place
                             )
             case "builtins.vars":
                 return unite_values(*(self._attribute(thing, "__dict__") for thing in first))
@@ -213,15 +213,15 @@ class LibraryCalls(VariableState, ABC):
                         if isinstance(key, Constant) and isinstance(thing, Instance):
                             self._delete(thing.cells, key.value)
             case "builtins.super":
-                owners = [one for one in first if isinstance(one, ClassThing)]
+                owners = [one for one in first if isinstance(one, ClassObject)]
                 if owners and len(arguments.positional) > 1:
                     return (SuperResult(arguments.positional[1], owners[0]),)
             case "builtins.type" if len(arguments.positional) == 3:
                 return self._made_class(arguments, place, inner)
             case "builtins.type":
-                return tuple(one.cls for one in first if isinstance(one, Instance) and isinstance(one.cls, ClassThing))
+                return tuple(one.cls for one in first if isinstance(one, Instance) and isinstance(one.cls, ClassObject))
             case "copy.copy" | "copy.deepcopy":
-                return tuple(copy_thing(one) for one in first)
+                return tuple(copy_object(one) for one in first)
             case "builtins.object.__getstate__":
                 return unite_values(*(self._attribute(thing, "__dict__") for thing in first))
             case "numpy.load":
@@ -234,7 +234,7 @@ class LibraryCalls(VariableState, ABC):
             case "collections.namedtuple":
                 return self._named_tuple(arguments, place, inner)
             case "importlib.import_module" | "builtins.__import__":
-                return (ModuleThing("?", is_own=False),)
+                return (ModuleObject("?", is_own=False),)
             case "multiprocessing.get_context":
                 return (LibraryName("multiprocessing"),)
         return None
@@ -256,7 +256,7 @@ class LibraryCalls(VariableState, ABC):
             for text in possible_texts(value)
         ]
         body = AbstractScope(place.path, scope, "class")
-        return (ClassThing(place, name, scope, [LibraryName("builtins.tuple")], body, fields),)
+        return (ClassObject(place, name, scope, [LibraryName("builtins.tuple")], body, fields),)
 
     def _made_class(self, arguments: Arguments, place: CreationPlace, scope: AbstractScope) -> Value:
         """Return the class that ``type(name, bases, body)`` creates."""
@@ -267,10 +267,10 @@ class LibraryCalls(VariableState, ABC):
                 body.cells.update({key: value for key, value in one.cells.items() if isinstance(key, str)})
         over = [thing for one in bases if isinstance(one, Container) for value in one.cells.values() for thing in value]
         name = next((str(one.value) for one in title if isinstance(one, Constant)), "?")
-        cls = ClassThing(place, name, scope, over, body)
+        cls = ClassObject(place, name, scope, over, body)
         for value in body.cells.values():
             for thing in value:
-                if isinstance(thing, FunctionThing):
+                if isinstance(thing, FunctionObject):
                     thing.owner = thing.owner or cls
         return (cls,)
 
@@ -311,7 +311,7 @@ class LibraryCalls(VariableState, ABC):
                 self._add(made.cells, None, UNKNOWN)
 
     def _call_named(
-        self, owner: AbstractObject, name: str, arguments: Arguments, place: CreationPlace, below: ClassThing | None
+        self, owner: AbstractObject, name: str, arguments: Arguments, place: CreationPlace, below: ClassObject | None
     ) -> Value:
         """Return the result of a method of an object that no project code created."""
         match owner:
@@ -322,7 +322,7 @@ class LibraryCalls(VariableState, ABC):
                 if known == "view":
                     return (UnpicklableLibraryObject(place, UnpicklableKind.VIEW),)
                 return (UnpicklableLibraryObject(place, kind, part=known),) if known else UNKNOWN
-            case Instance(cls=ClassThing() as cls):
+            case Instance(cls=ClassObject() as cls):
                 return self._call_inherited(owner, cls, name, arguments, place, below)
             case Instance(cls=str() as cls) if HUGGING_FACE_DATASET.fullmatch(cls) and _GIVES_DATASET.fullmatch(name):
                 self._hand_over(arguments, place)
@@ -356,11 +356,11 @@ class LibraryCalls(VariableState, ABC):
     def _call_inherited(
         self,
         owner: Instance,
-        cls: ClassThing,
+        cls: ClassObject,
         name: str,
         arguments: Arguments,
         place: CreationPlace,
-        below: ClassThing | None,
+        below: ClassObject | None,
     ) -> Value:
         """Return the result of a method that only a base class from a library defines."""
         order = cls.order

@@ -13,15 +13,15 @@ from chirp_migrate.analysis.objects.things import (
     AbstractObject,
     AbstractScope,
     BoundMethod,
-    ClassThing,
+    ClassObject,
     Constant,
     Container,
     CreationPlace,
-    FunctionThing,
+    FunctionObject,
     Instance,
     LibraryName,
-    LoaderThing,
-    ModuleThing,
+    LoaderObject,
+    ModuleObject,
     UnpicklableKind,
     UnpicklableLibraryObject,
     Value,
@@ -47,21 +47,21 @@ class ObjectAccess(LibraryCalls):
     def _held(self, scope: AbstractScope, name: str) -> Value: ...
 
     @abstractmethod
-    def _use(self, loader: LoaderThing, place: CreationPlace) -> None: ...
+    def _use(self, loader: LoaderObject, place: CreationPlace) -> None: ...
 
-    def _in_class(self, cls: ClassThing, name: str, below: ClassThing | None = None) -> Value:
+    def _in_class(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value:
         """Return the attribute of a class, in method resolution order; with ``below``, only after that class."""
         order = cls.order
         if below is not None:
             order = order[order.index(below) + 1 :] if below in order else order[1:]
         for one in order:
-            if isinstance(one, ClassThing) and name in one.body.cells:
+            if isinstance(one, ClassObject) and name in one.body.cells:
                 return one.body.cells[name]
         return ()
 
     def _attribute(self, thing: AbstractObject, name: str) -> Value:
         match thing:
-            case Instance(cls=ClassThing() as cls):
+            case Instance(cls=ClassObject() as cls):
                 if name in thing.cells:
                     return thing.cells[name]
                 if name == "__dict__":
@@ -78,31 +78,31 @@ class ObjectAccess(LibraryCalls):
             case SuperResult(objects=objects, below=below):
                 found_: list[Value] = []
                 for one in objects:
-                    if isinstance(one, Instance) and isinstance(one.cls, ClassThing):
+                    if isinstance(one, Instance) and isinstance(one.cls, ClassObject):
                         above = self._in_class(one.cls, name, below)
                         found_ += [self._bound(each, one, one.cls) for each in above] or [
                             (BoundMethod(one, name, below),)
                         ]
-                    elif isinstance(one, ClassThing):
+                    elif isinstance(one, ClassObject):
                         found_ += [self._bound(each, one, one) for each in self._in_class(one, name, below)]
                 return unite_values(*found_) or UNKNOWN
-            case ClassThing():
+            case ClassObject():
                 found = self._in_class(thing, name)
                 if found:
                     return unite_values(*(self._of_class(one, thing) for one in found))
                 return (BoundMethod(thing, name),)
-            case ModuleThing(name=path, is_own=True):
+            case ModuleObject(name=path, is_own=True):
                 return self._of_module(path, name)
-            case ModuleThing(name=module) | LibraryName(name=module):
+            case ModuleObject(name=module) | LibraryName(name=module):
                 return self._of_library(f"{module}.{name}")
             case UnpicklableLibraryObject(kind=kind, part=part):
                 known = unpicklable_part_of(kind, part, name)
                 return (
                     (UnpicklableLibraryObject(thing.place, kind, part=known),) if known else (BoundMethod(thing, name),)
                 )
-            case LoaderThing(arguments=arguments):
+            case LoaderObject(arguments=arguments):
                 return arguments.get(name, UNKNOWN)
-            case FunctionThing():
+            case FunctionObject():
                 return thing.cells.get(name, UNKNOWN)
             case Container() | BoundMethod():
                 return (BoundMethod(thing, name),)
@@ -123,7 +123,7 @@ class ObjectAccess(LibraryCalls):
         if path.rpartition("/")[2] == "__init__.py":
             inner = [one for one, rest in self._project.located(path, f"{package_name(path)}.{name}") if not rest]
             if inner:
-                return (ModuleThing(inner[0], is_own=True),)
+                return (ModuleObject(inner[0], is_own=True),)
         found = (LibraryName(f"{star}.{name}") for star in scope.stars)
         return self._compiled_module(path, name) or tuple(found) or UNKNOWN
 
@@ -133,28 +133,28 @@ class ObjectAccess(LibraryCalls):
         is_package = path.rpartition("/")[2] == "__init__.py"
         return (LibraryName(module),) if is_package and self._project.is_compiled(module) else ()
 
-    def _bound(self, found: AbstractObject, owner: AbstractObject, cls: ClassThing) -> Value:
+    def _bound(self, found: AbstractObject, owner: AbstractObject, cls: ClassObject) -> Value:
         match found:
-            case FunctionThing(wraps="property"):
+            case FunctionObject(wraps="property"):
                 return self._call(BoundMethod(owner, found), NO_ARGUMENTS, found.place)
-            case FunctionThing(wraps="staticmethod"):
+            case FunctionObject(wraps="staticmethod"):
                 return (found,)
-            case FunctionThing(wraps="classmethod"):
+            case FunctionObject(wraps="classmethod"):
                 return (BoundMethod(cls, found),)
-            case FunctionThing() if found.owner is not None or isinstance(found.place.node, ast.Lambda):
+            case FunctionObject() if found.owner is not None or isinstance(found.place.node, ast.Lambda):
                 return (BoundMethod(owner, found),)
         return (found,)
 
-    def _of_class(self, found: AbstractObject, cls: ClassThing) -> Value:
+    def _of_class(self, found: AbstractObject, cls: ClassObject) -> Value:
         return (
             (BoundMethod(cls, found),)
-            if isinstance(found, FunctionThing) and found.wraps == "classmethod"
+            if isinstance(found, FunctionObject) and found.wraps == "classmethod"
             else (found,)
         )
 
     def _item(self, thing: AbstractObject, keys: Value, node: ast.expr, scope: AbstractScope) -> Value:
         match thing:
-            case LibraryName() | ClassThing():
+            case LibraryName() | ClassObject():
                 return (thing,)  # a class for objects of some type
             case Container(cells=cells):
                 key = only_container_key(keys)
@@ -170,8 +170,8 @@ class ObjectAccess(LibraryCalls):
                     self._add(cells, None, (one,))
                 known = [value for cell, value in cells.items() if cell != "*factory"]
                 return unite_values(*known) if (key is None or factory) and known else UNKNOWN
-            case Instance(cls=ClassThing() as cls):
-                found = [one for one in self._in_class(cls, "__getitem__") if isinstance(one, FunctionThing)]
+            case Instance(cls=ClassObject() as cls):
+                found = [one for one in self._in_class(cls, "__getitem__") if isinstance(one, FunctionObject)]
                 if found:
                     place = CreationPlace(scope.path, node)
                     return unite_values(
@@ -206,12 +206,12 @@ class ObjectAccess(LibraryCalls):
                         found += list(cells.values())
                 case UnpicklableLibraryObject(items=items):
                     found.append(items)
-                case (LoaderThing() as loader) | Instance(loader=LoaderThing() as loader):
+                case (LoaderObject() as loader) | Instance(loader=LoaderObject() as loader):
                     self._use(loader, CreationPlace(scope.path, node))
                     if not loader.may_have_workers:
                         self._elements(loader.arguments.get("dataset", ()), node, scope)  # this process reads samples
                     found.append(UNKNOWN)
-                case Instance(cls=ClassThing() as cls):
+                case Instance(cls=ClassObject() as cls):
                     found.append(self._iterated(thing, cls, node, scope))
                 case Instance(cls=str() as name):
                     kept = [self._elements(one, node, scope) for one in thing.cells.values()]
@@ -224,10 +224,10 @@ class ObjectAccess(LibraryCalls):
                     found.append(UNKNOWN)
         return unite_values(*found) or UNKNOWN
 
-    def _iterated(self, thing: Instance, cls: ClassThing, node: ast.expr, scope: AbstractScope) -> Value:
+    def _iterated(self, thing: Instance, cls: ClassObject, node: ast.expr, scope: AbstractScope) -> Value:
         place = CreationPlace(scope.path, node)
         for name, arguments in (("__iter__", NO_ARGUMENTS), ("__getitem__", Arguments([UNKNOWN]))):
-            functions = [one for one in self._in_class(cls, name) if isinstance(one, FunctionThing)]
+            functions = [one for one in self._in_class(cls, name) if isinstance(one, FunctionObject)]
             if functions:
                 given = unite_values(*(self._call(BoundMethod(thing, one), arguments, place) for one in functions))
                 if name == "__iter__":
@@ -243,8 +243,8 @@ class ObjectAccess(LibraryCalls):
             match thing:
                 case UnpicklableLibraryObject(kind=UnpicklableKind.GENERATOR, items=items, part="context"):
                     found.append(items)
-                case Instance(cls=ClassThing() as cls):
-                    functions = [one for one in self._in_class(cls, "__enter__") if isinstance(one, FunctionThing)]
+                case Instance(cls=ClassObject() as cls):
+                    functions = [one for one in self._in_class(cls, "__enter__") if isinstance(one, FunctionObject)]
                     place = CreationPlace(scope.path, node)
                     found += [self._call(BoundMethod(thing, one), NO_ARGUMENTS, place) for one in functions] or [
                         (thing,)
@@ -256,21 +256,21 @@ class ObjectAccess(LibraryCalls):
     def _set_attribute(self, thing: AbstractObject, name: str, value: Value, *, is_only: bool) -> None:
         write = self._write if is_only else self._add
         match thing:
-            case Instance(cls=ClassThing() as cls):
-                setter = [one for one in self._in_class(cls, name) if isinstance(one, FunctionThing) and one.wraps]
+            case Instance(cls=ClassObject() as cls):
+                setter = [one for one in self._in_class(cls, name) if isinstance(one, FunctionObject) and one.wraps]
                 if setter and setter[0].wraps == "property":
                     for function in setter[0].cells.get("setter", ()):
-                        self._call(BoundMethod(thing, function) if isinstance(function, FunctionThing) else function,
+                        self._call(BoundMethod(thing, function) if isinstance(function, FunctionObject) else function,
                                    Arguments([value]), thing.place)  # fmt: skip
                     return
                 write(thing.cells, name, value)
-            case Instance() | FunctionThing():
+            case Instance() | FunctionObject():
                 write(thing.cells, name, value)
-            case ClassThing():
+            case ClassObject():
                 write(thing.body.cells, name, value)
-            case ModuleThing(name=path, is_own=True):
+            case ModuleObject(name=path, is_own=True):
                 write(self.module(path).cells, name, value)
-            case LoaderThing():
+            case LoaderObject():
                 thing.arguments[name] = value
             case Container() if name == "default_factory":
                 write(thing.cells, "*factory", value)
@@ -286,10 +286,10 @@ class ObjectAccess(LibraryCalls):
                     self._write(thing.cells, key, value)
                 else:
                     self._add(thing.cells, key, value)
-            case Instance(cls=ClassThing() as cls):
+            case Instance(cls=ClassObject() as cls):
                 function = self._in_class(cls, "__setitem__")
                 for one in function:
-                    if isinstance(one, FunctionThing):
+                    if isinstance(one, FunctionObject):
                         self._call(BoundMethod(thing, one), Arguments([keys, value]), thing.place)
                 if not function:
                     self._add(thing.cells, None, value)

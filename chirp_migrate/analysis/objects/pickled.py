@@ -26,14 +26,14 @@ from chirp_migrate.analysis.objects.same_nodes import NodesAfterRewrite, line_an
 from chirp_migrate.analysis.objects.things import (
     AbstractObject,
     BoundMethod,
-    ClassThing,
+    ClassObject,
     Container,
     CreationPlace,
-    FunctionThing,
+    FunctionObject,
     Instance,
     LibraryName,
-    LoaderThing,
-    ModuleThing,
+    LoaderObject,
+    ModuleObject,
     UnpicklableKind,
     UnpicklableLibraryObject,
     Value,
@@ -105,8 +105,8 @@ class UnpicklableObjects:
     def __init__(self, project: Project) -> None:
         self._project = project
         self.run = AbstractRun(project)
-        self.held: dict[LoaderThing, list[UnpicklableObject]] = {}
-        self.classes: dict[LoaderThing, set[CreationPlace]] = {}
+        self.held: dict[LoaderObject, list[UnpicklableObject]] = {}
+        self.classes: dict[LoaderObject, set[CreationPlace]] = {}
         self._seen_loaders = self._seen_instances = 0
         self._reached: set[ast.AST] = set()
         self._idle: set[tuple[str, str]] = set()
@@ -134,7 +134,7 @@ class UnpicklableObjects:
         may_have_workers = any(one.may_have_workers for one in self.run.loaders)
         self._others_are_sent = may_have_workers or project.is_distributed or not self.run.loaders
         for made, found in self._others if self._others_are_sent else ():
-            if isinstance(made.cls, ClassThing) and made.cls.place.node not in self._reached:
+            if isinstance(made.cls, ClassObject) and made.cls.place.node not in self._reached:
                 self._keep(found)
         self._others.clear()
         self._by_path: dict[str, list[UnpicklableObject]] = {}
@@ -195,15 +195,15 @@ class UnpicklableObjects:
         for name, value in list(run.module(path).cells.items()):
             for thing in value if name in about else ():
                 match thing:
-                    case FunctionThing(place=CreationPlace(path=own, node=node)) if (
+                    case FunctionObject(place=CreationPlace(path=own, node=node)) if (
                         own == path and node not in run.called
                     ):
                         run.call_alone(thing)
                         yield
-                    case ClassThing(place=CreationPlace(path=own)) if own == path and self._may_load(thing):
+                    case ClassObject(place=CreationPlace(path=own)) if own == path and self._may_load(thing):
                         yield from self._leftover_methods(thing, about)
 
-    def _may_load(self, cls: ClassThing) -> bool:
+    def _may_load(self, cls: ClassObject) -> bool:
         """Return whether a class is a dataset, or its text builds loaders."""
         return cls.is_dataset or self._words_of_loaders.search(self._text_of(cls.place)) is not None
 
@@ -234,7 +234,7 @@ class UnpicklableObjects:
     def _collect_words(self, path: str, words: dict[str, set[str]], about: set[str]) -> None:
         for name, value in self.run.module(path).cells.items():
             for thing in value:
-                if isinstance(thing, FunctionThing | ClassThing) and thing.place.path == path:
+                if isinstance(thing, FunctionObject | ClassObject) and thing.place.path == path:
                     text = self._text_of(thing.place)
                     words.setdefault(str(name), set()).update(_WORD.findall(text))
                     if self._words_of_loading.search(text):
@@ -247,7 +247,7 @@ class UnpicklableObjects:
         last = getattr(place.node, "end_lineno", None) or 0
         return "\n".join(self._lines[1][line_and_column(place.node)[0] - 1 : last])
 
-    def _leftover_methods(self, cls: ClassThing, about: Set[str]) -> Iterator[None]:
+    def _leftover_methods(self, cls: ClassObject, about: Set[str]) -> Iterator[None]:
         run, is_made = self.run, cls.place.node in self._made
         if cls.is_dataset:
             if not is_made:
@@ -258,7 +258,7 @@ class UnpicklableObjects:
             (str(name), one)
             for name, value in cls.body.cells.items()
             for one in value
-            if isinstance(one, FunctionThing)
+            if isinstance(one, FunctionObject)
             and one.owner is cls
             and one.wraps != "property"
             and one.place.node not in run.called
@@ -275,7 +275,7 @@ class UnpicklableObjects:
                         run.call_alone(method, Arguments(more=True))
                 yield
 
-    def _is_about(self, function: FunctionThing, about: Set[str]) -> bool:
+    def _is_about(self, function: FunctionObject, about: Set[str]) -> bool:
         text = self._text_of(function.place)
         return self._words_of_loading.search(text) is not None or not about.isdisjoint(_WORD.findall(text))
 
@@ -301,9 +301,9 @@ class UnpicklableObjects:
                 self._keep(walk.found)
         for made in instances:
             cls = made.cls
-            if isinstance(cls, ClassThing):
+            if isinstance(cls, ClassObject):
                 self._made.add(cls.place.node)
-            if isinstance(cls, ClassThing) and cls.place.node not in self._reached and cls.is_dataset:
+            if isinstance(cls, ClassObject) and cls.place.node not in self._reached and cls.is_dataset:
                 walk = _PickleVisitor(run)
                 walk.value((made,), "the dataset")
                 if walk.found:
@@ -323,7 +323,7 @@ class _PickleVisitor:
     def __init__(self, run: AbstractRun) -> None:
         self._run = run
         self._seen: set[int] = set()
-        self._holder: tuple[ClassThing, str] | None = None
+        self._holder: tuple[ClassObject, str] | None = None
         self.found: list[UnpicklableObject] = []
         self.met: set[tuple[str, str, ast.AST]] = set()
         self.classes: set[CreationPlace] = set()
@@ -351,15 +351,15 @@ class _PickleVisitor:
 
     def _thing(self, thing: AbstractObject, holder: str, depth: int) -> None:
         match thing:
-            case FunctionThing(is_named=True):
+            case FunctionObject(is_named=True):
                 pass
-            case FunctionThing(place=CreationPlace(node=ast.Lambda()) as place):
+            case FunctionObject(place=CreationPlace(node=ast.Lambda()) as place):
                 self._report(ReportedObjectKind.LAMBDA, place, holder)
-            case FunctionThing(scope=scope, place=place) if thing.owner is None and scope.is_local:
+            case FunctionObject(scope=scope, place=place) if thing.owner is None and scope.is_local:
                 self._report(ReportedObjectKind.FUNCTION, place, holder)
-            case FunctionThing(owner=ClassThing() as owner):
+            case FunctionObject(owner=ClassObject() as owner):
                 self._class(owner, holder)
-            case ClassThing():
+            case ClassObject():
                 self._class(thing, holder)
             case BoundMethod(owner=owner):
                 self.value((owner,), holder, depth + 1)
@@ -368,17 +368,17 @@ class _PickleVisitor:
             case Container(cells=cells):
                 for value in list(cells.values()):
                     self.value(value, holder, depth + 1)
-            case LoaderThing(arguments=arguments):
+            case LoaderObject(arguments=arguments):
                 for value in list(arguments.values()):
                     self.value(value, holder, depth + 1)
             case UnpicklableLibraryObject(place=place, kind=kind):
                 self._report(ReportedObjectKind.STATE, place, holder, kind)
-            case ModuleThing(place=CreationPlace() as place):
+            case ModuleObject(place=CreationPlace() as place):
                 self._report(ReportedObjectKind.STATE, place, holder, UnpicklableKind.MODULE)
             case _:
                 pass
 
-    def _class(self, cls: ClassThing, holder: str) -> None:
+    def _class(self, cls: ClassObject, holder: str) -> None:
         if cls.scope.is_local:
             self._report(ReportedObjectKind.CLASS, cls.place, holder)
 
@@ -391,10 +391,10 @@ class _PickleVisitor:
         self.met.add((cls.place.path, cls.name, cls.place.node))
         self._class(cls, holder)
         order = cls.order
-        self.classes |= {one.place for one in order if isinstance(one, ClassThing)}
+        self.classes |= {one.place for one in order if isinstance(one, ClassObject)}
         kinds = [unpicklable_kind_of_class(one.name) for one in order if isinstance(one, LibraryName)]
         kind = next((one for one in kinds if one is not None), None)
-        own = {name for one in order if isinstance(one, ClassThing) for name in one.body.cells}
+        own = {name for one in order if isinstance(one, ClassObject) for name in one.body.cells}
         if not own.isdisjoint(_PICKLING):
             return
         if kind is not None:

@@ -20,15 +20,15 @@ from chirp_migrate.analysis.objects.things import (
     AbstractObject,
     AbstractScope,
     BoundMethod,
-    ClassThing,
+    ClassObject,
     Constant,
     Container,
     CreationPlace,
-    FunctionThing,
+    FunctionObject,
     ImportedName,
     Instance,
     LibraryName,
-    ModuleThing,
+    ModuleObject,
     UnpicklableKind,
     UnpicklableLibraryObject,
     Value,
@@ -63,7 +63,7 @@ _DATACLASSES = frozenset(
 
 def _is_own_function(decorator: AbstractObject) -> bool:
     function = decorator.function if isinstance(decorator, BoundMethod) else decorator
-    return isinstance(function, FunctionThing)
+    return isinstance(function, FunctionObject)
 
 
 def _keeps_class(decorator: AbstractObject) -> bool:
@@ -87,7 +87,7 @@ class AbstractRun(TracedCalls):
     def __init__(self, project: Project) -> None:
         super().__init__()
         self._project = project
-        self.classes: list[ClassThing] = []
+        self.classes: list[ClassObject] = []
         self.trees: dict[str, ast.Module] = {}
         self._modules: dict[str, AbstractScope] = {}
         self._guards: dict[str, list[ast.If]] = {}
@@ -123,7 +123,7 @@ class AbstractRun(TracedCalls):
         found: Value = UNKNOWN
         with self._with_own_step_limit(ALONE):
             place = (
-                function.place if isinstance(function, FunctionThing | ClassThing) else CreationPlace("", ast.Pass())
+                function.place if isinstance(function, FunctionObject | ClassObject) else CreationPlace("", ast.Pass())
             )
             found = self._call(function, arguments or Arguments(more=True), place)
         return found
@@ -316,7 +316,7 @@ class AbstractRun(TracedCalls):
             found = self._imported(one.path, name)
         is_library = found == (LibraryName(name),)
         return (
-            (ModuleThing(name, is_own=False),) if is_library and (one.is_module or MODULES.fullmatch(name)) else found
+            (ModuleObject(name, is_own=False),) if is_library and (one.is_module or MODULES.fullmatch(name)) else found
         )
 
     def _imported(self, path: str, name: str) -> Value:
@@ -336,7 +336,7 @@ class AbstractRun(TracedCalls):
 
     def _own_name(self, path: str, rest: str) -> Value:
         parts = rest.split(".") if rest else []
-        value: Value = (ModuleThing(path, is_own=True),)
+        value: Value = (ModuleObject(path, is_own=True),)
         if parts and (compiled := self._compiled_module(path, parts[0])):
             value, parts = compiled, parts[1:]
         for part in parts:
@@ -428,7 +428,7 @@ class AbstractRun(TracedCalls):
             *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
         ]
         defaults = {one.arg: self._value(value, scope) for one, value in pairs if value is not None}
-        found = FunctionThing(CreationPlace(scope.path, node), scope, defaults)
+        found = FunctionObject(CreationPlace(scope.path, node), scope, defaults)
         if not isinstance(node, ast.Lambda):
             found.scope = scope.elsewhere.get(node.name, scope) if scope.kind == "function" else scope
             if found.scope is not scope:
@@ -436,13 +436,13 @@ class AbstractRun(TracedCalls):
             return self._decorated(found, node, scope)
         return (found,)
 
-    def _decorated(self, function: FunctionThing, node: _Function, scope: AbstractScope) -> Value:
+    def _decorated(self, function: FunctionObject, node: _Function, scope: AbstractScope) -> Value:
         value: Value = (function,)
         for decorator in reversed(node.decorator_list):
             match decorator:
                 case ast.Attribute(value=ast.Name(id=name), attr="setter" | "getter" | "deleter" as role):
                     for known in self._name(name, scope):
-                        if isinstance(known, FunctionThing):
+                        if isinstance(known, FunctionObject):
                             if role == "setter":
                                 known.cells["setter"] = value
                             return (known,)
@@ -456,7 +456,7 @@ class AbstractRun(TracedCalls):
                         function.wraps = "contextmanager"
                     case Instance(cls="functools.wraps"):
                         function.is_named = True
-                    case FunctionThing() | Instance(cls=ClassThing()) | BoundMethod() | ClassThing():
+                    case FunctionObject() | Instance(cls=ClassObject()) | BoundMethod() | ClassObject():
                         value = self._call(thing, Arguments([value]), CreationPlace(scope.path, decorator))
                     case LibraryName(name=name) if TRANSPARENT.fullmatch(name):
                         pass
@@ -468,7 +468,7 @@ class AbstractRun(TracedCalls):
         bases = [thing for base in node.bases for thing in self._value(base, scope)[:4]]
         body = AbstractScope(scope.path, scope, "class")
         home = scope.elsewhere.get(node.name, scope)
-        cls = ClassThing(CreationPlace(scope.path, node), node.name, home, bases, body)
+        cls = ClassObject(CreationPlace(scope.path, node), node.name, home, bases, body)
         named = [
             one
             for one in bases
@@ -482,10 +482,10 @@ class AbstractRun(TracedCalls):
         self._block(node.body, body)
         for value in body.cells.values():
             for thing in value:
-                if isinstance(thing, FunctionThing) and thing.owner is None and thing.scope is body:
+                if isinstance(thing, FunctionObject) and thing.owner is None and thing.scope is body:
                     thing.owner = cls
         if is_data or named:
-            inherited = [name for one in bases if isinstance(one, ClassThing) for name in one.fields or ()]
+            inherited = [name for one in bases if isinstance(one, ClassObject) for name in one.fields or ()]
             own = [
                 one.target.id
                 for one in node.body

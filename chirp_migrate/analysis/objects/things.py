@@ -18,16 +18,16 @@ __all__ = [
     "AbstractObject",
     "AbstractScope",
     "BoundMethod",
-    "ClassThing",
+    "ClassObject",
     "Constant",
     "Container",
     "CreationPlace",
-    "FunctionThing",
+    "FunctionObject",
     "ImportedName",
     "Instance",
     "LibraryName",
-    "LoaderThing",
-    "ModuleThing",
+    "LoaderObject",
+    "ModuleObject",
     "UnpicklableKind",
     "UnpicklableLibraryObject",
     "Value",
@@ -105,7 +105,7 @@ class AbstractScope:
     stars: list[str] = field(default_factory=list)
     returned: list[AbstractObject] = field(default_factory=list)
     yielded: list[AbstractObject] = field(default_factory=list)
-    caller: tuple[ClassThing, Value] | None = None
+    caller: tuple[ClassObject, Value] | None = None
 
     @property
     def is_local(self) -> bool:
@@ -122,7 +122,7 @@ class AbstractScope:
 
 
 @dataclass(eq=False)
-class FunctionThing(AbstractObject):
+class FunctionObject(AbstractObject):
     """A function or lambda.
 
     Attributes:
@@ -138,14 +138,14 @@ class FunctionThing(AbstractObject):
     place: CreationPlace
     scope: AbstractScope
     defaults: dict[str, Value]
-    owner: ClassThing | None = None
+    owner: ClassObject | None = None
     is_named: bool = False
     wraps: str = ""
     cells: Cells = field(default_factory=dict)
 
 
 @dataclass(eq=False)
-class ClassThing(AbstractObject):
+class ClassObject(AbstractObject):
     """A class of the project.
 
     Attributes:
@@ -171,7 +171,7 @@ class ClassThing(AbstractObject):
     is_dataset: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        above = [one for base in self.bases for one in (base.order if isinstance(base, ClassThing) else [base])]
+        above = [one for base in self.bases for one in (base.order if isinstance(base, ClassObject) else [base])]
         # A base that several classes share comes after all of them.
         self.order = [self, *reversed(dict.fromkeys(reversed(above)))][:_MOST_BASES]
         names = [one.name for one in self.order if isinstance(one, LibraryName)]
@@ -190,9 +190,9 @@ class Instance(AbstractObject):
     """
 
     place: CreationPlace
-    cls: ClassThing | str
+    cls: ClassObject | str
     cells: Cells = field(default_factory=dict)
-    loader: LoaderThing | None = None
+    loader: LoaderObject | None = None
 
 
 @dataclass(eq=False)
@@ -208,12 +208,12 @@ class BoundMethod(AbstractObject):
     """A function bound to an object; for objects that are not of the project, only its name."""
 
     owner: AbstractObject
-    function: FunctionThing | str
-    cls: ClassThing | None = None
+    function: FunctionObject | str
+    cls: ClassObject | None = None
 
 
 @dataclass(frozen=True)
-class ModuleThing(AbstractObject):
+class ModuleObject(AbstractObject):
     """A module: its path in the project, or its name if a library has it; and the expression that names the module."""
 
     name: str
@@ -320,7 +320,7 @@ class UnpicklableLibraryObject(AbstractObject):
 
 
 @dataclass(eq=False)
-class LoaderThing(AbstractObject):
+class LoaderObject(AbstractObject):
     """The arguments of a loader, and its uses.
 
     Attributes:

@@ -11,14 +11,14 @@ from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
     AbstractObject,
     AbstractScope,
-    ClassThing,
+    ClassObject,
     Constant,
     Container,
     CreationPlace,
-    FunctionThing,
+    FunctionObject,
     Instance,
-    LoaderThing,
-    ModuleThing,
+    LoaderObject,
+    ModuleObject,
     UnpicklableLibraryObject,
     Value,
 )
@@ -31,7 +31,7 @@ __all__ = [
     "as_end_of_text",
     "called_expression",
     "comparison_result",
-    "copy_thing",
+    "copy_object",
     "enclosing_method",
     "is_generator_function",
     "is_main_guard",
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 NONE: Value = (Constant(None),)
-_NAMED = (ModuleThing, UnpicklableLibraryObject)
+_NAMED = (ModuleObject, UnpicklableLibraryObject)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SuperResult(AbstractObject):
     """The result of ``super()``: the object, and the class whose bases are searched."""
 
     objects: Value
-    below: ClassThing
+    below: ClassObject
 
 
 @dataclass
@@ -94,7 +94,7 @@ def scope_around_comprehensions(scope: AbstractScope) -> AbstractScope:
     return scope
 
 
-def enclosing_method(scope: AbstractScope) -> tuple[ClassThing, Value] | None:
+def enclosing_method(scope: AbstractScope) -> tuple[ClassObject, Value] | None:
     around: AbstractScope | None = scope
     while around is not None:
         if around.caller is not None:
@@ -125,13 +125,13 @@ def is_generator_function(node: ast.AST) -> bool:
     return False
 
 
-def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderThing]:
+def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderObject]:
     """Yield the loaders of a value, and those in its containers."""
     for thing in value:
         match thing:
-            case LoaderThing() as loader:
+            case LoaderObject() as loader:
                 yield loader
-            case Instance(loader=LoaderThing() as loader):
+            case Instance(loader=LoaderObject() as loader):
                 yield loader
             case Container(cells=cells) if depth:
                 for one in list(cells.values()):
@@ -157,7 +157,7 @@ def with_place(value: Value, path: str, node: ast.expr) -> Value:
     place = CreationPlace(path, node)
     return tuple(
         replace(thing, place=place)
-        if isinstance(thing, ModuleThing)
+        if isinstance(thing, ModuleObject)
         else UnpicklableLibraryObject(place, thing.kind)
         if isinstance(thing, UnpicklableLibraryObject) and not thing.place.path
         else thing
@@ -183,7 +183,7 @@ def _is_true(thing: AbstractObject) -> bool | None:
     match thing:
         case Constant(value=known, is_whole=True):
             return bool(known)
-        case FunctionThing() | ClassThing() | ModuleThing() | UnpicklableLibraryObject():
+        case FunctionObject() | ClassObject() | ModuleObject() | UnpicklableLibraryObject():
             return True
     return None
 
@@ -197,17 +197,17 @@ def comparison_result(left: AbstractObject, op: ast.cmpop, right: AbstractObject
                 return (first == second) is not negated
         case (Constant(value=None), known) | (known, Constant(value=None)):
             is_object = isinstance(
-                known, Instance | Container | FunctionThing | ClassThing | UnpicklableLibraryObject | Constant
+                known, Instance | Container | FunctionObject | ClassObject | UnpicklableLibraryObject | Constant
             )
             if is_object and isinstance(op, ast.Is | ast.IsNot):
                 return negated
     return None
 
 
-def copy_thing(thing: AbstractObject) -> AbstractObject:
-    match thing:
+def copy_object(original: AbstractObject) -> AbstractObject:
+    match original:
         case Instance():
-            return Instance(thing.place, thing.cls, dict(thing.cells), thing.loader)
+            return Instance(original.place, original.cls, dict(original.cells), original.loader)
         case Container():
-            return Container(thing.kind, dict(thing.cells))
-    return thing
+            return Container(original.kind, dict(original.cells))
+    return original

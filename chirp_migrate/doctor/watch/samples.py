@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import xxhash
 
-from chirp_migrate.doctor.recording import BatchRecord, Moments
+from chirp_migrate.doctor.recording import BatchRecord, ValueSums
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
 
@@ -60,7 +60,7 @@ def describe_batch(requested: Any, batch: Any, *, hash_every: int) -> BatchRecor
     return task
 
 
-def _moments(tensor: torch.Tensor) -> Moments | None:
+def _moments(tensor: torch.Tensor) -> ValueSums | None:
     """Return the sums over the values of each column, or of each channel of images and signals."""
     if tensor.ndim < 2 or tensor.shape[1] > _MOST_COLUMNS:
         return None
@@ -71,7 +71,7 @@ def _moments(tensor: torch.Tensor) -> Moments | None:
     count = tensor.numel() // tensor.shape[1]
     ends = torch.aminmax(values, dim=0) if tensor.ndim == 2 and tensor.numel() else None
     lows, highs = ([], []) if ends is None else (ends.min.tolist(), ends.max.tolist())
-    return Moments(count, values.sum(others).tolist(), [norm * norm for norm in norms.tolist()], lows, highs)
+    return ValueSums(count, values.sum(others).tolist(), [norm * norm for norm in norms.tolist()], lows, highs)
 
 
 def bytes_of_doubles(batch: Any) -> dict[str, int]:

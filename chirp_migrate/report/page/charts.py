@@ -17,7 +17,7 @@ from chirp_migrate.report.page.code import escape_invisible
 from chirp_migrate.report.verdict_rows import batch_waits_ms
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["SIDES", "Plot", "plots_of", "time_bars", "times_plot"]
+__all__ = ["SIDES", "Plot", "plots_of_measurements", "time_bars", "times_plot"]
 
 #: Version in the document → its name on the page.
 SIDES = {"before": "before", "after": "after", "cached": "model only"}
@@ -96,7 +96,7 @@ def times_plot(report: VerifyReport) -> list[Plot]:
     return [Plot("training-time", "Training time", says, tuple(sides), svg, row * len(labels))]
 
 
-def plots_of(report: VerifyReport) -> list[Plot]:
+def plots_of_measurements(report: VerifyReport) -> list[Plot]:
     """Return plots of waits for batches, of loading with several numbers of workers, and of memory, if measured."""
     raw = {side: of for side, of in report.measures.raw.items() if side in SIDES}
     waits = batch_waits_ms(report)

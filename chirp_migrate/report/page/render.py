@@ -16,7 +16,7 @@ from chirp_migrate.console.text import format_value, pluralize
 from chirp_migrate.doctor.report import problem_summary
 from chirp_migrate.plans.plan import FindingStatus, Safety
 from chirp_migrate.report.contents import FindingDetails, ReportContents, group_by_file
-from chirp_migrate.report.page.charts import SIDES, Plot, plots_of, time_bars
+from chirp_migrate.report.page.charts import SIDES, Plot, plots_of_measurements, time_bars
 from chirp_migrate.report.page.code import (
     LARGEST_INDENT,
     escape_invisible,
@@ -208,7 +208,7 @@ def _metric_values(found: VerifyReport) -> dict[str, Any]:
         ("Verified", _moment(found.created)),
         ("By", found.tool),
     )
-    plots: list[Plot] = plots_of(found)
+    plots: list[Plot] = plots_of_measurements(found)
     return {
         "tone": tone_of_verdict(found.verdict),
         "sides": [side for side in SIDES if any(entry.seconds.get(side) for entry in entries)],

@@ -97,7 +97,9 @@ def show_planned(plan: Plan, screen: Screen) -> None:
     show_loader_counts(plan, (), screen, planned=True)
 
 
-def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, following: Sequence[str] = ()) -> None:
+def show_applied(
+    plan: Plan, result: CommitResult, path: Path, screen: Screen, next_commands: Sequence[str] = ()
+) -> None:
     """Print the changes of a run of ``apply``, with the line numbers of the changed files.
 
     Args:
@@ -105,7 +107,7 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, f
         result: the files that were written, and the files that were not.
         path: folder of the project.
         screen: the terminal.
-        following: lines that explain the next steps.
+        next_commands: lines that explain the next steps.
     """
     left = result.skipped
     if screen.quiet:
@@ -128,7 +130,7 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, f
     if not is_empty:
         show_loader_counts(plan, left, screen)
     if done:
-        for line in following:
+        for line in next_commands:
             screen.line(line)
         screen.line(f"To undo it to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
 
@@ -166,7 +168,7 @@ def _show_attention(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> 
     show_notes(plan, screen)
 
 
-def show_remarks(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> None:
+def show_remarks(plan: Plan, unwritten: Sequence[SkippedFile], screen: Screen) -> None:
     """Print the findings that were not rewritten, by rule and file, with the reasons."""
     # Rules that change training. Likely bugs are not among them, because they are always shown.
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
@@ -206,7 +208,7 @@ def show_remarks(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> Non
         screen.text(f"Not shown: {_count_by_status(hidden)}; -v shows them.", hang=2)
     # Users expect that caches are excluded, but they may miss other files.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
-    for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Left out:", passed_over)):
+    for title, skipped in (("Not handled:", [*plan.skipped, *unwritten]), ("Left out:", passed_over)):
         if skipped:
             screen.heading(title)
         by_reason: dict[str, list[str]] = {}
@@ -256,7 +258,7 @@ def show_notes(plan: Plan, screen: Screen) -> None:
 
 def show_loader_counts(
     plan: Plan,
-    left: Sequence[SkippedFile],
+    unwritten: Sequence[SkippedFile],
     screen: Screen,
     *,
     planned: bool = False,
@@ -266,12 +268,12 @@ def show_loader_counts(
 
     Args:
         plan: the plan.
-        left: files that could not be written.
+        unwritten: files that could not be written.
         screen: the terminal.
         planned: whether the plan is not applied.
         listed: text that refers to the list of loaders that are not rewritten.
     """
-    ledger = LoaderLedger.of(plan, left)
+    ledger = LoaderLedger.of(plan, unwritten)
     for sentence in ledger_sentences(ledger, planned=planned, listed=listed):
         screen.text(sentence, hang=2)
     in_tests = loaders_in_tests_line(plan)

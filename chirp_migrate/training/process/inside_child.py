@@ -79,22 +79,22 @@ class Parent:
 _GONE = "the parent process has ended"
 
 
-def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
+def serve(task_type: type[_R], perform: Callable[[_R, Parent], Any]) -> int:
     """Receive a task from the parent, perform it, and send the result: the main function of a child process.
 
     Args:
-        kind: type of the task, a dataclass with the folder ``tree``.
-        act: performs the task and returns a dataclass as the result; may raise ``TaskNotPossible`` or
+        task_type: type of the task, a dataclass with the folder ``tree``.
+        perform: performs the task and returns a dataclass as the result; may raise ``TaskNotPossible`` or
             ``UserCodeError``.
 
     Returns:
         The exit code of the process: 0, or 1 after a failure.
     """
     parent = Parent(int(sys.argv[1]))
-    request = parent.request(kind)
+    request = parent.request(task_type)
     enter_tree(Path(request.tree))
     try:
-        parent.send(ChildResult(act(request, parent)))
+        parent.send(ChildResult(perform(request, parent)))
     except TaskNotPossible as problem:
         parent.send(FailureMessage(str(problem), usage=True))
         return 1

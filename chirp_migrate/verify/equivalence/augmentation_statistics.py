@@ -142,13 +142,13 @@ class LoadedSample:
         return b"" if self.content == self.plain else self.content
 
 
-def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list[float]], list[RandomEffects]]:
+def pair_statistics(batch: torch.Tensor, unaugmented: torch.Tensor) -> tuple[list[list[float]], list[RandomEffects]]:
     """Compare a batch with the same batch without augmentation; both have the shape (B, ..., F, T).
 
     Returns:
         One row of :data:`PAIRED` statistics, and one :class:`RandomEffects`, for each sample.
     """
-    x, before = _as_images(batch), _as_images(plain)
+    x, before = _as_images(batch), _as_images(unaugmented)
     changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
     frames, bins = (_find_constant_lines(x, before, axis) for axis in (2, 3))
     step = max(1, x[0].numel() // _POINTS)

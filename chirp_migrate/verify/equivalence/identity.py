@@ -12,13 +12,13 @@ from torch.utils.data import Dataset
 
 from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 
-__all__ = ["DatasetLevel", "dataset_length", "describe_dataset", "nested_datasets"]
+__all__ = ["NestedDataset", "dataset_length", "describe_dataset", "nested_datasets"]
 
 _DEEPEST = 12
 
 
 @dataclass(frozen=True)
-class DatasetLevel:
+class NestedDataset:
     """The dataset of a loader, or a dataset that this dataset wraps.
 
     Attributes:
@@ -37,14 +37,14 @@ class DatasetLevel:
         return index
 
 
-def nested_datasets(dataset: Any) -> list[DatasetLevel]:
+def nested_datasets(dataset: Any) -> list[NestedDataset]:
     """Return the dataset of a loader and the datasets that it wraps, from the outermost to the innermost.
 
     The function finds a wrapped dataset in an attribute or in the closure of ``__getitem__``. The result ends at a
     dataset that wraps several datasets. The result also ends where lengths or ``indices`` do not show which samples
     correspond. The function calls no method of a dataset but ``__len__``.
     """
-    found = [DatasetLevel(dataset)]
+    found = [NestedDataset(dataset)]
     while len(found) < _DEEPEST:
         here = found[-1]
         below = _inner_dataset(here.dataset)
@@ -52,9 +52,9 @@ def nested_datasets(dataset: Any) -> list[DatasetLevel]:
             return found
         indices = getattr(here.dataset, "indices", None)
         if hasattr(indices, "__getitem__") and dataset_length(indices) == dataset_length(here.dataset):
-            found.append(DatasetLevel(below, (*here.maps, indices)))
+            found.append(NestedDataset(below, (*here.maps, indices)))
         elif dataset_length(below) == dataset_length(here.dataset):
-            found.append(DatasetLevel(below, here.maps))
+            found.append(NestedDataset(below, here.maps))
         else:
             return found
     return found

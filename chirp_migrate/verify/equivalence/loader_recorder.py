@@ -12,7 +12,7 @@ import torch
 from torch.nn.modules.loss import _Loss
 from torch.utils.data import Sampler
 
-from chirp_migrate.training.watch.interception import Interception, PassingIterator, workers_at_most
+from chirp_migrate.training.watch.interception import Interception, PassingIterator, limit_workers
 from chirp_migrate.verify.equivalence.pass_recorder import PassRecorder
 from chirp_migrate.verify.spec import PassTrace
 from chirpid_patch.loading.limits import worker_processes
@@ -184,10 +184,10 @@ def _limit_workers(loader: Any) -> AbstractContextManager[None]:
     if not worker_processes(loader):
         return nullcontext()
     if torch.is_grad_enabled():
-        return workers_at_most(loader, 2)
+        return limit_workers(loader, 2)
     # A loader with persistent workers requests a new seed less often, so validation keeps one worker.
     keeps = loader.persistent_workers or getattr(loader, "keep_workers", False)
-    return workers_at_most(loader, int(keeps or loader.timeout > 0 or loader.worker_init_fn is not None))
+    return limit_workers(loader, int(keeps or loader.timeout > 0 or loader.worker_init_fn is not None))
 
 
 def _index_sampler(loader: Any) -> Any:

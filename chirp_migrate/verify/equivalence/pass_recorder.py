@@ -29,7 +29,7 @@ from chirp_migrate.verify.equivalence.augmentation_statistics import (
 )
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash, tensor_hash
 from chirp_migrate.verify.equivalence.first_difference import encode_sample_values
-from chirp_migrate.verify.equivalence.identity import DatasetLevel, dataset_length, describe_dataset, nested_datasets
+from chirp_migrate.verify.equivalence.identity import NestedDataset, dataset_length, describe_dataset, nested_datasets
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.spec import PassTrace
 from chirpid_patch.randomness.random_states import restored_generators
@@ -57,8 +57,8 @@ class PassRecorder:
 
     loader: Any
     record: PassTrace
-    base: DatasetLevel
-    plain: DatasetLevel | None
+    base: NestedDataset
+    plain: NestedDataset | None
     drawn: list[list[Any]] = field(default_factory=list)
     batches: list[list[LoadedSample]] = field(default_factory=list)
 
@@ -74,7 +74,7 @@ class PassRecorder:
         dataset = loader.dataset
         samples = dataset_length(dataset) if hasattr(dataset, "__getitem__") else None
         by_index = samples is not None and not isinstance(dataset, IterableDataset)
-        top_down = nested_datasets(dataset) if by_index else [DatasetLevel(dataset)]
+        top_down = nested_datasets(dataset) if by_index else [NestedDataset(dataset)]
         base = top_down[-1].dataset
         if by_index and id(base) not in names:
             names[id(base)] = describe_dataset(base)

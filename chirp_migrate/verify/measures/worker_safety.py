@@ -60,7 +60,7 @@ def _collate_with_indices(collate: Collate, numbered: tuple[list[int], list[Any]
     return indices, collate(samples)
 
 
-def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: float) -> list[WorkerCheck]:
+def check_workers(dataset: Any, collate: Collate, worker_counts: Sequence[int], until: float) -> list[WorkerCheck]:
     """Read a part of the dataset with each number of workers, and compare the batches with batches of this process.
 
     Each worker reads two batches, and no sample is read twice. Of augmented values, only type and shape are compared.
@@ -68,14 +68,14 @@ def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: 
     Args:
         dataset: the dataset to read.
         collate: ``collate_fn`` of the loader.
-        counts: numbers of worker processes.
+        worker_counts: numbers of worker processes.
         until: time on the clock of ``time.monotonic``. Numbers of workers that would probably take longer are skipped.
     """
     method = multiprocessing.get_context().get_start_method()
     name = nested_class_names(dataset)
     random = augmented_positions(dataset, collate)
     trials = []
-    for workers in counts:
+    for workers in worker_counts:
         size = min(_BATCH, max(1, len(dataset) // max(1, workers * _BATCHES_PER_WORKER)))
         began = time.perf_counter()
         _read_batch(dataset, collate, range(min(size, len(dataset))))
