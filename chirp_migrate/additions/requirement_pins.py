@@ -119,7 +119,9 @@ def unsupported_versions(runtime_folder: Path, project: Path) -> list[str]:
             ranges.setdefault(pin.name, {}).setdefault(path, []).append(allowed)
     messages = []
     for name, files in ranges.items():
-        allowed_by = " and ".join(f"{path} allows {', '.join(dict.fromkeys(of))}" for path, of in files.items())
+        allowed_by = " and ".join(
+            f"{path} allows {', '.join(dict.fromkeys(versions))}" for path, versions in files.items()
+        )
         messages.append(f"{allowed_by}; chirpid-patch needs {_TITLES.get(name, name)}>={NEEDED[name]}.")
     return messages
 

@@ -240,7 +240,7 @@ def _show_item(session: Review, item: ReviewItem, screen: Screen) -> None:
         safety = "" if one.safety is Safety.SAFE else f" ({one.safety.value})"
         screen.item(f"{one.place:>5}  {one.rule}", f"{one.message_with_gain}{safety}", indent=0, style="cyan")
     if item.hunk is None:
-        screen.line(f"       {NOTES.get(item.file.note, item.file.note)} as a whole")
+        screen.line(f"       {NOTES.get(item.file.note, item.file.note)}: accept or refuse the whole file")
     lines = [] if screen.quiet else list(item.diff(None if choice is None else choice.edits))
     shown = len(lines) if screen.verbose else _SHOWN_LINES
     for line in lines[:shown]:

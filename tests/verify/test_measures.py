@@ -117,7 +117,7 @@ def test_targets_are_met_or_not_or_not_measurable_with_the_reason() -> None:
     assert (targets["rate"].verdict, targets["rate"].value) == (MET, 20.0)
     assert [targets[name].verdict for name in ("gpu80", "gpu90")] == [NOT_MET, NOT_MET], "80 % is not above 80 %"
     assert targets["augmentation"].verdict == NOT_MET and not targets["augmentation"].warning
-    assert "50.00 ms of 200.0 ms" in targets["augmentation"].why
+    assert "50.00 of the 200.0 ms" in targets["augmentation"].why
     assert targets["workers"].verdict == MET and "0, 2, 8 workers (fork)" in targets["workers"].why
 
     other = side()

@@ -28,12 +28,12 @@ __all__ = ["FunctionUse", "find_class_change_on_lines", "find_function_uses", "o
 class FunctionUse(Enum):
     """A kind of use of a function, other than a call."""
 
-    KEY = "uses it as a key, or reads its identity"
-    ATTRIBUTE = "sets attributes on it"
-    METHOD = "makes a method of it"
-    CLASS = "reads its class"
-    PLACE = "reads where it is defined"
-    LOST = "passes it on where it cannot be traced"
+    KEY = "code uses the function as a key, or reads its identity"
+    ATTRIBUTE = "code sets attributes on the function"
+    METHOD = "code makes the function a method"
+    CLASS = "code reads the class of the function"
+    PLACE = "code reads the `__qualname__` of the function"
+    LOST = "code passes on the function in a way that the analysis cannot trace"
 
 
 #: The key of something that may hold the function. For a local variable, it is the file, the position of the function

@@ -39,8 +39,11 @@ def _of_dataset(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) ->
         epochs = f"both epochs begin with the same state of {whose}" if in_epochs else ""
         if in_workers:
             message = f"All worker processes draw the same random numbers from {whose}, so augmentation repeats."
-            seen_text = f"{len(runs)} workers of {loader} began with the same state and were in the same state after "
-            evidence = f"{seen_text}their first batch{f'; {epochs}' if epochs else ''}."
+            also = f"; {epochs}" if epochs else ""
+            evidence = (
+                f"{len(runs)} workers of {loader} began with the same state, and were in the same state after their first "
+                f"batch{also}."
+            )
         else:
             message = f"Every epoch draws the same random numbers from {whose}, so augmentation repeats."
             evidence = f"In {loader}, {epochs}, and are in the same state after their first batch."

@@ -134,7 +134,7 @@ def plots_of_measurements(report: VerifyReport) -> list[Plot]:
         Plot(
             "memory",
             "Memory while training",
-            "Memory of the training with its workers in MiB, for all entry points one after the other.",
+            "Memory of the training process and its workers in MiB; the entry points follow each other on the time axis.",
             *_draw_curves(memory, "seconds of training", "{:.3g}".format, "{:,.0f}"),
         ),
     )

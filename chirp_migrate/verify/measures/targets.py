@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
 
 __all__ = [
@@ -118,7 +119,7 @@ def _judge_augmentation(after: VersionMeasures, figures: Mapping[str, float | No
         return _not_measurable("R-004", target, reasons[0] if reasons else "the training used no augmented dataset")
     period = 100 * added / value if value > 0 else 0.0
     with_step = " with simulated steps" if simulated else ""
-    why = f"{value:.0f} %: {added:.2f} ms of {period:.1f} ms from batch to batch{with_step}"
+    why = f"{value:.0f} %: augmentation takes {added:.2f} of the {period:.1f} ms between two batches{with_step}"
     loading = figures.get("augmentation_of_loading_percent")
     if loading is not None:
         why += f"; {loading:.0f} % of loading alone"
@@ -142,7 +143,7 @@ def _judge_workers(after: VersionMeasures) -> TargetVerdict:
         return _not_measurable(requirement, target, "no dataset was read in worker processes")
     counts = ", ".join(str(count) for count in sorted({trial.workers for trial in tried}))
     datasets = len({trial.dataset for trial in tried})
-    why = f"{datasets} {'dataset' if datasets == 1 else 'datasets'} at {counts} workers ({tried[0].start_method})"
+    why = f"checked {pluralize(datasets, 'dataset')} with {counts} workers ({tried[0].start_method})"
     if after.unread:
         name, reason = next(iter(after.unread.items()))
         return _not_measurable(
