@@ -41,8 +41,8 @@ def _of_dataset(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) ->
             message = f"All worker processes draw the same random numbers from {whose}, so augmentation repeats."
             also = f"; {epochs}" if epochs else ""
             evidence = (
-                f"{len(runs)} workers of {loader} began with the same state, and were in the same state after their first "
-                f"batch{also}."
+                f"{len(runs)} workers of {loader} began with the same state, and were in the same state after their "
+                f"first batch{also}."
             )
         else:
             message = f"Every epoch draws the same random numbers from {whose}, so augmentation repeats."

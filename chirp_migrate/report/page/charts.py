@@ -134,7 +134,7 @@ def plots_of_measurements(report: VerifyReport) -> list[Plot]:
         Plot(
             "memory",
             "Memory while training",
-            "Memory of the training process and its workers in MiB; the entry points follow each other on the time axis.",
+            "Memory of the training process and its workers in MiB. The entry points follow each other in time.",
             *_draw_curves(memory, "seconds of training", "{:.3g}".format, "{:,.0f}"),
         ),
     )
