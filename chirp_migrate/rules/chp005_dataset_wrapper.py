@@ -70,7 +70,7 @@ class DatasetWrapper(Rule):
     - `not-copied`: no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`, `AveragedModel`,
       `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines estimators of scikit-learn, which are
       cloned. If a file does, the dataset, and the loader that contains it, are only passed to a loader call, iterated
-      over, measured with `len`, or passed to a function of the project that does only these, and they are not returned.
+      over, measured with `len`, or passed to a function of the project with only such uses, and they are not returned.
 
     The new object has another class, with another name, and has the attributes `dataset`, `training` and `transforms`.
     Its samples are tuples. If a sample is not a pair, reading it raises a ValueError, because it cannot be unpacked.

@@ -79,7 +79,7 @@ class LocalDatasetClass(Rule):
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the class and its
       objects. Such an object, and the loader that holds it, may be passed to a loader call, iterated over, measured
       with `len`, stored in a variable for the following statements of the same block, returned, or passed to a function
-      of the project that does only these. The variable of a comprehension counts as bound again. The methods do not
+      of the project with only such uses. The variable of a comprehension counts as bound again. The methods do not
       pass on the object, one of its methods, or a generator or function that reads the name. No base is a class of the
       project.
     - `plain-values`: a captured value is no local function, class or lambda, and its name does not begin with two

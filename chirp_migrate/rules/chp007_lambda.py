@@ -67,8 +67,8 @@ class PicklableFunction(Rule):
       managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The lambda,
       and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored in a
-      variable for the following statements of the same block, returned, or passed to a function of the project that
-      does only these. The variable of a comprehension counts as bound again. No generator or function that the lambda
+      variable for the following statements of the same block, returned, or passed to a function of the project with
+      only such uses. The variable of a comprehension counts as bound again. No generator or function that the lambda
       creates reads the name, unless the surrounding call consumes it.
     - `one-import`: if a captured name is imported, only one import statement binds it, on every path to the lambda. In
       the imported module, one statement at the top level assigns the name. No file replaces the name in that module, or
@@ -103,7 +103,8 @@ class PicklableFunction(Rule):
 
     A class or function of `chirpid_patch`, such as `Standardize`, replaces a lambda that does the same. Every name of
     the module that the lambda uses must be assigned once, above the lambda, and no call may pass its argument by
-    keyword. `Standardize` has attributes `mean` and `std`, which no file may read with `hasattr` or `getattr`.
+    keyword. `Standardize` has the attributes `mean` and `std`, so it replaces a lambda only if no file reads attributes
+    with these names by `hasattr` or `getattr`.
 
     A lambda that only calls a function of the project, with constants and captured values, becomes a `partial` of that
     function, unless other code may replace the function, or a call passes a parameter of the lambda by keyword. A

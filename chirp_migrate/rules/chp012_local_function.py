@@ -65,7 +65,7 @@ class LocalFunction(Rule):
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The
       function, and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored
       in a variable for the following statements of the same block, returned, or passed to a function of the project
-      that does only these. The variable of a comprehension counts as bound again. No generator or function that the
+      with only such uses. The variable of a comprehension counts as bound again. No generator or function that the
       function creates reads the name, unless the surrounding call consumes it.
     - `one-import`: if a captured name is imported, only one import statement binds it, on every path to the function.
       In the imported module, one statement at the top level assigns the name. No file replaces the name in that module,

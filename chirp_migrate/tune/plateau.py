@@ -5,9 +5,9 @@ is divided by the rate of the best. The geometric mean of this ratio over all ro
 configuration is tied with the best if its mean ratio is at least 0.95.
 
 The pick is the smallest tied configuration: fewest worker processes, then fewest threads, then fewest batches loaded
-ahead. Rounds continue until the pick is unlikely to change, or time is up. The pick is unlikely to change if the
-intervals of the pick and of all smaller configurations are completely above or below 0.95, and if no larger
-configuration may be so much faster than the best that another pick would be necessary.
+ahead. Rounds continue until the pick is unlikely to change, or time is up. The pick is unlikely to change if two
+conditions hold. For the pick and for each smaller configuration, the whole interval is above 0.95 or below 0.95. And no
+larger configuration may be so much faster than the best that it would become the pick.
 """
 
 from __future__ import annotations
