@@ -149,9 +149,10 @@ def _bytes(root: Path, name: Path) -> bytes:
 
 @click.command()
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
+@click.option("--only", default="", metavar="TEXT", help="Only scripts whose package or command line contains TEXT.")
 @output_option
 @check_option
-def main(options: tuple[str, ...], output: Path, check: bool) -> None:
+def main(options: tuple[str, ...], only: str, output: Path, check: bool) -> None:
     """Verify every script; OPTIONS (after --) are passed to verify."""
     progress = Progress()
     outcomes = []
@@ -159,23 +160,13 @@ def main(options: tuple[str, ...], output: Path, check: bool) -> None:
         site = Path(folder) / "site"
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), *INSTALLED]
         subprocess.run(pip, check=True, capture_output=True)
-        for number, script in enumerate(SCRIPTS):
+        for number, script in enumerate(one for one in SCRIPTS if only in f"{one.package} {' '.join(one.words)}"):
             progress.step(f"{script.package}: {' '.join(script.words)}")
             outcomes.append(verified(script, default_cache(), site, options, Path(folder) / str(number)))
             click.echo(" | ".join(_row(outcomes[-1])), err=True)
     progress.end()
     settings = conditions(next((one.report["machine"]["threads"] for one in outcomes if one.report), 1))
-    header = [
-        "script",
-        "loop",
-        "doctor",
-        "changed files",
-        "batches compared",
-        "epochs timed",
-        "verdict",
-        "saved",
-        "took",
-    ]
+    results = ["changed files", "batches compared", "epochs timed", "verdict", "saved", "took"]
     lines = [
         "# Training scripts of other people",
         "",
@@ -183,7 +174,7 @@ def main(options: tuple[str, ...], output: Path, check: bool) -> None:
         "`--all-loaders`, and verified by `verify DIR -- python SCRIPT` with no file written for it. *doctor* counts "
         "the problems of each check. Images and names are made up.",
         "",
-        *table([*header, "took"], [_row(one) for one in outcomes], left=3),
+        *table(["script", "loop", "doctor", *results], [_row(one) for one in outcomes], left=3),
         "",
         f"{made_by(settings)}.",
     ]

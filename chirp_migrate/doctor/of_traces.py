@@ -50,7 +50,7 @@ def _recording(label: str, traces: Sequence[PassTrace], has_own_data: bool) -> R
                 numbers[one.loader],
                 sizes=one.sizes,
                 has_gradients=[one.role == "train"] * len(one.sizes),
-                backwards=int(one.role == "train"),
+                backwards=one.backwards,
                 is_complete=one.finished,
             )
         )

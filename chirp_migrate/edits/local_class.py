@@ -137,6 +137,8 @@ class LocalClass:
                 raise NotMovable("it uses its own name")
         if self.project.holds(r"\b__subclasses__\b", "__subclasses__"):
             raise NotMovable("the project lists the subclasses of a class (`__subclasses__`)")
+        if self.project.holds(r"\bgetmembers\s*\((?:[^()]|\([^()]*\))*\bisclass\b", "isclass"):
+            raise NotMovable("the project lists the classes of a module (`getmembers`)")
         if self.project.holds(
             r"(?:\bcls|\bself\s*\.\s*__class__|\btype\(self\))\s*\.\s*__qualname__\b", "__qualname__"
         ):

@@ -82,11 +82,10 @@ def plan_tree(
     books, unread_books = _read_all(read, (one for one in worded if one not in stored))
     sources |= books
     texts = {path: source.text for path, source in sources.items()}
-    unread_notebooks = {path: text for path, text in raw.items() if path not in books}
     held_settings = {path: read.raw_text(path) for path in found.settings}
     project = Project(
         texts,
-        unread_notebooks,
+        raw,
         _package_name(found.root),
         ImportStyle(found.root, vendor),
         CodeStyle(found.root),

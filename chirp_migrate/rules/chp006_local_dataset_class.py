@@ -67,10 +67,10 @@ class LocalDatasetClass(Rule):
       ``locals`` or ``vars``, and the module has no ``__getattr__``.
     - `no-class-state`: the methods of the class meet the same conditions as those of its bases (see `plain-bases`), and
       use the name of the class only for ``super`` and to read attributes. No file of the project sets an attribute on
-      the class of an object, reads its ``__qualname__``, has ``__subclasses__`` or ``__func__``, or passes `type` on.
-      If the class captures values, no file uses the class of an object as a value: as a key, an argument, in a
-      comparison with the class of another object, or to create another object. Also, its methods and bases do not
-      create objects with ``type(self)`` or ``cls``.
+      the class of an object, reads its ``__qualname__``, has ``__subclasses__`` or ``__func__``, lists the classes of a
+      module with ``getmembers``, or passes `type` on. If the class captures values, no file uses the class of an object
+      as a value: as a key, an argument, in a comparison with the class of another object, or to create another object.
+      Also, its methods and bases do not create objects with ``type(self)`` or ``cls``.
     - `captured-in-methods`: only the bodies of methods read the captured names. The first parameter of such a method is
       ``self``, or the method is ``__init__``.
     - `bound-once`: each captured name gets its value on every path to the class. It is not deleted, not rebound by an

@@ -68,6 +68,8 @@ _BLANK = re.compile(r"[\s\\]+")
 _FROM_DOTS = re.compile(rf"from\b(?<!\wfrom){_GAP}(\.[\s\\.]*)import\b")
 #: Code that may read the names of its own module by strings that it computes.
 _READS_COMPUTED_NAMES = r"(?<![\w.])(?:globals|locals|vars|dir|eval|exec)\s*\("
+#: Code that may run a file in its own namespace.
+_RUNS_FILES = re.compile(r"%run\b|%load\b|\b(?:exec|run_path)\b")
 _ASSIGNED = re.compile(r"\b(\w+)\s*:?=\s*(?:\w+\.)*$")
 #: Text after ``import``: names up to the closing bracket, or to the end of the line.
 _IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*(?!.))*\)|(?:[^\n\\]|\\\r?\n?)*")
@@ -81,7 +83,7 @@ class Project:
 
     Args:
         texts: decoded source by posix path relative to the root.
-        notebooks: raw text of each notebook by path. Notebooks are only searched for imports.
+        notebooks: raw text of each notebook by path. Notebooks that are not in ``texts`` are only searched for imports.
         name: dotted name of the root if the root is itself a package, else "".
         import_style: how the project sorts imports; None: as isort sorts without settings.
         code_style: how the project lays out code; None: each file keeps its own layout.
@@ -102,7 +104,8 @@ class Project:
         self._settings = dict(settings or {})
         self.import_style = import_style or ImportStyle()
         self.code_style = code_style or CodeStyle()
-        self._notebooks = dict(notebooks or {})
+        self._raw_notebooks = dict(notebooks or {})
+        self._notebooks = {path: text for path, text in self._raw_notebooks.items() if path not in texts}
         self._name = name
         self._modules: dict[str, Module | None] = {}  # the modules used last, the newest at the end
         self._in_work = ""
@@ -627,7 +630,18 @@ class Project:
         that file may read names that it computes, or if other files take the name from that file. The result may be
         True by mistake: any attribute of a module with the same name counts.
         """
-        return self._is_taken(module.path, name, {module.path})
+        return self._is_taken(module.path, name, {module.path}) or self._is_run_with(module.path, name)
+
+    def _is_run_with(self, path: str, name: str) -> bool:
+        """Return whether a file or notebook with the word ``name`` may run ``path`` in its own namespace."""
+        stem = re.escape(PurePosixPath(path).stem)
+        file = re.compile(rf"\b{stem}\.py\b|%run\b[^\r\n]*\b{stem}\b")
+        held = ((other, self._texts[other]) for other in self.paths_containing(name))
+        # The text of a notebook in `_texts` has no magics.
+        return any(
+            other != path and name in text and _RUNS_FILES.search(text) and file.search(text)
+            for other, text in chain(held, self._raw_notebooks.items())
+        )
 
     def _is_taken(self, path: str, name: str, seen: set[str]) -> bool:
         """Return the result of :meth:`imported_elsewhere` for the module at ``path``; ``seen`` gets all importers."""

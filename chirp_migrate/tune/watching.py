@@ -83,7 +83,7 @@ class _LoaderWatch(Interception):
         self.cover_new_classes()
         self._pacing = Pacing()
         self._entered = time.perf_counter()
-        with suppress(_SeenEnough):
+        with self._pacing, suppress(_SeenEnough):
             call()
 
     @property
@@ -91,7 +91,7 @@ class _LoaderWatch(Interception):
         return time.perf_counter() - self._entered > self._longest_s
 
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        if self._pacing.begins_epoch(loader):
+        if self._pacing.begins_epoch(loader) and self._pacing.is_over(1):
             raise _SeenEnough
         dataset = getattr(loader, "dataset", None)
         role = "training" if torch.is_grad_enabled() else "validation"

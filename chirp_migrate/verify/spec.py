@@ -101,6 +101,7 @@ class PassTrace:
         shuffled: whether the loader's sampler orders the samples randomly.
         whole: whether the sampler is a class of PyTorch that yields every sample exactly once.
         drop_last: whether the loader omits an incomplete last batch.
+        backwards: number of calls of ``backward`` after a batch of the pass.
         finished: whether the training read all batches of the loader.
         available: number of samples in the loader's dataset; -1 if the dataset has no length.
         samples: number of samples that the pass yielded.
@@ -132,6 +133,7 @@ class PassTrace:
     shuffled: bool = False
     whole: bool = False
     drop_last: bool = False
+    backwards: int = 0
     finished: bool = False
     available: int = -1
     samples: int = 0

@@ -27,7 +27,8 @@ def epochs(train: Any, *validate: Any, count: int = 2, before: Callable[[], Any]
     """Iterate over the loaders as a training does."""
     for _ in range(count):
         before()
-        list(train)
+        for _ in train:
+            torch.zeros(1, requires_grad=True).sum().backward()
         for loader in validate:
             with torch.no_grad():
                 list(loader)
@@ -83,6 +84,13 @@ def validation_dropped() -> None:
     epochs(loader(ROWS, shuffle=True), loader(TensorDataset(torch.rand(10, 4)), drop_last=True))
 
 
+def evaluation_that_starts_with_gradients() -> None:
+    train, validate = loader(ROWS, shuffle=True), loader(Subset(ROWS, range(8)))
+    for _ in range(2):
+        epochs(train, count=1)
+        list(validate)
+
+
 def validation_that_fits() -> None:
     epochs(loader(ROWS, shuffle=True), loader(TensorDataset(torch.rand(8, 4)), drop_last=True))
 
@@ -106,6 +114,7 @@ def training_dropped() -> None:
         (parts_of_random_samples_of_equal_length, []),
         (validation_dropped, ["last-batch"]),
         (validation_that_fits, []),
+        (evaluation_that_starts_with_gradients, []),
         (training_dropped, ["last-batch"]),
     ],
 )

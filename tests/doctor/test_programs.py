@@ -126,6 +126,7 @@ PROBLEMS = {
     "transfers_pageable": ["transfers"],
     "transfers_without_workers": [],
     "validation_augmented_by_shared_dataset": ["validation-varies"],
+    "validation_by_engine": ["validation-varies"],
     "validation_dropped": ["last-batch"],
     "validation_in_training_mode": ["validation-varies"],
     "validation_of_training_data": [],

@@ -428,6 +428,29 @@ def test_an_import_stays_where_a_file_reads_it_through_star_imports(files: dict[
     assert ("import DataLoader\n" in after, "create_loader(d, 4)" in after) == (stays, True)
 
 
+@pytest.mark.parametrize(
+    ("path", "other", "stays"),
+    [
+        ("run.py", "exec(open('a.py').read())\nx = DataLoader(d)\n", True),
+        ("run.py", "code = open('a.py').read()\nexec(compile(code, 'a.py', 'exec'))\nx = DataLoader(d)\n", True),
+        ("run.py", "names = runpy.run_path('a.py')\nx = names['DataLoader']\n", True),
+        ("run.py", "exec(open('a.py').read())\ntrain(d)\n", False),
+        ("run.py", "exec(open('b.py').read())\nx = DataLoader(d)\n", False),
+        ("run.py", "subprocess.run([sys.executable, 'a.py'])\nfrom torch.utils.data import DataLoader\n", False),
+        ("n.ipynb", '{"cells": [{"cell_type": "code", "source": ["%run a\\n", "DataLoader(d)"]}]}', True),
+        ("n.ipynb", '{"cells": [{"cell_type": "code", "source": ["%run a.py\\n", "train(d)"]}]}', False),
+    ],
+)
+def test_an_import_stays_where_another_file_runs_this_file_in_its_own_namespace(
+    path: str, other: str, stays: bool
+) -> None:
+    text = "from torch.utils.data import DataLoader\n\ndef train(d):\n    return DataLoader(d, 4)\n"
+    books = {path: other} if path.endswith(".ipynb") else {}
+    files = {"a.py": text} if books else {"a.py": text, path: other}
+    after, _ = rewrite_text("a.py", text, Project(files, notebooks=books))
+    assert ("import DataLoader\n" in after, "create_loader(d, 4)" in after) == (stays, True)
+
+
 def test_what_another_file_takes_from_a_star_stays() -> None:
     text = "from torch.utils.data import *\n\nloader = DataLoader(d, 4)\n"
     project = Project({"a.py": text, "b.py": "from a import Subset\n"})

@@ -34,10 +34,16 @@ Log = list[str]
 Training = Callable[[Log], Any]
 
 
+def train_step() -> None:
+    torch.zeros(1, requires_grad=True).sum().backward()
+
+
 def each(loader: DataLoader[int], log: Log, name: str) -> None:
     for number, _ in enumerate(loader):
         if number == 0:
             log.append(name)
+        if name == "train":
+            train_step()
 
 
 def plain(log: Log, epochs: int = 20) -> str:
@@ -73,6 +79,37 @@ def validating_with_gradients(log: Log) -> None:
         each(val, log, "val")
 
 
+def evaluating_on_the_training_loader(log: Log) -> None:
+    """Gradients are enabled when the evaluation starts, as in ignite's evaluators."""
+    train, val = DataLoader(Numbers(), 4), DataLoader(Numbers(), 4)
+    for _ in range(20):
+        each(train, log, "train")
+        each(train, log, "evaluation")
+        each(val, log, "val")
+
+
+def evaluating_first(log: Log) -> None:
+    train = DataLoader(Numbers(), 4)
+    each(train, log, "evaluation")
+    for _ in range(20):
+        each(train, log, "train")
+        each(train, log, "evaluation")
+
+
+def with_three_passes_of_statistics(log: Log) -> None:
+    train = DataLoader(Numbers(), 4)
+    for _ in range(3):
+        each(train, log, "statistics")
+    for _ in range(20):
+        each(train, log, "train")
+
+
+def without_backward(log: Log) -> None:
+    loader = DataLoader(Numbers(), 4)
+    for _ in range(20):
+        each(loader, log, "pass")
+
+
 def paired(log: Log) -> None:
     """Two training loaders at once."""
     first, second = DataLoader(Numbers(), 4), DataLoader(Numbers(), 4)
@@ -80,6 +117,7 @@ def paired(log: Log) -> None:
         for number, _ in enumerate(zip(first, second, strict=True)):
             if number == 0:
                 log.append("train")
+            train_step()
 
 
 def timed(training: Training, cached: RepeatedBatchLoading | None = None, least: int = 1) -> tuple[EntryTiming, Log]:
@@ -102,6 +140,7 @@ def timed(training: Training, cached: RepeatedBatchLoading | None = None, least:
         (rebuilt, ["train", "train"], ["train"]),
         (validating_with_gradients, ["train", "val"], ["train", "val"]),
         (paired, ["train"], ["train"]),
+        (evaluating_on_the_training_loader, ["train"], ["evaluation", "val", "train"]),
     ],
 )
 def test_an_epoch_is_one_pass_of_the_loader_that_paces_it_with_all_that_follows(
@@ -118,6 +157,35 @@ def test_an_epoch_is_one_pass_of_the_loader_that_paces_it_with_all_that_follows(
     assert len(visit.epochs_s) == LONGEST_VISIT, "short epochs are timed several times"
     assert visit.start_s > 0 and visit.rest_s == 0, "the call was ended"
     assert visit.samples == 10 * visit.batches / 3
+
+
+@pytest.mark.parametrize(
+    ("training", "before", "epoch"),
+    [(evaluating_first, 2, 2), (with_three_passes_of_statistics, 4, 1)],
+)
+def test_passes_before_the_first_backward_are_start_up(training: Training, before: int, epoch: int) -> None:
+    visit, log = timed(training)
+    words = [word for word in log if word != "turn"]
+    assert len(visit.epochs_s) == LONGEST_VISIT
+    assert len(words) == before + epoch * LONGEST_VISIT
+    assert visit.samples == 10 * epoch
+
+
+def test_a_training_that_never_calls_backward_has_two_epochs_more() -> None:
+    visit, log = timed(without_backward)
+    assert len(visit.epochs_s) == LONGEST_VISIT + 2
+    assert log == ["pass", *["turn", "pass"] * (LONGEST_VISIT + 2)]
+
+
+def test_a_training_that_ends_in_its_first_epoch_has_no_later_epoch() -> None:
+    def training(log: Log) -> None:
+        train = DataLoader(Numbers(), 4)
+        each(train, log, "statistics")
+        each(train, log, "statistics")
+        each(train, log, "train")
+
+    visit, _ = timed(training)
+    assert visit.epochs_s == [] and visit.start_s > 0 and visit.rest_s == 0
 
 
 def test_a_call_without_a_second_epoch_is_timed_as_a_whole() -> None:
@@ -219,6 +287,7 @@ def test_an_epoch_that_is_long_enough_is_timed_more_often_where_there_is_time(
         for _ in range(20):
             for _ in loader:
                 now += 0.04
+                train_step()
 
     monkeypatch.setattr("chirp_migrate.verify.timing.epochs.time", Clock)
     with EpochTimer(lambda: None) as epochs:

@@ -62,7 +62,7 @@ from chirp_migrate.doctor.watch.samples import (
     noncontiguous_tensors,
 )
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
-from chirp_migrate.training.watch.pacing import Pacing
+from chirp_migrate.training.watch.pacing import Pacing, watching_backward
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import batch_samples
@@ -126,7 +126,7 @@ class _Watch(Interception):
     def __init__(self, recording: Recording, places: LineFinder, folder: Path, seconds: float) -> None:
         super().__init__(self._pass)
         self._recording, self._places, self._folder = recording, places, folder
-        self._pacing, self._epoch = Pacing(), 0
+        self._pacing = Pacing()
         self._pass_s = seconds * _SHARE_OF_PASS
         self._until = time.perf_counter() + seconds
         self._built: WeakKeyDictionary[Any, CodeLine] = WeakKeyDictionary()
@@ -150,7 +150,8 @@ class _Watch(Interception):
             stack.enter_context(self._samplers)
             stack.enter_context(record_fetchers(self._sink))
             stack.enter_context(_replaced(DataLoader, "__init__", self._noting_place))
-            stack.enter_context(_replaced(torch.autograd, "backward", self._counting_backward))
+            stack.enter_context(self._pacing)
+            stack.enter_context(watching_backward(self._see_backward))
             hook = torch.nn.modules.module.register_module_forward_pre_hook(self._see_module)
             stack.callback(hook.remove)
             yield
@@ -165,14 +166,14 @@ class _Watch(Interception):
         return loaders
 
     def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-        self._epoch += self._pacing.begins_epoch(loader)
-        if self._epoch >= _EPOCHS:
+        # If an epoch begins with evaluating the previous one, the recording ends at the next call of ``backward``.
+        if self._pacing.begins_epoch(loader) and self._pacing.is_over(_EPOCHS) and not self._pacing.evaluates:
             self._end()
         self._end_if_late()
         with restored_generators():
             info = self._info(loader)
         is_third = torch.is_grad_enabled() and self._trained_at(info.place) >= _EPOCHS
-        if self._epoch == 0 and is_third:  # the training builds a new dataset for each epoch
+        if not self._pacing.later and is_third:  # the training builds a new dataset for each epoch
             self._end()
         one = LoaderPass(len(self._recording.passes), info.number)
         files = open_files(loader.dataset) if info.num_workers > 1 and info.start_method == "fork" else {}
@@ -347,14 +348,11 @@ class _Watch(Interception):
 
         return __init__
 
-    def _counting_backward(self, original: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(original)
-        def backward(*arguments: Any, **named: Any) -> None:
-            if self._current is not None:
-                self._current.backwards += 1
-            original(*arguments, **named)
-
-        return backward
+    def _see_backward(self) -> None:
+        if self._pacing.is_over(_EPOCHS):
+            self._end()
+        if self._current is not None:
+            self._current.backwards += 1
 
     def _see_module(self, module: torch.nn.Module, arguments: Any) -> None:
         if self._is_over:

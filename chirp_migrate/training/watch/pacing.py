@@ -1,26 +1,56 @@
-"""Detect the beginnings of epochs, from the loaders that a training iterates over."""
+"""Detect the beginnings of epochs, from the loaders that a training iterates over and its calls of ``backward``."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["Pacing"]
+__all__ = ["Pacing", "watching_backward"]
+
+_BEFORE_TRAINING = 2
+"""Largest number of passes over the training loader before training, for example for the mean and the deviation."""
+
+_T = TypeVar("_T", bound="Pacing")
 
 
 class Pacing:
-    """Detects when an epoch begins: when the training iterates again over its first training loader.
+    """Context manager for a training call, that detects when an epoch begins.
+
+    An epoch begins when the training iterates again over its first training loader, and called ``backward`` since the
+    last epoch began. So an evaluation on the training loader does not begin an epoch of its own: an epoch then contains
+    the evaluation and the training pass that follows. Until the first call of ``backward``, each such iteration begins
+    an epoch, because some trainings never call it; the first call sets :attr:`later` to 0 again.
 
     The first training loader is the first loader that is iterated over twice with gradients enabled. If the training
     builds a new loader for every epoch, loaders with the same dataset count as one loader. The first loader of a
     dataset may only compute statistics, and the second loader may begin the training, so the third loader of a dataset
     begins an epoch.
+
+    Attributes:
+        later: number of epochs after the first that began.
+        trains: whether the training called ``backward``.
+        evaluates: whether the training iterated over its training loader without calling ``backward`` in an epoch.
     """
 
     def __init__(self) -> None:
+        self.later = 0
+        self.trains = False
+        self.evaluates = False
+        self._trained = False
         self._met: dict[int, list[Any]] = {}  # id of a dataset → the dataset and its loaders, in order of first use
         self._pacing: Any = None
+        self._watching = watching_backward(self._see_backward)
+
+    def __enter__(self: _T) -> _T:
+        self._watching.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._watching.__exit__(*exception)
 
     def begins_epoch(self, loader: Any) -> bool:
         """Return whether the iteration over ``loader`` that starts now begins a second or later epoch."""
@@ -33,4 +63,37 @@ class Pacing:
             known.append(loader)
         if self._pacing is None and (again or len(known) > 3):
             self._pacing = loader if again else dataset
-        return self._pacing is not None and (self._pacing is loader or self._pacing is dataset)
+        if self._pacing is None or (self._pacing is not loader and self._pacing is not dataset):
+            return False
+        if self.trains and not self._trained:
+            self.evaluates = True
+            return False
+        self._trained = False
+        self.later += 1
+        return True
+
+    def is_over(self, epochs: int) -> bool:
+        """Return whether ``epochs`` epochs after the first began; two more for a training without ``backward``."""
+        return self.later >= (epochs if self.trains else epochs + _BEFORE_TRAINING)
+
+    def _see_backward(self) -> None:
+        if not self.trains:
+            self.trains, self.later = True, 0
+        self._trained = True
+
+
+@contextmanager
+def watching_backward(see: Callable[[], None]) -> Iterator[None]:
+    """Return a context in which ``see`` is called before each call of ``backward``, of tensors and of autograd."""
+    original = torch.autograd.backward
+
+    @functools.wraps(original)
+    def backward(*arguments: Any, **named: Any) -> None:
+        see()
+        original(*arguments, **named)
+
+    torch.autograd.backward = backward
+    try:
+        yield
+    finally:
+        torch.autograd.backward = original

@@ -13,6 +13,7 @@ from torch.nn.modules.loss import _Loss
 from torch.utils.data import Sampler
 
 from chirp_migrate.training.watch.interception import Interception, PassingIterator, limit_workers
+from chirp_migrate.training.watch.pacing import watching_backward
 from chirp_migrate.verify.equivalence.pass_recorder import PassRecorder
 from chirp_migrate.verify.spec import PassTrace
 from chirpid_patch.loading.limits import worker_processes
@@ -45,6 +46,7 @@ class LoaderRecorder(Interception):
         super().__init__(self._watch)
         self.few_workers = False
         self._samplers = Interception(self._watch_sampler, base=Sampler)
+        self._backward = watching_backward(self._count_backward)
         self._walks: list[PassRecorder] = []
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._names: dict[int, str] = {}
@@ -54,12 +56,14 @@ class LoaderRecorder(Interception):
     def __enter__(self) -> LoaderRecorder:
         super().__enter__()
         self._samplers.__enter__()
+        self._backward.__enter__()
         # A global module hook would change the behaviour of code that checks for such hooks.
         setattr(_Loss, "__call__", self._watched_loss())  # noqa: B010
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, *exception: Any) -> None:
         delattr(_Loss, "__call__")
+        self._backward.__exit__(*exception)
         self._samplers.__exit__(*exception)
         super().__exit__(*exception)
 
@@ -151,6 +155,10 @@ class LoaderRecorder(Interception):
             return given
 
         return PassingIterator(self._samplers, sampler, start(), around)
+
+    def _count_backward(self) -> None:
+        if self._current is not None:
+            self._current.record.backwards += 1
 
     def _watched_loss(self) -> Callable[..., Any]:
         """Return a replacement for ``__call__`` of loss modules that also records the loss."""

@@ -1,8 +1,8 @@
 """Divide a training call into epochs, time each epoch in its own turn, and end the call after enough epochs.
 
-An epoch begins when the training iterates again over a loader, with gradients enabled. An epoch contains one pass over
-each training loader, the validation, and all other code until the next epoch begins. The time before the second epoch
-counts as start-up: it includes the first epoch, computing statistics, building models and starting workers.
+An epoch begins when the training iterates again over a loader, as :class:`Pacing` describes. An epoch contains one pass
+over each training loader, the validation, and all other code until the next epoch begins. The time before the second
+epoch counts as start-up: it includes the first epoch, computing statistics, building models and starting workers.
 """
 
 from __future__ import annotations
@@ -64,14 +64,11 @@ class EpochTimer(Interception):
         self._enough_s = _ENOUGH_S
         self._cached = cached
         self._is_timing = False
+        self._pacing = Pacing()
         self._begin()
 
     def time(self, call: Callable[[], Any], enough_s: float = 0.0) -> EntryTiming:
         """Run a training call until enough epochs are timed, and return its timing.
-
-        Args:
-            call: the training call.
-            enough_s: timing ends when epochs after the first have taken this many seconds together; at least 0.2 s.
 
         Args:
             call: the training call.
@@ -86,7 +83,7 @@ class EpochTimer(Interception):
         self._mark()
         self._is_timing = True
         try:
-            with suppress(EnoughEpochsTimed):
+            with self._pacing, suppress(EnoughEpochsTimed):
                 value = call()
                 self._visit.rest_s = self._since()
                 del value
@@ -94,9 +91,11 @@ class EpochTimer(Interception):
             self._is_timing = False
         if self._cached is not None:
             self._cached.is_active = False
-        visit, later = self._visit, len(self._visit.epochs_s)
-        if not visit.start_s:
-            visit.start_s, visit.rest_s = visit.rest_s, 0.0
+        visit = self._visit
+        if not self._pacing.later:
+            self._count_as_start_up(visit.rest_s)
+            visit.rest_s = 0.0
+        later = len(visit.epochs_s)
         visit.samples /= max(1, later)
         visit.batches /= max(1, later)
         self._pacing = Pacing()  # frees the datasets of the training
@@ -111,7 +110,7 @@ class EpochTimer(Interception):
     def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if not self._is_timing:
             return start()
-        if self._pacing.begins_epoch(loader):
+        if self._pacing.begins_epoch(loader) or self._over:
             self._end_epoch()
 
         def around(advance: Callable[[], Any]) -> Any:
@@ -126,22 +125,31 @@ class EpochTimer(Interception):
         seconds, visit = self._since(), self._visit
         if self._over:
             raise EnoughEpochsTimed
-        if not visit.start_s:
-            visit.start_s = seconds
+        if self._pacing.later == 1:
+            self._count_as_start_up(seconds)
         elif self._cached is not None and self._cached.is_active:
             visit.cached_s.append(seconds)
         else:
             visit.epochs_s.append(seconds)
             visit.samples += self._taken[0]
             visit.batches += self._taken[1]
-        later = len(visit.epochs_s)
-        if later >= self._most or (later >= self._least and sum(visit.epochs_s) >= self._enough_s):
+        is_long = sum(visit.epochs_s) >= self._enough_s
+        if self._pacing.is_over(1 + (self._least if is_long else self._most)):
             if self._cached is None or visit.cached_s:
                 self._over = True
                 raise EnoughEpochsTimed
             self._cached.is_active = True
         self._turn()
         self._mark()
+
+    def _count_as_start_up(self, seconds: float) -> None:
+        """Count ``seconds``, and all passes before the first call of ``backward``, as start-up."""
+        visit = self._visit
+        visit.start_s += sum(visit.epochs_s) + seconds
+        visit.epochs_s, visit.cached_s = [], []
+        visit.samples = visit.batches = 0.0
+        if self._cached is not None:
+            self._cached.is_active = False
 
     def _mark(self) -> None:
         self._taken = [0, 0]
