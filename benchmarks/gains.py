@@ -24,7 +24,7 @@ import click
 from codemod_bench.packages import PACKAGES, Package, Unavailable, default_cache, fetch, unpack
 from harness import RESULTS, TOOL, Progress, conditions, made_by, output_option, table, write
 
-from chirp_migrate.additions.requirement_pins import contradictions
+from chirp_migrate.additions.requirement_pins import version_conflicts
 from chirp_migrate.plans.plan import GainKind
 
 #: Packages with training code, in addition to the packages of the survey.
@@ -195,7 +195,7 @@ def _measured(package: Package, cache: Path) -> dict[str, Any]:
             **{kind: kinds[kind] for kind in _KINDS},
             "hunks": sum(len(file.get("hunks", ())) for file in document["files"]),
             "unchanged": sum(one["status"] == "unchanged" for one in document["findings"]),
-            "pins": contradictions(root, root),
+            "pins": version_conflicts(root, root),
             "sites": [
                 {"place": f"{one['path']}:{one['line']}", "kind": one["gain"]["kind"], "why": one["gain"]["why"]}
                 for one in loaders

@@ -88,7 +88,7 @@ class _Results:
         """Write all results and the chart, and return the report."""
         self.write()
         caption = (
-            f"{self._run.label or ''}\nMedians of paired turns. {machines.summary_line(self._run.machine)}".strip()
+            f"{self._run.label or ''}\nMedians of paired turns. {machines.machine_summary(self._run.machine)}".strip()
         )
         drawn = chart.draw(self._run.results, self._folder / "gpu.png", caption)
         text = as_text_report(self._run)

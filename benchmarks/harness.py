@@ -126,12 +126,12 @@ def conditions(threads: int | None = None) -> dict[str, Any]:
         threads = torch.get_num_threads()
     script = Path(sys.argv[0]).resolve()
     shown = script.relative_to(ROOT).as_posix() if script.is_relative_to(ROOT) else script.name
-    return {"command": shlex.join(["python", shown, *sys.argv[1:]]), "machine": machines.describe(threads)}
+    return {"command": shlex.join(["python", shown, *sys.argv[1:]]), "machine": machines.describe_machine(threads)}
 
 
 def made_by(settings: dict[str, Any]) -> str:
     """Return the command and the machine as text."""
-    return f"`{settings['command']}` on {machines.summary_line(settings['machine'])}"
+    return f"`{settings['command']}` on {machines.machine_summary(settings['machine'])}"
 
 
 def in_turn(names: Sequence[_T], number: int) -> list[_T]:

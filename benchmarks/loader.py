@@ -107,7 +107,7 @@ def main(
     libraries = {name: installed_version(name) for name in LIBRARIES}
     settings["machine"] |= {"numpy": np.__version__, "libraries": libraries}
     outcomes = targets.judge(results)
-    caption = f"Medians and quartiles of {rounds} interleaved rounds. {machines.summary_line(settings['machine'])}"
+    caption = f"Medians and quartiles of {rounds} interleaved rounds. {machines.machine_summary(settings['machine'])}"
     drawn = chart.draw(results, output / "loader.png", caption)
     text = report.as_markdown(results, outcomes, settings, "loader.png" if drawn else None)
     click.echo(text)

@@ -21,7 +21,7 @@ import click
 from harness import RESULTS, ROOT, Progress, conditions, write
 from soundness_bench.mutants import Mutant, forget, judging_modules, mutants_of
 
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.plans.plan import Safety
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.project import Project
@@ -132,7 +132,7 @@ def _migrated(rule: Rule, texts: dict[str, str], path: str) -> str | None:
     beside = {f"rule/{one.name}": one.read_text(encoding="utf-8") for one in (_PAIRS / rule.code).glob("*.py")}
     beside = {name: text for name, text in beside.items() if name not in ("rule/before.py", "rule/after.py")}
     try:
-        return rewrite(path, texts[path], Project({**beside, **texts}), unsafe=True, rules=[rule])[0]
+        return rewrite_text(path, texts[path], Project({**beside, **texts}), unsafe=True, rules=[rule])[0]
     except Exception:
         return None
 
@@ -182,7 +182,7 @@ def _migration(number: int) -> str:
     from soundness_bench.programs import make_program
 
     text = make_program(number).text
-    return rewrite("made_up.py", text, Project({"made_up.py": text}), unsafe=False)[0]
+    return rewrite_text("made_up.py", text, Project({"made_up.py": text}), unsafe=False)[0]
 
 
 @cache

@@ -146,7 +146,7 @@ def judge(name: str, plan: Any, files: list[str], *reports: Path) -> Compared:
         dict(sorted(Counter(one["rule"] for one in plan["findings"] if one["status"] == "rewrite").items())),
         files,
         dict(sorted(Counter(after.values()).items())),
-        machines.summary_line(machines.describe(1)),
+        machines.machine_summary(machines.describe_machine(1)),
         flaky,
         [f"{test}: {before.get(test, 'not there')} -> {after.get(test, 'not there')}" for test in changed],
     )

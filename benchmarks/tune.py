@@ -23,11 +23,11 @@ from harness import Goal, conditions, end, turns, write_json
 from torch.utils.data import Dataset, TensorDataset
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.training.process.background_load import Watch
-from chirp_migrate.tune.plateau import TOLERANCE, mean_rate, pick
-from chirp_migrate.tune.subject import Subject, of_dataset
-from chirp_migrate.tune.sweep import Sweep, measure, setting_combinations
-from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement
+from chirp_migrate.training.process.background_load import BackgroundLoadWatch
+from chirp_migrate.tune.plateau import TOLERANCE, mean_rate, pick_smallest_best
+from chirp_migrate.tune.subject import TuneSubject, subject_of_dataset
+from chirp_migrate.tune.sweep import SettingsSweep, measure_settings, setting_combinations
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings
 from chirpid_patch.machine.cpus import usable_cpus
 
 SHAPE = (1, 224, 313)
@@ -61,34 +61,38 @@ class Decoded(Dataset[Any]):
         return torch.full((1, 64, 64), float(index)), index % 31
 
 
-def subjects(folder: Path) -> dict[str, Subject]:
+def subjects(folder: Path) -> dict[str, TuneSubject]:
     """Return the datasets to load, by name."""
     features = torch.rand(512, *SHAPE, generator=torch.Generator().manual_seed(0))
     file = folder / "mapped.npy"
     np.save(file, features.numpy())
     labels = torch.arange(len(features)) % 31
     return {
-        "in memory": of_dataset(TensorDataset(features, labels), BATCH_SIZE, migrated=True),
-        "memory-mapped": of_dataset(Mapped(file), BATCH_SIZE, migrated=True),
-        "decode-heavy (5 ms)": of_dataset(Decoded(), BATCH_SIZE, migrated=True),
+        "in memory": subject_of_dataset(TensorDataset(features, labels), BATCH_SIZE, migrated=True),
+        "memory-mapped": subject_of_dataset(Mapped(file), BATCH_SIZE, migrated=True),
+        "decode-heavy (5 ms)": subject_of_dataset(Decoded(), BATCH_SIZE, migrated=True),
     }
 
 
-def exhaustive_best(subject: Subject, ways: list[Candidate], rounds: int, slice_s: float) -> Candidate:
+def exhaustive_best(
+    subject: TuneSubject, ways: list[CandidateSettings], rounds: int, slice_s: float
+) -> CandidateSettings:
     """Return the fastest of all configurations; each is measured in every round."""
     measured = [CandidateMeasurement(way) for way in ways]
     for _, one in turns(measured, rounds):
-        one.rates.append(measure(subject, one.candidate, slice_s)[0])
+        one.rates.append(measure_settings(subject, one.candidate, slice_s)[0])
     return max(measured, key=lambda one: mean_rate(one.rates).value).candidate
 
 
-def compared(subject: Subject, picked: Candidate, best: Candidate, pairs: int, slice_s: float) -> Ratio | None:
+def compared(
+    subject: TuneSubject, picked: CandidateSettings, best: CandidateSettings, pairs: int, slice_s: float
+) -> Ratio | None:
     """Return rate of the pick / rate of the best, measured again in pairs; None if both are the same."""
     if picked == best:
         return None
-    rates: dict[Candidate, list[float]] = {picked: [], best: []}
+    rates: dict[CandidateSettings, list[float]] = {picked: [], best: []}
     for _, way in turns([picked, best], pairs):
-        rates[way].append(measure(subject, way, slice_s)[0])
+        rates[way].append(measure_settings(subject, way, slice_s)[0])
     return paired_ratio(rates[best], rates[picked])
 
 
@@ -112,9 +116,9 @@ def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, 
                 continue
             ways = setting_combinations(WORKERS, PREFETCH, threads if name == "in memory" else (), BATCH_SIZE, None)
             for repeat in range(repeats):
-                watch = Watch()
+                watch = BackgroundLoadWatch()
                 with watch.watching():
-                    chosen = pick(Sweep(subject, ways, seconds, lambda _line: None).run())
+                    chosen = pick_smallest_best(SettingsSweep(subject, ways, seconds, lambda _line: None).run())
                     assert chosen is not None
                     best = exhaustive_best(subject, ways, 3, slice_s)
                     ratio = compared(subject, chosen.candidate, best, pairs, slice_s)

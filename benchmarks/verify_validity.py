@@ -50,15 +50,16 @@ from pathlib import Path
 sys.path.append({root!r})
 import torch
 from chirp_migrate.training.process.imports import enter_tree
-from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
+from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.choosing import select_entry_points
-from chirp_migrate.training.workload.entry_points import WorkloadSizes, discover
+from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_entry_points
 if __name__ == "__main__":
     enter_tree(Path({tree!r}))
     torch.set_num_threads({threads})
-    found = select_entry_points(discover(Path()), {label!r})
+    found = select_entry_points(find_entry_points(Path()), {label!r})
     sizes = WorkloadSizes(samples={samples}, epochs={epochs})
-    call = prepare_call(found.entry_points[0], load_model(found.model), data_for(found.entry_points, sizes), sizes)
+    data = data_for_entry_points(found.entry_points, sizes)
+    call = prepare_call(found.entry_points[0], load_model(found.model), data, sizes)
     seed_everything(sizes.seed)
     began = time.perf_counter()
     call()

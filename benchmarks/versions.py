@@ -341,7 +341,7 @@ def main(only: tuple[str, ...], keep: Path | None, default_builds: bool, check: 
             one = try_out(environment, folder / re.sub(r"\W+", "-", environment.name), default_builds=default_builds)
             click.echo(f"    {one.versions} {one.why_not or one.outcomes}", err=True)
             tried.append(one)
-    machine = machines.summary_line(machines.describe(1))
+    machine = machines.machine_summary(machines.describe_machine(1))
     command = shlex.join(["python", "benchmarks/versions.py", *sys.argv[1:]])
     text = as_markdown(tried, command, machine)
     click.echo(text)

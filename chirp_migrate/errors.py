@@ -10,10 +10,10 @@ __all__ = [
     "CheckFailed",
     "ChirpMigrateError",
     "CommitFailed",
-    "Interrupted",
+    "InterruptedByUser",
     "JournalDamaged",
-    "Refused",
     "UsageProblem",
+    "WriteRefused",
 ]
 
 
@@ -31,13 +31,13 @@ class UsageProblem(ChirpMigrateError):
     """The path or an option cannot be worked with (exit code 2)."""
 
 
-class Refused(ChirpMigrateError):
+class WriteRefused(ChirpMigrateError):
     """Continuing could lose work of the user, so nothing was written (exit code 3)."""
 
     exit_code = ExitCode.REFUSED
 
 
-class JournalDamaged(Refused):
+class JournalDamaged(WriteRefused):
     """A journal cannot be read, or names paths that it must not touch (exit code 3)."""
 
 
@@ -47,7 +47,7 @@ class CommitFailed(ChirpMigrateError):
     exit_code = ExitCode.UNDONE
 
 
-class Interrupted(ChirpMigrateError):
+class InterruptedByUser(ChirpMigrateError):
     """The user pressed Ctrl-C; the message describes the state of the tree (exit code 130)."""
 
     exit_code = ExitCode.INTERRUPTED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["ExitCode", "epilog"]
+__all__ = ["ExitCode", "help_epilog"]
 
 
 class ExitCode(IntEnum):
@@ -43,7 +43,7 @@ class ExitCode(IntEnum):
         return member
 
 
-def epilog(codes: dict[ExitCode, str], *examples: str) -> str:
+def help_epilog(codes: dict[ExitCode, str], *examples: str) -> str:
     """Return the end of a command's help: the meaning of its exit codes, and examples."""
     meanings = "; ".join(f"{int(code)} {text}" for code, text in codes.items())
     shown = "\n".join(f"  {example}" for example in examples)

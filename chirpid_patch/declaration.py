@@ -41,7 +41,7 @@ class Declaration:
     of_images: bool = False
 
 
-def declares(
+def declare_method(
     attributes: tuple[str, ...],
     calls: tuple[str, ...],
     build: Callable[[Mapping[str, Any]], Any],
@@ -132,12 +132,12 @@ def _declaration_of(kind: type) -> Declaration | None:
     if any(getattr(kind, name, None) is not method for name, method in declaration.methods.items()):
         return None
     names = (*declaration.attributes, *declaration.held)
-    if any(is_computed(kind, name) for name in names):
+    if any(is_computed_attribute(kind, name) for name in names):
         return None
     return declaration
 
 
-def is_computed(kind: type, name: str) -> bool:
-    """Return whether the attribute ``name`` of objects of ``kind`` is computed by a property or another descriptor."""
-    found = type(next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None))
+def is_computed_attribute(cls: type, name: str) -> bool:
+    """Return whether the attribute ``name`` of objects of ``cls`` is computed by a property or another descriptor."""
+    found = type(next((vars(one)[name] for one in cls.__mro__ if name in vars(one)), None))
     return hasattr(found, "__get__") and (hasattr(found, "__set__") or hasattr(found, "__delete__"))

@@ -1,7 +1,7 @@
 """Functions that build loaders and choose the loading mode for the dataset, the CPUs and the device.
 
 ``_RULES`` lists the rules that decide whether a loader uses worker processes, threads or neither. ``docs/factory.md``
-describes the rules in the same order. The first rule that applies returns the ``LoadPlan`` of the loader.
+describes the rules in the same order. The first rule that applies returns the ``LoadingPlan`` of the loader.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.distributed.epochs import RankEpochs
 from chirpid_patch.loader_options import ABOUT_WORKERS, LoaderArguments, LoaderOptions
-from chirpid_patch.loader_speed.profiles import default_profile, recall, remember, signature
+from chirpid_patch.loader_speed.profiles import choice_key, default_profile_path, load_choice, save_choice
 from chirpid_patch.loader_speed.search import LoaderChoice, choose_loading
 from chirpid_patch.loading.batch_timer import TimedBatches, log_or_print, log_waits
 from chirpid_patch.loading.limits import describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.loading.placement import Placement
-from chirpid_patch.loading.worker_start import why_no_processes
+from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine import cpus
 from chirpid_patch.machine.accelerator import pinning_device
 
@@ -252,7 +252,7 @@ class OptimalDataLoaderFactory:
             workers = min(workers, 4)
         elif dataset_size > 10000:
             workers = min(workers + 2, 16)
-        workers = min(workers, cpus.spare_cpus())
+        workers = min(workers, cpus.cpus_for_loading())
         return {
             "num_workers": workers,
             "prefetch_factor": prefetch if workers else None,
@@ -276,7 +276,7 @@ def _keep_all(options: LoaderArguments) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class LoadPlan:
+class LoadingPlan:
     """The loading mode of a loader, with the reason.
 
     Attributes:
@@ -295,7 +295,7 @@ class LoadPlan:
     measured: bool = False
 
 
-def plan_loading(options: LoaderOptions) -> LoadPlan:
+def plan_loading(options: LoaderOptions) -> LoadingPlan:
     """Return the plan of the first rule in ``_RULES`` that applies to ``options``."""
     plan = next(plan for plan in (rule(options) for rule in _RULES) if plan is not None)
     if not plan.workers and options.prefetch_factor is not None:
@@ -303,11 +303,11 @@ def plan_loading(options: LoaderOptions) -> LoadPlan:
     return plan
 
 
-def _workers(options: LoaderOptions, workers: int, why: str) -> LoadPlan:
-    return LoadPlan(workers, options.prefetch_threads, options.prefetch_factor, why)
+def _workers(options: LoaderOptions, workers: int, why: str) -> LoadingPlan:
+    return LoadingPlan(workers, options.prefetch_threads, options.prefetch_factor, why)
 
 
-def _measured_plan(options: LoaderOptions) -> LoadPlan | None:
+def _measured_plan(options: LoaderOptions) -> LoadingPlan | None:
     choice = _measured_choice(options) if options.tune and _has_samples(options.dataset) else None
     if choice is None:
         return None
@@ -315,14 +315,14 @@ def _measured_plan(options: LoaderOptions) -> LoadPlan | None:
     if threads is None:
         threads = choice.prefetch_threads or None
     prefetch = choice.prefetch_factor if options.prefetch_factor is None else options.prefetch_factor
-    return LoadPlan(choice.num_workers, threads, prefetch, choice.why, measured=True)
+    return LoadingPlan(choice.num_workers, threads, prefetch, choice.why, measured=True)
 
 
-def _plan_without_workers(options: LoaderOptions) -> LoadPlan | None:
+def _plan_without_workers(options: LoaderOptions) -> LoadingPlan | None:
     return None if options.num_workers else _workers(options, 0, "no workers were requested")
 
 
-def _plan_for_stream(options: LoaderOptions) -> LoadPlan | None:
+def _plan_for_stream(options: LoaderOptions) -> LoadingPlan | None:
     if not isinstance(options.dataset, IterableDataset):
         return None
     # Each worker iterates over its own copy of the dataset: another number of workers would change the data.
@@ -339,22 +339,22 @@ def _allocates_batches(options: LoaderOptions) -> bool:
     return options.makes_batches and stacks_samples(options.batching.get("collate_fn"))
 
 
-def _plan_in_memory(options: LoaderOptions) -> LoadPlan | None:
+def _plan_in_memory(options: LoaderOptions) -> LoadingPlan | None:
     if not _allocates_batches(options) or not is_in_memory(options.dataset):
         return None
     return _workers(options, 0, "the samples are in memory, batches are gathered at once")
 
 
-def _plan_with_threads(options: LoaderOptions) -> LoadPlan | None:
+def _plan_with_threads(options: LoaderOptions) -> LoadingPlan | None:
     why = "threads load ahead, because the caller declares the dataset thread-safe"
     return _workers(options, 0, why) if options.thread_safe else None
 
 
-def _plan_as_before(options: LoaderOptions) -> LoadPlan:
+def _plan_as_before(options: LoaderOptions) -> LoadingPlan:
     return _workers(options, options.num_workers, "as many as requested")
 
 
-_RULES: tuple[Callable[[LoaderOptions], LoadPlan | None], ...] = (
+_RULES: tuple[Callable[[LoaderOptions], LoadingPlan | None], ...] = (
     _measured_plan, _plan_without_workers, _plan_for_stream, _plan_in_memory, _plan_with_threads, _plan_as_before,
 )  # fmt: skip
 
@@ -373,12 +373,12 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
     The result is None if there is no saved choice and ``tune_seconds`` is 0.
     """
     arguments = {**_batch_arguments(options), "prefetch_factor": options.prefetch_factor}
-    path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile()
+    path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile_path()
     about = {"thread_safe": options.thread_safe, "num_workers": options.num_workers}
-    key = signature(options.dataset, {**arguments, **about})
-    known = recall(path, key)
+    key = choice_key(options.dataset, {**arguments, **about})
+    known = load_choice(path, key)
     if known is not None:
-        refused = why_no_processes(arguments) if known.num_workers else None
+        refused = why_workers_cannot_start(arguments) if known.num_workers else None
         if refused is None:
             return known
         logger.info("the saved choice of loader settings is not used: %s", refused)
@@ -395,7 +395,7 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
     )
     for note in choice.notes:
         logger.info(note)
-    remember(path, key, choice)
+    save_choice(path, key, choice)
     return choice
 
 
@@ -422,7 +422,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     asked = options.num_workers
     # The loader's attributes have the requested values, even if they have no effect.
     workers, prefetch = (plan.workers, plan.prefetch) if plan.workers else (asked, options.prefetch_factor)
-    most = options.num_workers or max(cpus.rank_cpus(), plan.workers)
+    most = options.num_workers or max(cpus.cpus_per_rank(), plan.workers)
     if not workers and options.leaves_workers_open:
         arguments = {name: given for name, given in arguments.items() if name not in ABOUT_WORKERS}
     loader: BatchedDataLoader[Any] = BatchedDataLoader(
@@ -442,13 +442,13 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     return _attach_decision(loader, "; ".join(said), options.benchmark)
 
 
-def _resident_plan(options: LoaderOptions, why: str) -> LoadPlan:
+def _resident_plan(options: LoaderOptions, why: str) -> LoadingPlan:
     """Return the plan for samples that are stored on a device; ``why`` describes them."""
     if options.num_workers:
         why += "; num_workers has no effect there"
     if options.prefetch_factor is not None:
         why += "; prefetch_factor has no effect there"
-    return LoadPlan(0, 0, None, why)
+    return LoadingPlan(0, 0, None, why)
 
 
 class _PlainDataLoader(DataLoader[Any]):

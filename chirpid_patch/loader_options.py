@@ -10,13 +10,13 @@ from typing import Any, TypedDict
 import torch
 from torch.utils.data import DataLoader
 
-from chirpid_patch.distributed.sampling import RankShare, take_share
+from chirpid_patch.distributed.sampling import RankShare, replace_rank_arguments
 
 #: Arguments that have an effect only with worker processes.
 ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 
 
-class OwnArguments(TypedDict, total=False):
+class LoadingModeArguments(TypedDict, total=False):
     """Arguments about the loading mode, which ``create_loader`` documents."""
 
     prefetch_factor: int | None
@@ -40,7 +40,7 @@ class OwnArguments(TypedDict, total=False):
     has_standardization: bool
 
 
-class CommonArguments(OwnArguments, total=False):
+class CommonArguments(LoadingModeArguments, total=False):
     """Arguments that several loaders can share, because they do not depend on the dataset."""
 
     collate_fn: Callable[[list[Any]], Any] | None
@@ -125,14 +125,14 @@ class LoaderOptions:
         Raises:
             TypeError: an argument is unknown or has a wrong type.
             ValueError: two arguments contradict each other, or ``DataLoader`` refuses an argument about workers.
-                ``distributed.sampling.take_share`` lists the errors of distributed loaders.
+                ``distributed.sampling.replace_rank_arguments`` lists the errors of distributed loaders.
         """
         unknown = ", ".join(sorted(given.keys() - LoaderArguments.__annotations__.keys()))
         if unknown:
             raise TypeError(f"unexpected keyword argument of a loader: {unknown}")
         rest = {**given, "batch_size": batch_size}
         distributed = bool(rest.get("distributed"))
-        share = take_share(dataset, bool(shuffle), rest, training=training)
+        share = replace_rank_arguments(dataset, bool(shuffle), rest, training=training)
         rest["shuffle"] = shuffle if share is None else False  # the sampler of the ranks decides
         said = {one.name: one.default for one in fields(cls) if one.default is not MISSING and one.name in rest}
         own: dict[str, Any] = {

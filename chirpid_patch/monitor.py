@@ -16,7 +16,7 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.loader_speed.measure import measure, shut_down_workers
+from chirpid_patch.loader_speed.measure import measure_waits, shut_down_workers
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.machine.nvml import GpuProbe, GpuStatus, gpu_status
@@ -139,7 +139,7 @@ class DataLoaderPerformanceMonitor:
         def at_end() -> None:  # called at the end of a loader pass, while its workers are alive
             self._record_usage(self.memory_status(), self.gpu_status())
 
-        times, seconds = measure(dataloader, num_batches, epochs=epochs, at_end=at_end)
+        times, seconds = measure_waits(dataloader, num_batches, epochs=epochs, at_end=at_end)
         self.metrics["batch_loading_times"] += seconds
         return dict(times)
 

@@ -69,7 +69,7 @@ def add_noise(
     return True
 
 
-def add_rows(
+def add_noise_slices(
     batch: Tensor, rows: npt.NDArray[np.int64], pool: npt.NDArray[np.float32], starts: npt.NDArray[np.uint64]
 ) -> bool:
     """Add a slice of ``pool`` to each of the given rows of ``batch``, and clamp the rows to [0, 1].

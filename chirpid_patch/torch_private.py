@@ -46,7 +46,7 @@ MEMBERS = {
 }  # fmt: skip
 
 
-def is_complete() -> bool:
+def has_all_members() -> bool:
     """Return whether PyTorch's classes have all members in ``MEMBERS``.
 
     A member is defined in the class, or assigned in ``__init__`` or ``_reset``.
@@ -69,7 +69,7 @@ try:
     unwatch_workers: Callable[[int], None] = torch._C._remove_worker_pids
     raise_for_dead_worker: Callable[[], None] = torch._C._error_if_any_worker_fails
     #: Whether PyTorch has all names that the iterators need.
-    IS_COMPLETE = is_complete()
+    IS_COMPLETE = has_all_members()
 except AttributeError:
     IS_COMPLETE = False
 
@@ -80,7 +80,7 @@ MultiProcessingIterator: Any = getattr(dataloader, "_MultiProcessingDataLoaderIt
 profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: True)
 
 
-def shared_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+def empty_shared_tensor(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Return an uninitialised contiguous CPU tensor in shared memory.
 
     If PyTorch lacks the private function for that, the tensor is in ordinary memory.
@@ -101,7 +101,7 @@ _COLLATED = (Tensor, np.ndarray, np.generic, tuple, list, dict, int, float, str,
 _seen_table: tuple[dict[Any, Any], bool] = ({}, False)
 
 
-def collates_as_published() -> bool:
+def default_collate_is_unchanged() -> bool:
     """Return whether no other code has changed how ``default_collate`` collates the types in ``_COLLATED``.
 
     Any code may register functions in ``default_collate_fn_map``.
@@ -150,7 +150,7 @@ def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], 
     return collation.collate(samples, collate_fn_map={**table, Tensor: collate_tensors, **text})
 
 
-def version(tensor: Tensor) -> object:
+def tensor_version(tensor: Tensor) -> object:
     """Return a value that differs after each in-place operation of PyTorch on ``tensor``.
 
     Inference tensors have no version counter, so every call returns a different value for them.

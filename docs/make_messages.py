@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Status
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.project import Project
 
@@ -31,7 +31,7 @@ in `fixtures/rules`. [rules.md](rules.md) has the reasons.
 * **rewrites**: `apply` rewrites the code (with `--unsafe` where the rule changes what training learns).
 * **reports**: the rule reports the code and does not rewrite it. Headings mark rules whose findings are likely bugs.
 """
-_SHOWN_AS = {Status.REWRITE: "rewrites", Status.REPORT: "reports"}
+_SHOWN_AS = {FindingStatus.REWRITE: "rewrites", FindingStatus.REPORT: "reports"}
 
 
 def page() -> str:
@@ -41,7 +41,7 @@ def page() -> str:
 
 def section(rule: Rule) -> str:
     """Return the section of a rule: its messages, without messages that differ only in quoted names or numbers."""
-    examples: dict[tuple[Status, str], str] = {}
+    examples: dict[tuple[FindingStatus, str], str] = {}
     for status, message in said(rule):
         examples.setdefault((status, re.sub(r"`[^`]*`|\d+", "…", message)), message)
     lines = [
@@ -51,19 +51,19 @@ def section(rule: Rule) -> str:
     return "\n".join([f"## {rule.code} {rule.name}{bug}", "", *lines]) + "\n"
 
 
-def said(rule: Rule) -> Iterator[tuple[Status, str]]:
+def said(rule: Rule) -> Iterator[tuple[FindingStatus, str]]:
     """Yield status and message of all findings in the rule's programs, in the order of the file names."""
     files = sorted((PROGRAMS / rule.code).glob("*.py"))
     alone = [{f"rule/{file.name}": file.read_text(encoding="utf-8")} for file in files]
     for texts in (*alone, *cases(rule.code).values()):
         for path, text in texts.items():
-            _, findings = rewrite(path, text, Project(texts), unsafe=True, rules=[rule])
+            _, findings = rewrite_text(path, text, Project(texts), unsafe=True, rules=[rule])
             yield from ((one.status, one.message) for one in findings if one.status in _SHOWN_AS)
 
 
-def _place(example: tuple[tuple[Status, str], str]) -> tuple[bool, str]:
+def _place(example: tuple[tuple[FindingStatus, str], str]) -> tuple[bool, str]:
     (status, _), message = example
-    return status is not Status.REWRITE, message.replace("`", "").lower()
+    return status is not FindingStatus.REWRITE, message.replace("`", "").lower()
 
 
 def _prose(text: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from chirp_migrate.doctor.doctor_report import DoctorReport
 from chirp_migrate.plans.plan_document import PlanDocument, RunDocument
-from chirp_migrate.transaction.journal_schema import Record
+from chirp_migrate.transaction.journal_schema import RunRecord
 from chirp_migrate.tune.tune_report import TuneReport
 from chirp_migrate.verify.verify_report import VerifyReport
 
@@ -21,7 +21,7 @@ TARGET = Path(__file__).resolve().parent / "schemas"
 
 DOCUMENTS = {
     "doctor": DoctorReport,
-    "journal": Record,
+    "journal": RunRecord,
     "plan": PlanDocument,
     "run": RunDocument,
     "tune": TuneReport,

@@ -23,8 +23,8 @@ from click.testing import CliRunner, Result
 
 from chirp_migrate.cli import entry_point
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Finding, Status
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import Finding, FindingStatus
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 
@@ -159,18 +159,18 @@ def migrate(
     rules = [RULES[code] for code in codes.split()]
     texts = {str(PurePosixPath(path).with_name(f"{name}.py")): textwrap.dedent(one) for name, one in others.items()}
     texts[path] = before = textwrap.dedent(text)
-    after, findings = rewrite(path, before, Project(texts), rules=rules, unsafe=unsafe)
+    after, findings = rewrite_text(path, before, Project(texts), rules=rules, unsafe=unsafe)
     if after != before:
         texts[path] = after
-        again, later = rewrite(path, after, Project(texts), rules=rules, unsafe=unsafe)
-        assert again == after and not [one for one in later if one.status is Status.REWRITE]
+        again, later = rewrite_text(path, after, Project(texts), rules=rules, unsafe=unsafe)
+        assert again == after and not [one for one in later if one.status is FindingStatus.REWRITE]
     compile(after, path, "exec")
     return after, findings
 
 
 def reports(findings: list[Finding]) -> list[str]:
     """Messages of what was only reported."""
-    return [one.message for one in findings if one.status is Status.REPORT]
+    return [one.message for one in findings if one.status is FindingStatus.REPORT]
 
 
 def imported(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:

@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from chirp_migrate.engine.rewrite_file import concerned_rules
+from chirp_migrate.engine.rewrite_file import applicable_rules
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import SourceFile, UnreadableSource
@@ -41,7 +41,7 @@ def main() -> None:
         except UnparsableModule as error:
             print(f"{path}: {error}", file=sys.stderr)
             continue
-        passed = {rule.code for rule in concerned_rules(rules, path, text, project)}
+        passed = {rule.code for rule in applicable_rules(rules, path, text, project)}
         found = {rule.code for rule in rules if any(True for _ in rule.check(module, project))}
         files_read, files_with_findings = files_read + bool(passed), files_with_findings + bool(found)
         passing.update(passed)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from chirp_migrate.stats.ratios import holm, ks_p_value
+from chirp_migrate.stats.ratios import holm_adjusted, ks_p_value
 
 from .original import Data
 from .ways import Batches, Loading, host_loader, pinned_loader, resident_loader
@@ -36,7 +36,7 @@ def check(data: Data, batch_size: int, device: torch.device) -> list[Check]:
     checks = [_same_batches(name, plain) for name in _OURS]
     original = _values(DataLoader(data.original(augmented=True), batch_size, shuffle=True), seed=1)
     by_name = {name: _values(make(augmented), seed=2) for name, make in _OURS.items()}
-    adjusted = holm([p for values in by_name.values() for p in _p_values(original, values)])
+    adjusted = holm_adjusted([p for values in by_name.values() for p in _p_values(original, values)])
     for number, name in enumerate(by_name):
         smallest = min(adjusted[number * len(_STATISTICS) : (number + 1) * len(_STATISTICS)])
         found = f"smallest adjusted p of {len(_STATISTICS)} statistics {smallest:.2g}"

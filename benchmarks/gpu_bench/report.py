@@ -72,7 +72,7 @@ def as_data(run: Run) -> dict[str, Any]:
 
 def as_text_report(run: Run) -> str:
     """Return the report in 100 columns; the most important part is last."""
-    lines = [f"Machine: {machines.summary_line(run.machine)}"]
+    lines = [f"Machine: {machines.machine_summary(run.machine)}"]
     lines += [] if run.label is None else [run.label]
     lines += ["", "The same batches?"]
     lines += [f"  {'yes' if check.holds else 'NO '}  {check.what}: {check.found}" for check in run.checks]

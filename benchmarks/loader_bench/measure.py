@@ -15,7 +15,7 @@ from harness import in_turn
 from torch import Tensor
 
 from chirp_migrate.stats.ratios import paired_ratio
-from chirp_migrate.training.process.background_load import Watch
+from chirp_migrate.training.process.background_load import BackgroundLoadWatch
 
 from .contenders import CONTENDERS, LIMIT, OTHERS, OURS, Running
 from .third_party import installed_version
@@ -170,7 +170,7 @@ def measure(workload: Workload, names: Sequence[str], data: Data, rounds: int, p
     data.prepare(workload)
     # Expensive samples take long, and their times vary little, so a few rounds are enough.
     rounds, pairs = (rounds, 3 * rounds) if workload.decoding is None else (math.ceil(rounds * 0.6), rounds)
-    watch = Watch()
+    watch = BackgroundLoadWatch()
     with watch.watching():
         try:
             _set_up(workload, names, data, result, running, progress)

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Status
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 from pickling_bench.programs import Program
@@ -79,10 +79,10 @@ def _found(program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
     project = Project(program.texts)
     found = []
     for path, text in program.texts.items():
-        found += rewrite(path, text, project, rules=rules)[1]
+        found += rewrite_text(path, text, project, rules=rules)[1]
         project.update(path, text)
     shown = [(one.status, f"{one.path}:{one.line}: {one.rule} {one.message}") for one in found]
     return (
-        tuple(text for status, text in shown if status is Status.REPORT),
-        tuple(text for status, text in shown if status is Status.REWRITE),
+        tuple(text for status, text in shown if status is FindingStatus.REPORT),
+        tuple(text for status, text in shown if status is FindingStatus.REWRITE),
     )

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Status
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 from soundness_bench.programs import Program, make_program
@@ -92,11 +92,11 @@ def outcome_of(number: int, codes: Collection[str] = (), start: str = "fork") ->
     settings = {name: text for name, text in program.files.items() if "." in name}
     try:
         rules = [one for one in all_rules() if one.code in codes] if codes else None
-        after, findings = rewrite(path, program.text, Project(texts, settings=settings), unsafe=False, rules=rules)
+        after, findings = rewrite_text(path, program.text, Project(texts, settings=settings), unsafe=False, rules=rules)
     except Exception as error:
         return Outcome(program, program.text, difference=f"not migrated: {type(error).__name__}: {error}")
-    rewritten = Counter(one.rule for one in findings if one.status is Status.REWRITE)
-    refused = Counter(one.rule for one in findings if one.status is not Status.REWRITE)
+    rewritten = Counter(one.rule for one in findings if one.status is FindingStatus.REWRITE)
+    refused = Counter(one.rule for one in findings if one.status is not FindingStatus.REWRITE)
     difference, shown = "", frozenset[str]()
     if after != program.text:
         saved = _in_child(program, program.text, start, _saved) if program.saves else b""

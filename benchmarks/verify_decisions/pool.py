@@ -14,7 +14,7 @@ import msgspec
 
 from chirp_migrate.training.workload.entry_points import find_entry_points
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.timing.children import Children
+from chirp_migrate.verify.timing.children import ChildStarter
 from chirp_migrate.verify.timing.rounds import TimedRound
 from verify_decisions.load import OtherLoad
 from verify_decisions.trees import SIZES, write_trees
@@ -61,7 +61,7 @@ def record(rounds: int, threads: int, load: bool, folder: Path, progress: Callab
     settings = VerifyOptions(
         SIZES, rounds=rounds, budget_s=float("inf"), threshold_percent=20.0, threads=threads, timeout_s=600
     )
-    children = Children(trees, find_entry_points(trees["before"]), settings)
+    children = ChildStarter(trees, find_entry_points(trees["before"]), settings)
     made: list[TimedRound] = []
     with OtherLoad() if load else nullcontext():
         began = time.monotonic()

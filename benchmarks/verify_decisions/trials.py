@@ -12,8 +12,8 @@ import numpy as np
 from scipy.stats import binomtest
 
 from chirp_migrate.verify.options import MARGIN
-from chirp_migrate.verify.timing.rounds import TimedRound, take_rounds
-from chirp_migrate.verify.verdict import Judge, Verdict, timings
+from chirp_migrate.verify.timing.rounds import TimedRound, run_rounds
+from chirp_migrate.verify.verdict import Judge, Verdict, combine_timings
 
 __all__ = ["AT_MARGIN", "ENTRY_POINTS", "SCENARIOS", "Rate", "Scenario", "Tally", "made_up", "recorded", "run_trials"]
 
@@ -164,7 +164,7 @@ def run_trials(scenario: Scenario, noise: Noise, rounds: int, trials: int, seed:
             return TimedRound(seconds, float(others[number]), 0.0)  # noqa: B023
 
         judge = Judge(THRESHOLD)
-        taken = take_rounds(make, lambda some, looks: judge.look(*timings(some), looks), rounds, math.inf)  # noqa: B023
+        taken = run_rounds(make, lambda some, looks: judge.look(*combine_timings(some), looks), rounds, math.inf)  # noqa: B023
         verdict = judge.decide().verdict
         verdicts[verdict.text] += 1
         unnamed += verdict is Verdict.FASTER and not slower <= set(judge.inconclusive())

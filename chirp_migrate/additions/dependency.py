@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.additions.requirement_pins import name_of, requirement_files, text_of
-from chirp_migrate.additions.setup_script import setup_arguments, with_entry, without_entry
+from chirp_migrate.additions.requirement_pins import distribution_name, read_requirements_text, requirement_files
+from chirp_migrate.additions.setup_script import setup_call_arguments, with_entry, without_entry
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.source.files import read_file
 
@@ -27,15 +27,15 @@ else:
     import tomli as tomllib
 
 __all__ = [
+    "add_to_install_requires",
+    "add_to_project_dependencies",
+    "add_to_requirements",
+    "any_file_needs_runtime",
     "dependency_plan",
-    "has_dependencies",
+    "folders_outside_package",
+    "has_dependency_file",
     "imports_runtime",
-    "need_runtime",
-    "outside_package",
-    "requirement",
-    "with_install_requires",
-    "with_project_dependency",
-    "with_requirement",
+    "runtime_requirement",
     "with_setup_entry",
 ]
 
@@ -58,7 +58,7 @@ _PYPROJECT, _SETUP, _SETUP_SCRIPT = "pyproject.toml", "setup.cfg", "setup.py"
 _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
 
-def requirement(version: str) -> str:
+def runtime_requirement(version: str) -> str:
     """Return the requirement for the versions of the runtime that work with code that ``version`` has migrated.
 
     For version ``0.1.0`` this is ``chirpid-patch>=0.1,<0.2``, and for ``1.2.3`` it is ``chirpid-patch>=1.2,<2``.
@@ -72,17 +72,17 @@ def imports_runtime(content: bytes) -> bool:
     return _IMPORT.search(content) is not None
 
 
-def need_runtime(files: Iterable[FilePlan]) -> bool:
+def any_file_needs_runtime(files: Iterable[FilePlan]) -> bool:
     """Return whether a written file imports the runtime; the files of the vendored runtime do not count."""
     return any(imports_runtime(file.after) for file in files if file.note not in ("dependency", "vendor"))
 
 
-def has_dependencies(root: Path) -> bool:
+def has_dependency_file(root: Path) -> bool:
     """Return whether ``root`` has a file in which projects list dependencies."""
     return any((root / name).is_file() for name in (*_REQUIREMENTS, _PYPROJECT, _SETUP))
 
 
-def outside_package(root: Path, paths: Iterable[str]) -> list[str]:
+def folders_outside_package(root: Path, paths: Iterable[str]) -> list[str]:
     """Return the top folders of files, such as ``examples``, if the package of a project contains none of the files.
 
     Args:
@@ -114,7 +114,7 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
     Returns:
         The edit, or None if no file changes; and a sentence for the user, or None if the user need not do anything.
     """
-    wanted = requirement(version)
+    wanted = runtime_requirement(version)
     edits, others = _lists_with_torch(root, line_length)
     if not edits:
         if not others:
@@ -157,26 +157,26 @@ def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[tuple[s
     others: list[str] = []
     named = [path.relative_to(root).as_posix() for path in requirement_files(root)]
     for path in (*(one for one in _REQUIREMENTS if one in named), *(one for one in named if one not in _REQUIREMENTS)):
-        lines = text_of(root / path).splitlines()
+        lines = read_requirements_text(root / path).splitlines()
         if _concerns(lines):
             if path in _REQUIREMENTS and not edits:
-                edits.append((path, with_requirement))
+                edits.append((path, add_to_requirements))
             elif _lacks_runtime(lines):
                 others.append(path)
     for path, read, edit in (
-        (_PYPROJECT, _project_dependencies, with_project_dependency),
-        (_SETUP, _install_requires, with_install_requires),
+        (_PYPROJECT, _project_dependencies, add_to_project_dependencies),
+        (_SETUP, _install_requires, add_to_install_requires),
     ):
         entries = _read_dependencies(root / path, read)
         if entries is not None and _concerns(entries) and (not edits or _lacks_runtime(entries)):
             edits.append((path, edit))
-    script = text_of(root / _SETUP_SCRIPT)
+    script = read_requirements_text(root / _SETUP_SCRIPT)
     main_of_script, *extras_of_script = _script_lists(script)
     poetry = _poetry_dependencies(root)
     has_main = bool(edits) or _concerns(poetry) or _concerns(main_of_script)
     extras = _read_dependencies(root / _PYPROJECT, _extra_dependencies)
     if extras is not None and _concerns(extras) and not has_main:
-        edits.append((_PYPROJECT, with_extra_dependency))
+        edits.append((_PYPROJECT, add_to_torch_extras))
     if _concerns(poetry) and _lacks_runtime(poetry):
         others.append(_PYPROJECT)
     lists = [one for one in ([main_of_script] if has_main else extras_of_script) if _concerns(one)]
@@ -187,7 +187,7 @@ def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[tuple[s
             others.append(_SETUP_SCRIPT)
     main = next((one for one in _REQUIREMENTS if one in named), None)
     if main is not None and not edits and not others and not _is_package(root):
-        edits.append((main, with_requirement))
+        edits.append((main, add_to_requirements))
     return edits, list(dict.fromkeys(others))
 
 
@@ -196,7 +196,7 @@ def _is_package(root: Path) -> bool:
     if (root / _SETUP).is_file() or (root / _SETUP_SCRIPT).is_file():
         return True
     try:
-        content = _parse_toml(text_of(root / _PYPROJECT))
+        content = _parse_toml(read_requirements_text(root / _PYPROJECT))
     except ValueError:
         return True
     return "project" in content or "poetry" in content.get("tool", {})
@@ -204,13 +204,18 @@ def _is_package(root: Path) -> bool:
 
 def _concerns(entries: Iterable[Any]) -> bool:
     """Return whether a list of dependencies names torch itself, or already names the runtime."""
-    return any(isinstance(one, str) and name_of(one) in ("torch", _DISTRIBUTION) for one in entries)
+    return any(isinstance(one, str) and distribution_name(one) in ("torch", _DISTRIBUTION) for one in entries)
 
 
 def _poetry_dependencies(root: Path) -> list[Any]:
     """Return the names in Poetry's table of dependencies."""
     try:
-        table = _parse_toml(text_of(root / _PYPROJECT)).get("tool", {}).get("poetry", {}).get("dependencies", {})
+        table = (
+            _parse_toml(read_requirements_text(root / _PYPROJECT))
+            .get("tool", {})
+            .get("poetry", {})
+            .get("dependencies", {})
+        )
     except ValueError:
         return []
     return list(table) if isinstance(table, dict) else []
@@ -218,7 +223,7 @@ def _poetry_dependencies(root: Path) -> list[Any]:
 
 def _script_lists(text: str) -> list[list[Any]]:
     """Return the entries of the lists that ``setup.py`` contains: ``install_requires`` first, then those of extras."""
-    given = setup_arguments(text)
+    given = setup_call_arguments(text)
     extras = given.get("extras_require")
     lists = [given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ())]
     return [list(one) if isinstance(one, list | tuple) else [] for one in lists]
@@ -234,8 +239,8 @@ def _can_extend_script(text: str) -> bool:
 
 def dependency_removal(root: Path) -> FilePlan | None:
     """Return the edit that removes the dependency that an earlier ``apply`` added; None if there is none."""
-    edits: dict[str, Callable[[str], str]] = dict.fromkeys((*_REQUIREMENTS, _SETUP), without_requirement)
-    edits |= {_PYPROJECT: without_project_entry, _SETUP_SCRIPT: without_setup_entry}
+    edits: dict[str, Callable[[str], str]] = dict.fromkeys((*_REQUIREMENTS, _SETUP), remove_from_requirements)
+    edits |= {_PYPROJECT: remove_from_pyproject, _SETUP_SCRIPT: remove_from_setup_script}
     for name, without in edits.items():
         try:
             before = read_file(root / name)
@@ -247,7 +252,7 @@ def dependency_removal(root: Path) -> FilePlan | None:
     return None
 
 
-def without_requirement(text: str) -> str:
+def remove_from_requirements(text: str) -> str:
     """Return a requirements file or ``setup.cfg`` without the lines that ``apply`` added."""
     lines = text.splitlines(keepends=True)
     kept = [line for line in lines if not _ADDED.fullmatch(line.strip())]
@@ -255,7 +260,7 @@ def without_requirement(text: str) -> str:
     return after if text.endswith(("\n", "\r")) or len(kept) == len(lines) else after.rstrip("\r\n")
 
 
-def without_project_entry(text: str) -> str:
+def remove_from_pyproject(text: str) -> str:
     """Return a ``pyproject.toml`` without the dependencies that ``apply`` added.
 
     The text stays as it is if the removal would change anything else.
@@ -281,7 +286,7 @@ def without_project_entry(text: str) -> str:
     return after if _parse_toml(after) == expected else text
 
 
-def without_setup_entry(text: str) -> str:
+def remove_from_setup_script(text: str) -> str:
     """Return a ``setup.py`` without the entries that ``apply`` added."""
     return without_entry(text, lambda entry: _ADDED.fullmatch(entry) is not None)
 
@@ -308,8 +313,8 @@ def _toml_lists(content: Any) -> Iterator[tuple[tuple[str, ...], str, list[Any]]
                 yield table, name, entries
 
 
-def with_requirement(text: str, wanted: str) -> str:
-    """Return a requirements file with a line for ``wanted``; unchanged if the file already requires the runtime.
+def add_to_requirements(text: str, requirement: str) -> str:
+    """Return a requirements file with a line for ``requirement``; unchanged if the file already requires the runtime.
 
     The newlines keep their style, and a file without a newline at its end keeps this form.
 
@@ -324,14 +329,14 @@ def with_requirement(text: str, wanted: str) -> str:
         raise ValueError("it pins hashes")
     if re.search(r"\\\s*\Z", body):
         raise ValueError("its last line ends with a backslash, and no line follows")
-    newline, line = _newline(body), wanted + _COMMENT
+    newline, line = _newline(body), requirement + _COMMENT
     if not body:
         return text + line + newline
     return text + line + newline if body.endswith("\n") else text + newline + line
 
 
-def with_project_dependency(text: str, wanted: str) -> str:
-    """Return a ``pyproject.toml`` with ``wanted`` as last entry of the dependencies under ``[project]``.
+def add_to_project_dependencies(text: str, requirement: str) -> str:
+    """Return a ``pyproject.toml`` with ``requirement`` as last entry of the dependencies under ``[project]``.
 
     The text is unchanged if the dependencies already contain the runtime.
 
@@ -341,7 +346,7 @@ def with_project_dependency(text: str, wanted: str) -> str:
     listed = _project_dependencies(text)
     if listed is None:
         raise ValueError("it has no list `dependencies` under [project]")
-    return _add_entry(text, wanted, ("project",), *(["dependencies"] if _lacks_runtime(listed) else []))
+    return _add_entry(text, requirement, ("project",), *(["dependencies"] if _lacks_runtime(listed) else []))
 
 
 def _add_entry(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
@@ -383,19 +388,19 @@ def _inside(content: Any, table: Sequence[str]) -> Any:
     return content
 
 
-def with_extra_dependency(text: str, wanted: str) -> str:
-    """Return a ``pyproject.toml`` in which each extra with torch has ``wanted`` as its last entry.
+def add_to_torch_extras(text: str, requirement: str) -> str:
+    """Return a ``pyproject.toml`` in which each extra with torch has ``requirement`` as its last entry.
 
     Extras that already contain the runtime do not change.
 
     Raises:
         ValueError: the text is not TOML, or the lists cannot be extended reliably.
     """
-    return _add_entry(text, wanted, ("project", "optional-dependencies"), *_extras_with_torch(text))
+    return _add_entry(text, requirement, ("project", "optional-dependencies"), *_extras_with_torch(text))
 
 
-def with_install_requires(text: str, wanted: str) -> str:
-    """Return a ``setup.cfg`` with ``wanted`` as last entry of ``install_requires``.
+def add_to_install_requires(text: str, requirement: str) -> str:
+    """Return a ``setup.cfg`` with ``requirement`` as last entry of ``install_requires``.
 
     The text is unchanged if the list already contains the runtime.
 
@@ -420,9 +425,9 @@ def with_install_requires(text: str, wanted: str) -> str:
     indent = "    " if last == first else re.match(r"[ \t]*", lines[last]).group()  # type: ignore[union-attr]
     newline = _newline(text)
     ended = lines[last] if lines[last].endswith("\n") else lines[last] + newline
-    lines[last] = f"{ended}{indent}{wanted}{newline}"
+    lines[last] = f"{ended}{indent}{requirement}{newline}"
     after = "".join(lines)
-    if _install_requires(after) != [*before, wanted]:
+    if _install_requires(after) != [*before, requirement]:
         raise ValueError("its list of dependencies has a form that chirp-migrate cannot parse")
     return after
 
@@ -516,7 +521,7 @@ def _parse_toml(text: str) -> dict[str, Any]:
 
 
 def _names_distribution(line: str) -> bool:
-    return name_of(line) == _DISTRIBUTION
+    return distribution_name(line) == _DISTRIBUTION
 
 
 def _newline(text: str) -> str:

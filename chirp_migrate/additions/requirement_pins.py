@@ -23,7 +23,7 @@ from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from chirp_migrate.additions.setup_script import setup_arguments
+from chirp_migrate.additions.setup_script import setup_call_arguments
 from chirp_migrate.source.files import read_file
 
 if sys.version_info >= (3, 11):
@@ -34,12 +34,12 @@ else:
 __all__ = [
     "NEEDED",
     "PinnedRequirement",
-    "contradictions",
-    "name_of",
-    "pins_in",
+    "distribution_name",
+    "pinned_requirements",
+    "read_requirements_text",
     "requirement_files",
-    "text_of",
-    "wider_ranges",
+    "unsupported_versions",
+    "version_conflicts",
 ]
 
 #: The lowest versions that the runtime works with.
@@ -91,36 +91,38 @@ class PinnedRequirement:
         return bool(self.bounds) and not self.contradicts and any(map(self.bounds.contains, older))
 
 
-def contradictions(folder: Path, project: Path) -> list[str]:
+def version_conflicts(runtime_folder: Path, project: Path) -> list[str]:
     """Return a message for each pin because of which the project and the runtime cannot be installed together.
 
     Args:
-        folder: the migrated folder.
-        project: the folder of the project: ``folder`` or a folder above it. The function reads the files in both, and
-            in all folders between them. The paths in messages are relative to ``project``.
+        runtime_folder: the migrated folder.
+        project: the folder of the project: ``runtime_folder`` or a folder above it. The function reads the files in
+            both, and in all folders between them. The paths in messages are relative to ``project``.
     """
     return [
         f"{pin.written} in {path}, chirpid-patch needs {_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
-        for path, pin in _pins_up_to(folder, project)
+        for path, pin in _pins_up_to(runtime_folder, project)
         if pin.contradicts
     ]
 
 
-def wider_ranges(folder: Path, project: Path) -> list[str]:
+def unsupported_versions(runtime_folder: Path, project: Path) -> list[str]:
     """Return a message for torch and for Python if the project allows versions that the runtime does not support.
 
     Args:
-        folder: see :func:`contradictions`.
-        project: see :func:`contradictions`.
+        runtime_folder: see :func:`version_conflicts`.
+        project: see :func:`version_conflicts`.
     """
     ranges: dict[str, dict[str, list[str]]] = {}
-    for path, pin in _pins_up_to(folder, project):
+    for path, pin in _pins_up_to(runtime_folder, project):
         if pin.is_wider:
             allowed = f"{_TITLES.get(pin.name, pin.name)}{_in_order(pin.bounds)}"
             ranges.setdefault(pin.name, {}).setdefault(path, []).append(allowed)
     messages = []
     for name, files in ranges.items():
-        allowed_by = " and ".join(f"{path} allows {', '.join(dict.fromkeys(of))}" for path, of in files.items())
+        allowed_by = " and ".join(
+            f"{path} allows {', '.join(dict.fromkeys(versions))}" for path, versions in files.items()
+        )
         messages.append(f"{allowed_by}; chirpid-patch needs {_TITLES.get(name, name)}>={NEEDED[name]}.")
     return messages
 
@@ -138,36 +140,36 @@ def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, PinnedRequiremen
     folders = [one for one in (folder, *folder.parents) if one.is_relative_to(project)]
     found: dict[tuple[str, str], PinnedRequirement] = {}
     for one in reversed(folders):
-        for pin in pins_in(one):
+        for pin in pinned_requirements(one):
             found.setdefault(((one / pin.path).relative_to(project).as_posix(), pin.written), pin)
     return [(path, pin) for (path, _), pin in found.items()]
 
 
-def pins_in(root: Path) -> Iterator[PinnedRequirement]:
+def pinned_requirements(root: Path) -> Iterator[PinnedRequirement]:
     """Yield the requirements for torch, NumPy and Python in the files of a folder."""
     found = list(_pins_of_sources(root))
     yield from found
     if (root / "PKG-INFO").is_file():
         stated = {pin.name for pin in found}
-        metadata = [*_pins_of_metadata(text_of(root / "PKG-INFO"))]
+        metadata = [*_pins_of_metadata(read_requirements_text(root / "PKG-INFO"))]
         for path in _matching(root, ("*.egg-info/requires.txt",)):
-            metadata += _pins_of_egg(text_of(path), path.relative_to(root).as_posix())
+            metadata += _pins_of_egg(read_requirements_text(path), path.relative_to(root).as_posix())
         yield from (pin for pin in metadata if pin.name not in stated)
 
 
 def _pins_of_sources(root: Path) -> Iterator[PinnedRequirement]:
     """Yield the requirements in the files that people write."""
     for path in requirement_files(root):
-        yield from _pins_of_requirements_file(text_of(path), path.relative_to(root).as_posix())
+        yield from _pins_of_requirements_file(read_requirements_text(path), path.relative_to(root).as_posix())
     for name, read in (
         ("pyproject.toml", _pins_of_pyproject),
         ("setup.cfg", _pins_of_setup_cfg),
         ("setup.py", _pins_of_setup_script),
     ):
         if (root / name).is_file():
-            yield from read(text_of(root / name))
+            yield from read(read_requirements_text(root / name))
     for path in _matching(root, _ENVIRONMENTS):
-        yield from _pins_of_conda_environment(text_of(path), path.relative_to(root).as_posix())
+        yield from _pins_of_conda_environment(read_requirements_text(path), path.relative_to(root).as_posix())
 
 
 def requirement_files(root: Path) -> list[Path]:
@@ -179,7 +181,7 @@ def _matching(root: Path, patterns: Iterable[str]) -> list[Path]:
     return sorted({path for pattern in patterns for path in root.glob(pattern) if path.is_file()})
 
 
-def text_of(path: Path) -> str:
+def read_requirements_text(path: Path) -> str:
     """Return the text of a file in UTF-8, or in UTF-16 as PowerShell writes it; "" if it cannot be read."""
     try:
         data = read_file(path)
@@ -230,7 +232,7 @@ def _pin_of_requirement(text: str, path: str) -> Iterator[PinnedRequirement]:
         yield from (replace(pin, is_conditional=not all(applies)) for pin in pins)
 
 
-def name_of(requirement: str) -> str:
+def distribution_name(requirement: str) -> str:
     """Return the canonical name of the distribution that a requirement names; "" if the text is not a requirement."""
     line = _without_comment_and_options(requirement)
     wheel = _distribution_of_wheel(line)
@@ -341,7 +343,7 @@ def _pins_of_setup_cfg(text: str) -> Iterator[PinnedRequirement]:
 
 def _pins_of_setup_script(text: str) -> Iterator[PinnedRequirement]:
     """Yield the pins that a call of ``setup`` in ``setup.py`` contains as literals. The script is not run."""
-    path, given = "setup.py", setup_arguments(text)
+    path, given = "setup.py", setup_call_arguments(text)
     requires = given.get("python_requires")
     if isinstance(requires, str):
         yield from _pin("python", requires, f"python_requires {requires}", path)

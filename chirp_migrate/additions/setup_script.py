@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["setup_arguments", "with_entry", "without_entry"]
+__all__ = ["setup_call_arguments", "with_entry", "without_entry"]
 
 #: Modules whose function ``setup`` describes a distribution.
 _SETUPTOOLS = ("setuptools", "distutils.core")
@@ -21,7 +21,7 @@ _SETUPTOOLS = ("setuptools", "distutils.core")
 _LIST_END = re.compile(r"(?P<comma>[ \t]*,|)(?P<comment>[ \t]*#[^\r\n]*|)(?:\s|#[^\r\n]*(?![^\r\n]))*")
 
 
-def setup_arguments(text: str) -> dict[str, Any]:
+def setup_call_arguments(text: str) -> dict[str, Any]:
     """Return the arguments of ``setup(…)`` that are literals, or names to which the script assigns one literal.
 
     A dictionary such as ``extras_require`` contains the entries that are literals or such names.

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from chirp_migrate.errors import Refused
+from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import FilePlan
 
 __all__ = ["PACKAGE", "vendor_files"]
@@ -25,12 +25,12 @@ def vendor_files(root: Path) -> list[FilePlan]:
     The files also update an older copy. The function imports no module of the runtime and writes no files.
 
     Raises:
-        Refused: ``root/chirpid_patch`` exists, and is not a copy of the runtime.
+        WriteRefused: ``root/chirpid_patch`` exists, and is not a copy of the runtime.
     """
     source = _runtime_folder()
     target = root / PACKAGE
     if target.is_symlink() or (target.exists() and not (target / "py.typed").is_file()):
-        raise Refused(f"{target} exists and is not a copy of the runtime: move it away, or omit --vendor.")
+        raise WriteRefused(f"{target} exists and is not a copy of the runtime: move it away, or omit --vendor.")
     files = []
     for path in sorted((*_modules(source), source / "py.typed", source / "LICENSE")):
         relative = path.relative_to(source)
@@ -56,7 +56,7 @@ def _runtime_folder() -> Path:
     distribution names the folder.
 
     Raises:
-        Refused: the runtime is not installed.
+        WriteRefused: the runtime is not installed.
     """
     places = [Path(__file__).resolve().parents[2] / PACKAGE]
     with suppress(PackageNotFoundError):
@@ -68,4 +68,4 @@ def _runtime_folder() -> Path:
     for folder in places:
         if (folder / "__init__.py").is_file():
             return folder
-    raise Refused(f"the package {PACKAGE} is not installed: pip install chirpid-patch.")
+    raise WriteRefused(f"the package {PACKAGE} is not installed: pip install chirpid-patch.")

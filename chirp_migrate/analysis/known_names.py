@@ -124,14 +124,14 @@ def may_name_dataset(text: str, project: Project) -> bool:
     return any(word in text for word in DATASET_WORDS) or not words_of(text).isdisjoint(dataset_names(project))
 
 
-def inherits(project: Project, qualified: str, names: re.Pattern[str], depth: int = 0) -> bool:
+def inherits_from(project: Project, class_name: str, names: re.Pattern[str], depth: int = 0) -> bool:
     """Return whether a qualified name matches ``names``, or is a class of the project that inherits from a match."""
-    if names.fullmatch(qualified):
+    if names.fullmatch(class_name):
         return True
-    bases = project.base_classes(qualified) if depth < _BASES_LIMIT else None
-    return any(inherits(project, name, names, depth + 1) for name in bases or ())
+    bases = project.base_classes(class_name) if depth < _BASES_LIMIT else None
+    return any(inherits_from(project, name, names, depth + 1) for name in bases or ())
 
 
-def bases_may_be(outline: Outline, project: Project, node: ast.ClassDef, names: re.Pattern[str]) -> bool:
+def bases_may_match(outline: Outline, project: Project, node: ast.ClassDef, names: re.Pattern[str]) -> bool:
     """Return whether every base of a class may refer to one of ``names``; this check does not need LibCST."""
     return all(any(map(names.fullmatch, project.possible_names(outline, base))) for base in node.bases)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["removed_from_numpy"]
+__all__ = ["uses_of_removed_numpy_names"]
 
 #: Names that NumPy 1.24 removed, with their replacements. ``bool`` and ``long`` exist again from NumPy 2.0 on.
 _INSTEAD = {"int": "int", "float": "float", "complex": "complex", "object": "object", "str": "str", "unicode": "str"}
@@ -18,7 +18,7 @@ _MAY_USE = re.compile(rf"\.\s*(?:{'|'.join(_INSTEAD)})\b")
 _SHOWN = 3
 
 
-def removed_from_numpy(project: Project) -> list[str]:
+def uses_of_removed_numpy_names(project: Project) -> list[str]:
     """Return a sentence for each removed name of NumPy that files of a project use."""
     places: dict[str, list[str]] = {}
     for path, text in project.matching(_MAY_USE, "numpy"):

@@ -17,7 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from chirp_migrate import __version__
-from chirp_migrate.console.text import suggest_name, visible
+from chirp_migrate.console.text import escape_invisible, suggest_name
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
@@ -100,7 +100,7 @@ def main(debug: bool) -> None:
 
 def _usage_message(error: click.ClickException) -> str:
     """Return click's message about an invalid command line, and the command that prints the help."""
-    message = visible(error.format_message())
+    message = escape_invisible(error.format_message())
     if isinstance(error, click.NoSuchOption):
         name = error.option_name.lstrip("-")
         near = [one for one in error.possibilities or () if get_close_matches(name, [one.lstrip("-")])]
@@ -135,7 +135,7 @@ def entry_point(arguments: list[str] | None = None) -> None:
     except ChirpMigrateError as error:
         if debug:
             traceback.print_exc()
-        click.echo(f"chirp-migrate: {visible(str(error))}", err=True)
+        click.echo(f"chirp-migrate: {escape_invisible(str(error))}", err=True)
         sys.exit(error.exit_code)
     except Exception as error:
         if debug:

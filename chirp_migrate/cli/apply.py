@@ -10,10 +10,10 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.additions.dependency import need_runtime
-from chirp_migrate.additions.requirement_pins import contradictions
+from chirp_migrate.additions.dependency import any_file_needs_runtime
+from chirp_migrate.additions.requirement_pins import version_conflicts
 from chirp_migrate.cli.options import (
-    Command,
+    CommandWithOptionGroups,
     NonEmptyText,
     ignore_pins_option,
     option,
@@ -22,31 +22,38 @@ from chirp_migrate.cli.options import (
     wait_option,
 )
 from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options, read_plan_file
-from chirp_migrate.console.json_document import as_bytes
+from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.console.screen import diff_style, render_to_text
 from chirp_migrate.engine.discover import journal_root
-from chirp_migrate.engine.idempotence import check_settled
-from chirp_migrate.engine.post_apply_check import run_check
+from chirp_migrate.engine.idempotence import check_nothing_to_rewrite
+from chirp_migrate.engine.post_apply_check import run_check_command
 from chirp_migrate.engine.settings import read_command_table
-from chirp_migrate.errors import CheckFailed, ChirpMigrateError, Interrupted, JournalDamaged, Refused, UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.errors import (
+    CheckFailed,
+    ChirpMigrateError,
+    InterruptedByUser,
+    JournalDamaged,
+    UsageProblem,
+    WriteRefused,
+)
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import Plan
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import PlanFile, plan_document, run_document
-from chirp_migrate.review.selection import decisions_of, select
+from chirp_migrate.review.selection import apply_choices, hunks_to_decide
 from chirp_migrate.source.diff import unified_diff
-from chirp_migrate.source.git import guard
-from chirp_migrate.transaction.commit import CommitResult, commit
-from chirp_migrate.transaction.journal import APPLIED_PLAN, applied_runs, is_unfinished
+from chirp_migrate.source.git import refuse_uncommitted_changes
+from chirp_migrate.transaction.commit import CommitResult, commit_plan
+from chirp_migrate.transaction.journal import APPLIED_PLAN, applied_runs, has_unfinished_run
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 
 
 @click.command(
-    cls=Command,
-    epilog=epilog(
+    cls=CommandWithOptionGroups,
+    epilog=help_epilog(
         {
             ExitCode.OK: "done, or nothing to do",
             ExitCode.WORK_REMAINS: "done, but some files could not be handled (listed)",
@@ -101,7 +108,7 @@ def apply(
         if plan_file is None:
             plan, edited = make_plan(request, output), frozenset[str]()
         else:
-            plan, edited = accepted_part(read_plan_file(plan_file, request), path, plan_file)
+            plan, edited = accepted_plan(read_plan_file(plan_file, request), path, plan_file)
         project = journal_root(path)
         if show_diff:
             _show_diff(plan.seen_from(project), output)
@@ -109,7 +116,7 @@ def apply(
                 output.print_line(f"apply will refuse this: {problem}")
             sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
         if not ignore_pins:
-            check_pins(plan)
+            check_version_pins(plan)
         result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
         if command is not None and result.run:
             _check(command, plan.root, project, result, output)
@@ -121,7 +128,7 @@ def apply(
 
 def next_commands(path: Path) -> list[str]:
     """Return lines for the user with the commands to run next, after a run at ``path``."""
-    from chirp_migrate.training.errors import InvalidTree  # imported here, because no other code needs it
+    from chirp_migrate.training.errors import NoTrainingFound  # imported here, because no other code needs it
     from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, find_entry_points
 
     folder = path if path.is_dir() else path.parent
@@ -134,7 +141,7 @@ def next_commands(path: Path) -> list[str]:
         said = read_command_table(folder, "verify")[1]
         if said.keys().isdisjoint(("workload", "command")) and not (folder / DEFAULT_WORKLOAD).is_file():
             find_entry_points(folder.resolve(), said.get("model"))
-    except InvalidTree:
+    except NoTrainingFound:
         start = f"chirp-migrate init-workload {place}"
         return [f"Next: read it ({shown}), then: {start}", f"Then fill in chirp_verify.py, and run: {verify}"]
     except ChirpMigrateError:
@@ -153,11 +160,11 @@ def explain_interruption(path: Path) -> Iterator[None]:
     before = _applied_runs(root)
     try:
         yield
-    except Refused as refusal:
+    except WriteRefused as refusal:
         meanwhile = _applied_runs(root) - before
         if not meanwhile:
             raise
-        raise Refused(
+        raise WriteRefused(
             f"another run ({', '.join(sorted(meanwhile))}) was applied here meanwhile, so this run wrote nothing: run "
             "apply again if work remains."
         ) from refusal
@@ -165,11 +172,11 @@ def explain_interruption(path: Path) -> Iterator[None]:
         runs = sorted(_applied_runs(root) - before)
         if runs:
             said = f"run {', '.join(runs)} is applied; `chirp-migrate rollback {quote(str(path))}` undoes it."
-        elif root is not None and is_unfinished(root):
+        elif root is not None and has_unfinished_run(root):
             said = f"the run was not undone; `chirp-migrate rollback {quote(str(path))}` undoes it."
         else:
             said = "nothing was written, or all changes were undone: all files are as before."
-        raise Interrupted(f"interrupted: {said}") from None
+        raise InterruptedByUser(f"interrupted: {said}") from None
 
 
 def _applied_runs(root: Path | None) -> frozenset[str]:
@@ -189,56 +196,60 @@ def apply_plan(
         The result, with paths relative to the project (see :func:`journal_root`).
 
     Raises:
-        Refused: there are uncommitted changes, or a rule would rewrite the new files again.
+        WriteRefused: there are uncommitted changes, or a rule would rewrite the new files again.
         CommitFailed: a file cannot be written.
     """
     recorded = plan.seen_from(journal_root(request.path))
     with output.progress("checking for uncommitted changes") as progress:
         if not allow_dirty:
-            guard(recorded.root, [file.path for file in recorded.files if file.before is not None])
+            refuse_uncommitted_changes(recorded.root, [file.path for file in recorded.files if file.before is not None])
         settings = request.again(plan.options).settings
-        check_settled(request.path, plan, settings, edited=edited, jobs=request.jobs, progress=progress)
+        check_nothing_to_rewrite(
+            request.path, plan, settings, edited_files=edited, jobs=request.jobs, progress=progress
+        )
         if not plan.files:
             return CommitResult((), (), "")
         progress(ProgressStep("locking the journal"))
-        return commit(
-            recorded, wait_s=wait_s, on_step=progress, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))}
+        return commit_plan(
+            recorded, wait_s=wait_s, on_step=progress, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))}
         )
 
 
-def check_pins(plan: Plan) -> None:
+def check_version_pins(plan: Plan) -> None:
     """Check that the project can be installed together with the runtime, if the plan needs the runtime.
 
     Raises:
-        Refused: the project pins versions that the runtime does not work with.
+        WriteRefused: the project pins versions that the runtime does not work with.
     """
     if problem := _pin_problem(plan):
-        raise Refused(f"{problem} Nothing was changed. Change the pins, or apply the migration with --ignore-pins.")
+        raise WriteRefused(
+            f"{problem} Nothing was changed. Change the pins, or apply the migration with --ignore-pins."
+        )
 
 
 def _pin_problem(plan: Plan) -> str:
     """Return a message with the version pins that contradict the runtime; "" if there are no such pins."""
-    pins = contradictions(plan.root, journal_root(plan.root)) if need_runtime(plan.files) else []
+    pins = version_conflicts(plan.root, journal_root(plan.root)) if any_file_needs_runtime(plan.files) else []
     return (
         f"{'; '.join(pins)}: the project could not be installed together with the runtime of the migrated files."
         * bool(pins)
     )
 
 
-def accepted_part(found: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:
+def accepted_plan(reviewed: PlanFile, path: Path, plan_file: Path) -> tuple[Plan, frozenset[str]]:
     """Return the accepted part of a reviewed plan, and the paths of the files with edited hunks.
 
     Raises:
-        Refused: the review of the plan is not finished, or accepted hunks depend on refused hunks.
+        WriteRefused: the review of the plan is not finished, or accepted hunks depend on refused hunks.
     """
-    open_ones = [one for one in decisions_of(found.plan) if one not in found.choices]
-    if found.reviewed and open_ones:
-        raise Refused(
+    open_ones = [one for one in hunks_to_decide(reviewed.plan) if one not in reviewed.choices]
+    if reviewed.reviewed and open_ones:
+        raise WriteRefused(
             f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}: continue with "
             f"`chirp-migrate review {quote(str(path))} --plan {quote(str(plan_file))}`; nothing was changed."
         )
-    edited = frozenset(name for (name, _), choice in found.choices.items() if choice.edits is not None)
-    return select(found.plan, found.choices), edited
+    edited = frozenset(name for (name, _), choice in reviewed.choices.items() if choice.edits is not None)
+    return apply_choices(reviewed.plan, reviewed.choices), edited
 
 
 def _show_diff(plan: Plan, output: Output) -> None:
@@ -254,16 +265,18 @@ def _show_diff(plan: Plan, output: Output) -> None:
         sys.stdout.buffer.write(painted.encode("utf-8", errors="surrogateescape"))
     sys.stdout.flush()
     error_screen = output.screen(err=True)
-    error_screen.text(applied.totals(plan))
+    error_screen.text(applied.totals_line(plan))
     applied.show_notes(plan, error_screen)
-    applied.show_account(plan, (), error_screen, planned=True, listed=" (listed after the diff)" if plan.files else "")
+    applied.show_loader_counts(
+        plan, (), error_screen, planned=True, listed=" (listed after the diff)" if plan.files else ""
+    )
 
 
 def _check(command: str, folder: Path, project: Path, result: CommitResult, output: Output) -> None:
     """Run the user's command in ``folder``; if the command fails, roll back the run recorded in ``project``."""
     try:
         with output.progress(f"running: {command}"):
-            check = run_check(command, folder)
+            check = run_check_command(command, folder)
         if check.status:
             if check.tail:
                 click.echo(f"The last lines of `{command}`:\n{check.tail}", err=True)
@@ -282,8 +295,8 @@ def _check(command: str, folder: Path, project: Path, result: CommitResult, outp
 def _recover(path: Path, output: Output, *, may_write: bool, wait_s: float) -> None:
     root = journal_root(path)
     if not may_write:
-        if is_unfinished(root):
-            raise Refused(
+        if has_unfinished_run(root):
+            raise WriteRefused(
                 f"an earlier run was interrupted here: run `chirp-migrate rollback {quote(str(path))}` first."
             )
         return

@@ -10,40 +10,40 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import Command, FilePath, option, output_options
+from chirp_migrate.cli.options import CommandWithOptionGroups, FilePath, option, output_options
 from chirp_migrate.cli.planning import PlanRequest, looking_options
-from chirp_migrate.console.json_document import as_bytes
+from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import count, plain, visible
-from chirp_migrate.engine.add_ignore import plan_ignores
-from chirp_migrate.engine.checking import Check
+from chirp_migrate.console.text import escape_invisible, pluralize, to_one_line
+from chirp_migrate.engine.add_ignore import plan_ignore_comments
+from chirp_migrate.engine.checking import CheckReport
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.plans.plan import Finding, Status
+from chirp_migrate.exit_codes import ExitCode, help_epilog
+from chirp_migrate.plans.plan import Finding, FindingStatus
 from chirp_migrate.report.formats.github import workflow_commands
 from chirp_migrate.report.formats.sarif import sarif
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import plan_document, run_document
-from chirp_migrate.transaction.commit import commit
-from chirp_migrate.transaction.journal import APPLIED_PLAN, is_unfinished
+from chirp_migrate.transaction.commit import commit_plan
+from chirp_migrate.transaction.journal import APPLIED_PLAN, has_unfinished_run
 
 #: The note that is printed after a finding that ``apply`` would not rewrite.
 _MARKS = {
-    Status.OPT_IN: "suggestion, --unsafe applies it",
-    Status.REPORT: "listed only",
-    Status.SUPPRESSED: "suppressed",
-    Status.REFUSED: "refused",
-    Status.UNCHANGED: "unchanged",
+    FindingStatus.OPT_IN: "suggestion, --unsafe applies it",
+    FindingStatus.REPORT: "listed only",
+    FindingStatus.SUPPRESSED: "suppressed",
+    FindingStatus.REFUSED: "refused",
+    FindingStatus.UNCHANGED: "unchanged",
 }
 
 
 @click.command(
-    cls=Command,
-    epilog=epilog(
+    cls=CommandWithOptionGroups,
+    epilog=help_epilog(
         {
             ExitCode.OK: "clean",
             ExitCode.WORK_REMAINS: "work remains: something to rewrite, or a file that could not be handled",
@@ -85,7 +85,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     if output.json_file == target and not (is_text and output.json_is_printed):
         raise UsageProblem("--json and the output name the same file: choose another file for one of them.")
     path, settings, project = request.path, request.settings, journal_root(request.path)
-    if is_unfinished(project):  # the files may be rewritten only in part, so a result would be meaningless
+    if has_unfinished_run(project):  # the files may be rewritten only in part, so a result would be meaningless
         raise UsageProblem(
             "a run of apply or rollback was interrupted here, or is still running: wait for it, or finish it "
             f"with `chirp-migrate rollback {shlex.quote(str(path))}`."
@@ -107,7 +107,7 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     elif form == "github":
         lines = list(workflow_commands(found, verbose=output.verbose))
     else:
-        lines = as_bytes(result if form == "json" else sarif(found)).decode("ascii").splitlines()
+        lines = to_json_bytes(result if form == "json" else sarif(found)).decode("ascii").splitlines()
     write_bytes(target, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
         # If a program reads standard output, print only the document there.
@@ -115,22 +115,22 @@ def check(request: PlanRequest, form: str, target: Path, add_ignore: bool, stric
     sys.exit(found.exit_code)
 
 
-def _run_check(path: Path, settings: Settings, jobs: int | None, output: Output, *, strict: bool) -> Check:
+def _run_check(path: Path, settings: Settings, jobs: int | None, output: Output, *, strict: bool) -> CheckReport:
     with output.progress("checking") as progress:
-        return Check(plan_tree(path, settings=settings, jobs=jobs, progress=progress), settings, strict)
+        return CheckReport(plan_tree(path, settings=settings, jobs=jobs, progress=progress), settings, strict)
 
 
-def _add_ignores(found: Check, project: Path, output: Output) -> str:
+def _add_ignores(found: CheckReport, project: Path, output: Output) -> str:
     """Write the comments as a separate run, which ``project`` records; return a sentence about it."""
-    recorded = plan_ignores(found.plan, found.work).seen_from(project)
+    recorded = plan_ignore_comments(found.plan, found.work).seen_from(project)
     with output.progress("writing comments") as step:
-        result = commit(recorded, on_step=step, documents={APPLIED_PLAN: as_bytes(plan_document(recorded))})
+        result = commit_plan(recorded, on_step=step, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))})
     written = {project / file.path for file in result.applied}
     findings = sum(found.plan.root / finding.path in written for finding in found.work)
-    return f"Suppressed with comments: {count(findings, 'finding')} in {count(len(written), 'file')}."
+    return f"Suppressed with comments: {pluralize(findings, 'finding')} in {pluralize(len(written), 'file')}."
 
 
-def _lines_of_findings(found: Check, base: Path, screen: Screen) -> Iterator[str]:
+def _lines_of_findings(found: CheckReport, base: Path, screen: Screen) -> Iterator[str]:
     """Yield a line for each finding to show, and for each file that could not be handled."""
     shown = {
         *found.work,
@@ -141,26 +141,29 @@ def _lines_of_findings(found: Check, base: Path, screen: Screen) -> Iterator[str
         if finding in shown:
             yield _line_of_finding(finding, base, screen)
     for skipped in found.plan.skipped:
-        name, reason = screen.styled(visible(str(base / skipped.path)), "bold"), visible(skipped.reason)
+        name, reason = (
+            screen.styled(escape_invisible(str(base / skipped.path)), "bold"),
+            escape_invisible(skipped.reason),
+        )
         yield f"{name}: {screen.styled('not handled', 'red')}: {reason}"
     if not screen.quiet:
-        yield from (visible(note) for note in found.plan.notes)
+        yield from (escape_invisible(note) for note in found.plan.notes)
 
 
 def _line_of_finding(finding: Finding, base: Path, screen: Screen) -> str:
     place = f"{finding.line}:{finding.column}" if finding.cell is None else finding.place
     mark = f" [{_MARKS[finding.status]}]" if finding.status in _MARKS else ""
-    name = screen.styled(visible(str(base / finding.path)), "bold")
-    return f"{name}:{place}: {screen.styled(finding.rule, 'cyan')} {plain(finding.message)}{mark}"
+    name = screen.styled(escape_invisible(str(base / finding.path)), "bold")
+    return f"{name}:{place}: {screen.styled(finding.rule, 'cyan')} {to_one_line(finding.message)}{mark}"
 
 
-def _last_line(found: Check, path: Path) -> str:
+def _last_line(found: CheckReport, path: Path) -> str:
     """Return the last line: whether work remains, and how many findings count and do not count."""
     plan = found.plan
     files = len({finding.path for finding in found.work})
-    parts = [f"{count(len(found.work), 'finding')} in {count(files, 'file')}"] if found.work else []
-    parts += [f"{count(len(plan.skipped), 'file')} not handled"] if plan.skipped else []
-    stopping = f"{count(len(found.stopping), 'finding')} listed above may keep worker processes from starting."
+    parts = [f"{pluralize(len(found.work), 'finding')} in {pluralize(files, 'file')}"] if found.work else []
+    parts += [f"{pluralize(len(plan.skipped), 'file')} not handled"] if plan.skipped else []
+    stopping = f"{pluralize(len(found.stopping), 'finding')} listed above may keep worker processes from starting."
     clean = f"Nothing to rewrite. {stopping}" if found.stopping else "Clean: nothing to rewrite."
     verdict = f"Work remains: {', '.join(parts)}." if parts else clean
     if plan.files:
@@ -168,6 +171,6 @@ def _last_line(found: Check, path: Path) -> str:
     uncounted = [f"{len(found.others)} remarks or suggestions (--strict counts them)"] if found.others else []
     uncounted += [f"{len(found.suppressed)} suppressed"] if found.suppressed else []
     uncounted += [f"{len(found.unchanged)} unchanged (nothing to gain)"] if found.unchanged else []
-    in_tests = applied.loaders_in_tests(plan)
+    in_tests = applied.loaders_in_tests_line(plan)
     verdict += f"\n{in_tests}" if in_tests else ""
     return f"{verdict}\nNot counted: {', '.join(uncounted)}; --verbose shows them." if uncounted else verdict

@@ -17,10 +17,10 @@ from click.core import ParameterSource
 
 from chirp_migrate.cli.options import SETTING_PLACES, Number, WholeNumber
 from chirp_migrate.console.text import suggest_name
-from chirp_migrate.engine.settings import place_of, read_command_table
+from chirp_migrate.engine.settings import place_of_setting, read_command_table
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.choosing import parse_expression
-from chirp_migrate.training.workload.hook import is_reference
+from chirp_migrate.training.workload.hook import is_function_reference
 
 __all__ = [
     "COMMAND",
@@ -32,10 +32,10 @@ __all__ = [
     "SCRIPT_ARGUMENT",
     "SHAPE",
     "WORKLOAD",
-    "given_values",
-    "no_option_sets",
+    "none_given_on_command_line",
+    "parameters_by_setting",
     "settings_as_defaults",
-    "settings_of",
+    "values_from_options_and_settings",
 ]
 
 _CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -58,7 +58,7 @@ def settings_as_defaults(command: str) -> Callable[[click.Context, click.Paramet
     return read
 
 
-def settings_of(command: click.Command) -> dict[str, str | None]:
+def parameters_by_setting(command: click.Command) -> dict[str, str | None]:
     """Return, for each key that can be a setting, the name of the parameter; keys are long names of options."""
     return {
         option.removeprefix("--"): one.name
@@ -69,7 +69,7 @@ def settings_of(command: click.Command) -> dict[str, str | None]:
     }
 
 
-def no_option_sets(*names: str) -> bool:
+def none_given_on_command_line(*names: str) -> bool:
     """Return whether the command line sets none of these parameters, so that their values come from settings."""
     ctx = click.get_current_context()
     return all(ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE for name in names)
@@ -77,11 +77,11 @@ def no_option_sets(*names: str) -> bool:
 
 def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
     file, table = read_command_table(path, command)
-    names = settings_of(ctx.command)
+    names = parameters_by_setting(ctx.command)
     kinds = {one.name: one.type for one in ctx.command.params}
     defaults: dict[str, Any] = {}
     for key, value in table.items():
-        place = place_of(file, key, command)
+        place = place_of_setting(file, key, command)
         name = names.get(key)
         if name is None:
             raise UsageProblem(f"{place} is unknown; {suggest_name(key, names, 'the keys are')}")
@@ -98,7 +98,7 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
     ctx.default_map = defaults
 
 
-def given_values(ctx: click.Context) -> dict[str, Any]:
+def values_from_options_and_settings(ctx: click.Context) -> dict[str, Any]:
     """Return the values that options or settings set, by the names of the parameters; options win over settings.
 
     If an option sets a workload or command, the settings for workload, command and result do not count.
@@ -184,9 +184,11 @@ def _parse_shape(value: Any) -> tuple[int, int, int]:
 
 
 _FORMS = '"package.module:{0}" or "folder/file.py:{0}"'
-WORKLOAD = _ParsedValue("workload", _text_type(is_reference, f"must name a function as {_FORMS.format('function')}"))
+WORKLOAD = _ParsedValue(
+    "workload", _text_type(is_function_reference, f"must name a function as {_FORMS.format('function')}")
+)
 REFERENCE = _ParsedValue(
-    "reference", _text_type(is_reference, f"must name a function or class as {_FORMS.format('name')}")
+    "reference", _text_type(is_function_reference, f"must name a function or class as {_FORMS.format('name')}")
 )
 MODEL = _ParsedValue("model", _text_type(_CLASS.fullmatch, 'must name a class as "package.module:ClassName"'))
 COMMAND = _ParsedValue("command", _parse_command)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 
 
 @click.command(
-    epilog=epilog(
+    epilog=help_epilog(
         {ExitCode.OK: "printed"},
         'eval "$(chirp-migrate completion bash)"',
         "chirp-migrate completion fish > ~/.config/fish/completions/chirp-migrate.fish",

@@ -8,20 +8,20 @@ from pathlib import Path
 import click
 
 from chirp_migrate.cli.command_settings import EXPRESSION, SCRIPT_ARGUMENT, WORKLOAD
-from chirp_migrate.cli.options import Command, FilePath, Number, argument, option, output_options
-from chirp_migrate.cli.verify import options_of
+from chirp_migrate.cli.options import CommandWithOptionGroups, FilePath, Number, argument, option, output_options
+from chirp_migrate.cli.verify import verify_options_from_arguments
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.report.kept_verdict import keep_problems
+from chirp_migrate.exit_codes import ExitCode, help_epilog
+from chirp_migrate.report.kept_verdict import store_doctor_report
 from chirp_migrate.training.errors import WorkloadFailed
 
 __all__ = ["doctor"]
 
 
 @click.command(
-    cls=Command,
-    epilog=epilog(
+    cls=CommandWithOptionGroups,
+    epilog=help_epilog(
         {
             ExitCode.OK: "no problem was found",
             ExitCode.WORK_REMAINS: "problems were found",
@@ -83,25 +83,25 @@ def doctor(
         raise UsageProblem("--json and --sarif name the same file: choose another file for one of them.")
     named = [f"--workload={workload}"] if workload is not None else []
     named += [f"--select={select}"] if select is not None else []
-    options = options_of(*named, f"--time-budget={budget_s}", "--", str(path), *script)
+    options = verify_options_from_arguments(*named, f"--time-budget={budget_s}", "--", str(path), *script)
     try:
         with output.progress("reading the project") as progress:
-            from chirp_migrate.doctor.session import examine
+            from chirp_migrate.doctor.session import run_doctor
 
-            report = examine(path.resolve(), options, progress)
+            report = run_doctor(path.resolve(), options, progress)
     except WorkloadFailed as failed:
         if failed.log_tail and not output.quiet:
             click.echo(f"The last lines of its output:\n{failed.shown_tail}", err=True)
         raise
     output.write(report)
-    not_kept = keep_problems(path.resolve(), report)
+    not_kept = store_doctor_report(path.resolve(), report)
     if sarif_file is not None:
         from chirp_migrate.doctor.sarif import sarif_bytes
 
         write_bytes(sarif_file, sarif_bytes(report, path.resolve()))
-    from chirp_migrate.doctor.report import show
+    from chirp_migrate.doctor.report import show_doctor_report
 
-    show(report, output.screen(err=STANDARD_OUTPUT in (sarif_file, output.json_file)))
+    show_doctor_report(report, output.screen(err=STANDARD_OUTPUT in (sarif_file, output.json_file)))
     if not_kept is not None:
         output.print_line(not_kept)
     sys.exit(report.exit_code)

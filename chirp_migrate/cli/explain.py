@@ -11,28 +11,28 @@ from pathlib import Path
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import Command, complete_rules, output_options
+from chirp_migrate.cli.options import CommandWithOptionGroups, complete_rule_codes, output_options
 from chirp_migrate.cli.rules import rule_entry
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.plans.plan import SCHEMA, Finding, Safety, Status
+from chirp_migrate.exit_codes import ExitCode, help_epilog
+from chirp_migrate.plans.plan import SCHEMA, Finding, FindingStatus, Safety
 from chirp_migrate.report.wording import SAFETIES
-from chirp_migrate.rules import Rule, all_rules, codes_of, unknown_rule
+from chirp_migrate.rules import Rule, all_rules, codes_matching, unknown_rule_message
 from chirp_migrate.syntax.project import Project
 
 
 @click.command(
-    cls=Command,
-    epilog=epilog(
+    cls=CommandWithOptionGroups,
+    epilog=help_epilog(
         {ExitCode.OK: "explained", ExitCode.USAGE: "there is no such rule"},
         "chirp-migrate explain CHP001",
         "chirp-migrate explain lambda-in-loader | less",
     ),
 )
-@click.argument("code", shell_complete=complete_rules)
+@click.argument("code", shell_complete=complete_rule_codes)
 @output_options("the same", "Print no example.", "Print every message of the examples, not one of each kind.")
 def explain(code: str, output: Output) -> None:
     """Explain the rule CODE (or its name): its reason, how safe it is, what it rewrites and what it only reports."""
@@ -87,9 +87,9 @@ def _show_rule(rule: Rule, reports: Sequence[tuple[Finding, str]], screen: Scree
 
 
 def _find_rule(selector: str) -> Rule:
-    codes = codes_of(selector)
+    codes = codes_matching(selector)
     if not codes:
-        raise UsageProblem(f"{unknown_rule(selector)}.")
+        raise UsageProblem(f"{unknown_rule_message(selector)}.")
     if len(codes) > 1:
         raise UsageProblem(f"{selector} matches {', '.join(sorted(codes))}: choose one of them.")
     return next(rule for rule in all_rules() if rule.code in codes)
@@ -115,9 +115,9 @@ def _findings_in_examples(rule: Rule, examples: dict[str, str], *, each: bool) -
     for path, text in texts.items():
         if path == "example/after.py":
             continue
-        _, findings = rewrite(path, text, Project(texts), unsafe=True, rules=[rule])
+        _, findings = rewrite_text(path, text, Project(texts), unsafe=True, rules=[rule])
         for finding in findings:
             kind = finding.why or finding.message
-            if finding.status is Status.REPORT and (each or kind not in kinds):
+            if finding.status is FindingStatus.REPORT and (each or kind not in kinds):
                 kinds.add(kind)
                 yield finding, text.splitlines()[finding.line - 1].strip()

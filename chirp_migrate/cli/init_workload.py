@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import Command, option, output_options, path_argument
+from chirp_migrate.cli.options import CommandWithOptionGroups, option, output_options, path_argument
 from chirp_migrate.console.output import Output
-from chirp_migrate.engine.discover import discover, journal_root, root_of
+from chirp_migrate.engine.discover import discover_files, journal_root, project_root
 from chirp_migrate.engine.settings import read_command_table
-from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.source.files import discard, replace_file, sync_folder, write_new
-from chirp_migrate.source.git import guard
+from chirp_migrate.errors import CommitFailed, UsageProblem, WriteRefused
+from chirp_migrate.exit_codes import ExitCode, help_epilog
+from chirp_migrate.source.files import remove_if_exists, replace_file, sync_folder, write_new_file
+from chirp_migrate.source.git import refuse_uncommitted_changes
 from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, is_chirpid_shaped
 from chirp_migrate.transaction.journal import applied_runs, journal_folder
 from chirp_migrate.transaction.lock import hold_lock
@@ -43,9 +43,9 @@ workload = "{DEFAULT_WORKLOAD}:workload"
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithOptionGroups,
     name="init-workload",
-    epilog=epilog(
+    epilog=help_epilog(
         {
             ExitCode.OK: "written",
             ExitCode.USAGE: f"PATH has no code, or already has a {DEFAULT_WORKLOAD} or settings for verify",
@@ -66,8 +66,8 @@ def init_workload(path: Path, allow_dirty: bool, output: Output) -> None:
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: pass the folder of your project.")
-    root = root_of(path)
-    discover(path)  # raises an error for a folder without code, which is probably the wrong folder
+    root = project_root(path)
+    discover_files(path)  # raises an error for a folder without code, which is probably the wrong folder
     interrupted = recover(journal_root(root))
     if interrupted is not None:
         click.echo(interrupted, err=True)
@@ -101,7 +101,7 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
 
     Raises:
         UsageProblem: the workload or its settings exist already, or ``pyproject.toml`` is not valid.
-        Refused: ``pyproject.toml`` has uncommitted changes or is a link, or another process is running.
+        WriteRefused: ``pyproject.toml`` has uncommitted changes or is a link, or another process is running.
         CommitFailed: a file cannot be written. All files written before are removed again.
     """
     workload, pyproject = root / DEFAULT_WORKLOAD, root / _PYPROJECT
@@ -121,15 +121,15 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
             before = pyproject.read_bytes() if pyproject.is_file() and not recorded else None
             if before is not None:
                 if pyproject.is_symlink():
-                    raise Refused(f"{pyproject} is a link: add [tool.chirp-migrate.verify] by hand.")
+                    raise WriteRefused(f"{pyproject} is a link: add [tool.chirp-migrate.verify] by hand.")
                 if not allow_dirty:
-                    guard(root, [_PYPROJECT])
+                    refuse_uncommitted_changes(root, [_PYPROJECT])
             content = None if recorded else _with_settings(pyproject, before)
             template = (
                 files("chirp_migrate.additions.scaffold").joinpath("templates").joinpath(DEFAULT_WORKLOAD).read_bytes()
             )
             try:
-                write_new(workload, template)
+                write_new_file(workload, template)
             except FileExistsError:
                 raise UsageProblem(f"{workload} exists already: nothing was written.") from None
             sync_folder(root)
@@ -141,14 +141,14 @@ def write_workload(root: Path, *, allow_dirty: bool = False) -> tuple[list[str],
                 return [DEFAULT_WORKLOAD], notes
             try:
                 if before is None:
-                    write_new(pyproject, content)
+                    write_new_file(pyproject, content)
                     sync_folder(root)
                 elif pyproject.read_bytes() != before:
-                    raise Refused(f"{pyproject} changed meanwhile: nothing was written, run the command again.")
+                    raise WriteRefused(f"{pyproject} changed meanwhile: nothing was written, run the command again.")
                 else:
                     replace_file(pyproject, content, root / f".{_PYPROJECT}.chirp-migrate-new", like=pyproject)
             except BaseException:
-                discard(workload)
+                remove_if_exists(workload)
                 raise
             return [DEFAULT_WORKLOAD, _PYPROJECT], notes
     except OSError as error:

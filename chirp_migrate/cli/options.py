@@ -19,7 +19,7 @@ from chirp_migrate.rules import all_rules
 
 __all__ = [
     "SETTING_PLACES",
-    "Command",
+    "CommandWithOptionGroups",
     "FilePath",
     "FolderPath",
     "NonEmptyText",
@@ -27,14 +27,14 @@ __all__ = [
     "WholeNumber",
     "WholeNumbers",
     "collect_options",
-    "complete_rules",
+    "complete_rule_codes",
     "ignore_pins_option",
     "option",
     "output_options",
     "path_argument",
     "plan_file_option",
-    "selectors",
     "split_at_commas",
+    "split_selectors",
     "wait_option",
 ]
 
@@ -155,7 +155,7 @@ class FolderPath(FilePath):
         return super().convert(value, param, ctx)
 
 
-class Command(click.Command):
+class CommandWithOptionGroups(click.Command):
     """A command whose help shows its options in groups."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -189,7 +189,7 @@ def split_at_commas(ctx: click.Context, parameter: click.Parameter, value: Seque
     return tuple(one.strip() for given in value for one in given.split(",") if one.strip())
 
 
-def selectors(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
+def split_selectors(ctx: click.Context, parameter: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
     """Return the result of :func:`split_at_commas`.
 
     Raises:
@@ -201,7 +201,7 @@ def selectors(ctx: click.Context, parameter: click.Parameter, value: Sequence[st
     return parts
 
 
-def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_rule_codes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the codes and names of rules that complete the text after the last comma, for the shell."""
     begun, comma, last = incomplete.rpartition(",")
     return [
@@ -213,21 +213,21 @@ def complete_rules(ctx: click.Context, parameter: click.Parameter, incomplete: s
 
 
 def collect_options(
-    name: str, kind: type[Any], *options: Callable[[Any], Any]
+    name: str, options_class: type[Any], *options: Callable[[Any], Any]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that passes the values of several options to a command as one argument.
 
     Args:
         name: name of the argument.
-        kind: dataclass of the argument; its fields are the options.
+        options_class: dataclass of the argument; its fields are the options.
         options: the decorators that add the options.
     """
 
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def gathering(**given: Any) -> Any:
-            own = {field.name: given.pop(field.name) for field in fields(kind) if field.name in given}
-            return command(**given, **{name: kind(**own)})
+            own = {field.name: given.pop(field.name) for field in fields(options_class) if field.name in given}
+            return command(**given, **{name: options_class(**own)})
 
         for one in reversed(options):
             gathering = one(gathering)

@@ -6,18 +6,18 @@ import sys
 
 import click
 
-from chirp_migrate.cli.options import Command, output_options
+from chirp_migrate.cli.options import CommandWithOptionGroups, output_options
 from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options
 from chirp_migrate.console.output import Output
 from chirp_migrate.engine.discover import journal_root
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import plan_document
 
 
 @click.command(
-    cls=Command,
-    epilog=epilog(
+    cls=CommandWithOptionGroups,
+    epilog=help_epilog(
         {
             ExitCode.OK: "planned, or nothing to do",
             ExitCode.WORK_REMAINS: "planned, but some files could not be handled (listed)",

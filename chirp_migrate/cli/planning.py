@@ -11,14 +11,14 @@ from msgspec import structs
 from chirp_migrate.cli.options import (
     WholeNumber,
     collect_options,
-    complete_rules,
+    complete_rule_codes,
     option,
     path_argument,
-    selectors,
     split_at_commas,
+    split_selectors,
 )
 from chirp_migrate.console.output import Output
-from chirp_migrate.engine.discover import root_of
+from chirp_migrate.engine.discover import project_root
 from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.engine.settings import Settings, read_settings
 from chirp_migrate.errors import UsageProblem
@@ -75,12 +75,12 @@ class PlanRequest:
 
 
 _rules = partial(option, group="Files and rules")
-_codes = partial(_rules, multiple=True, metavar="CODES", shell_complete=complete_rules)
+_codes = partial(_rules, multiple=True, metavar="CODES", shell_complete=complete_rule_codes)
 _added = partial(option, group="Added files")
 
 _looked_at = (
     _codes(
-        "--select", callback=selectors,
+        "--select", callback=split_selectors,
         help="Run only these rules: codes, code prefixes or names, separated by commas (see `rules`).",
     ),
     _codes("--ignore", callback=split_at_commas, help="Do not run these rules."),
@@ -142,8 +142,8 @@ def read_plan_file(file: Path, request: PlanRequest) -> PlanFile:
 
     Raises:
         UsageProblem: the file cannot be read or is not a plan, or the command line has options for making a new plan.
-        Refused: files of the project have changed since the plan was made.
+        WriteRefused: files of the project have changed since the plan was made.
     """
     if not request.is_bare:
         raise UsageProblem("--plan already fixes rules and files: omit the options that choose them.")
-    return load_plan(file, root_of(request.path))
+    return load_plan(file, project_root(request.path))

@@ -9,7 +9,7 @@ import click
 
 from chirp_migrate import __version__
 from chirp_migrate.cli.options import (
-    Command,
+    CommandWithOptionGroups,
     FilePath,
     WholeNumber,
     option,
@@ -17,21 +17,21 @@ from chirp_migrate.cli.options import (
     path_argument,
     plan_file_option,
 )
-from chirp_migrate.console.json_document import plain
+from chirp_migrate.console.json_document import to_json_values
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import SCHEMA
+from chirp_migrate.report.contents import ReportContents
 from chirp_migrate.report.page.render import render_page
-from chirp_migrate.report.reading import read_story
-from chirp_migrate.report.story import Story
-from chirp_migrate.report.terminal.render import show_story
+from chirp_migrate.report.reading import read_report_contents
+from chirp_migrate.report.terminal.render import show_report
 
 
 @click.command(
-    cls=Command,
-    epilog=epilog(
+    cls=CommandWithOptionGroups,
+    epilog=help_epilog(
         {
             ExitCode.OK: "reported",
             ExitCode.USAGE: "nothing was applied at PATH and no plan is passed, or an option is wrong",
@@ -78,11 +78,15 @@ def report(
     if page_file is not None and page_file == output.json_file:
         raise UsageProblem("--json and --output name the same file: choose another file for one of them.")
     with output.progress("reading the run and its findings"):
-        story = read_story(path, run=run, plan_file=plan_file, verdict_file=verdict_file, doctor_file=doctor_file)
+        story = read_report_contents(
+            path, run=run, plan_file=plan_file, verdict_file=verdict_file, doctor_file=doctor_file
+        )
     if output.json_file is not None:
-        output.write({"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_report_as_json(plain(story))})
+        output.write(
+            {"schema": SCHEMA, "tool": f"chirp-migrate {__version__}", **_report_as_json(to_json_values(story))}
+        )
     if page_file is None:
-        show_story(story, output.screen(prose=False))
+        show_report(story, output.screen(prose=False))
         return
     with output.progress("writing the page"):
         page = render_page(story).encode("utf-8")
@@ -91,10 +95,10 @@ def report(
         output.screen().line(_write_page(page_file, story))
 
 
-def _write_page(output: Path, story: Story) -> str:
-    changes = count(sum(len(file.hunks) for file in story.files), "change")
+def _write_page(output: Path, story: ReportContents) -> str:
+    changes = pluralize(sum(len(file.hunks) for file in story.files), "change")
     verdict = "not verified yet" if story.verdict is None else f"verdict: {story.verdict.verdict}"
-    what = f"{changes} in {count(len(story.files), 'file')}, {verdict}"
+    what = f"{changes} in {pluralize(len(story.files), 'file')}, {verdict}"
     return f"Wrote {output}: {what}. Open it in a browser; it needs no network."
 
 

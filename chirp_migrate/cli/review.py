@@ -11,22 +11,35 @@ from shlex import quote
 
 import click
 
-from chirp_migrate.cli.apply import accepted_part, apply_plan, check_pins, explain_interruption, next_commands
-from chirp_migrate.cli.options import Command, ignore_pins_option, option, output_options, plan_file_option, wait_option
+from chirp_migrate.cli.apply import accepted_plan, apply_plan, check_version_pins, explain_interruption, next_commands
+from chirp_migrate.cli.options import (
+    CommandWithOptionGroups,
+    ignore_pins_option,
+    option,
+    output_options,
+    plan_file_option,
+    wait_option,
+)
 from chirp_migrate.cli.planning import PlanRequest, make_plan, planning_options, read_plan_file
-from chirp_migrate.console.json_document import as_bytes
+from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import count
-from chirp_migrate.engine.discover import journal_root, root_of
-from chirp_migrate.errors import Refused, UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
-from chirp_migrate.plans.plan import Plan, Safety, Status
+from chirp_migrate.console.text import pluralize
+from chirp_migrate.engine.discover import journal_root, project_root
+from chirp_migrate.errors import UsageProblem, WriteRefused
+from chirp_migrate.exit_codes import ExitCode, help_epilog
+from chirp_migrate.plans.plan import FindingStatus, Plan, Safety
 from chirp_migrate.plans.plan_document import PlanDocument
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.report.wording import NOTES
-from chirp_migrate.review.plan_file import PlanFile, plan_document, read_document, read_plan, with_earlier_decisions
-from chirp_migrate.review.walk import InvalidEdit, Review, ReviewItem, edit_buffer, read_buffer
+from chirp_migrate.review.plan_file import (
+    PlanFile,
+    keep_earlier_decisions,
+    plan_document,
+    read_plan,
+    read_plan_document,
+)
+from chirp_migrate.review.walk import InvalidEdit, Review, ReviewItem, edits_from_editor, text_for_editor
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.files import read_file, replace_file
 
@@ -43,8 +56,8 @@ _SHOWN_LINES = 40
 
 
 @click.command(
-    cls=Command,
-    epilog=epilog(
+    cls=CommandWithOptionGroups,
+    epilog=help_epilog(
         {
             ExitCode.OK: "everything is decided (and applied, if you chose to)",
             ExitCode.WORK_REMAINS: "quit before everything was decided; the decisions are kept",
@@ -80,12 +93,12 @@ def review(
     session = Review(found.plan, found.choices)
     screen = output.screen()
     if not session.items:
-        is_done = all(finding.status is Status.FINE for finding in found.plan.findings)
+        is_done = all(finding.status is FindingStatus.FINE for finding in found.plan.findings)
         known = "already migrated, or no rule applies here"
         screen.line(f"Nothing to review: {known if is_done else 'no finding is rewritten'}.")
         sys.exit(ExitCode.OK)
     begun = len(session.choices)
-    total = count(len(session.items), "hunk")
+    total = pluralize(len(session.items), "hunk")
     screen.line(f"{total} to decide on" + (f", {begun} of them decided before." if begun else ".") + " ? explains.")
     if not plan_file.exists():  # report that the file cannot be written before the first question
         _save_decisions(plan_file, found.plan, session)
@@ -107,7 +120,7 @@ def review(
             f"{quote(str(plan_file))}"
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.WORK_REMAINS)
-    selected, edited = accepted_part(replace(found, choices=session.choices, reviewed=True), path, plan_file)
+    selected, edited = accepted_plan(replace(found, choices=session.choices, reviewed=True), path, plan_file)
     if not selected.files:
         screen.line("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
@@ -123,7 +136,7 @@ def review(
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
     if not ignore_pins:
-        check_pins(selected)
+        check_version_pins(selected)
     with explain_interruption(path):
         result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, wait_s=wait_s)
     # -q and -v are for the review only, and not for the output of the apply.
@@ -157,26 +170,26 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
         except OSError as error:
             raise UsageProblem(f"{plan_file} cannot be read ({error.strerror}): choose another --plan.") from None
         with contextlib.suppress(ValueError):  # a file that is not a plan has no decisions
-            old = read_document(data)
-        root = root_of(request.path)
+            old = read_plan_document(data)
+        root = project_root(request.path)
         rewritten = [file.path for file in old.files if file.sha256_before is not None] if old is not None else []
         if rewritten and not any((root / path).exists() for path in rewritten):
-            raise Refused(
+            raise WriteRefused(
                 f"{plan_file} is the plan of another project: none of its files is in {root}: "
                 "choose another --plan; nothing was changed."
             )
         if request.is_bare:
             try:
                 return read_plan_file(plan_file, request)
-            except Refused as stale:
+            except WriteRefused as stale:
                 click.echo(f"chirp-migrate: {str(stale).partition(';')[0]}: planning again.", err=True)
         if old is not None and request.is_bare:
             request = request.again(old.options)
     plan = make_plan(request, output)
     content = plan_document(plan)
     if old is not None:
-        content = with_earlier_decisions(old, content)
-    return read_plan(as_bytes(content), str(plan_file), plan.root)
+        content = keep_earlier_decisions(old, content)
+    return read_plan(to_json_bytes(content), str(plan_file), plan.root)
 
 
 def _review_items(session: Review, screen: Screen, save: Callable[[], None]) -> None:
@@ -200,7 +213,7 @@ def _review_items(session: Review, screen: Screen, save: Callable[[], None]) -> 
             session.decide(answer == "y")
         elif answer in _RESTS:
             decide, accepted = _RESTS[answer]
-            hunks = count(decide(session, accepted), "hunk")
+            hunks = pluralize(decide(session, accepted), "hunk")
             screen.line(f"{hunks} {'accepted' if accepted else 'refused'}.")
         else:
             for line in _HELP.splitlines():
@@ -227,7 +240,7 @@ def _show_item(session: Review, item: ReviewItem, screen: Screen) -> None:
         safety = "" if one.safety is Safety.SAFE else f" ({one.safety.value})"
         screen.item(f"{one.place:>5}  {one.rule}", f"{one.message_with_gain}{safety}", indent=0, style="cyan")
     if item.hunk is None:
-        screen.line(f"       {NOTES.get(item.file.note, item.file.note)} as a whole")
+        screen.line(f"       {NOTES.get(item.file.note, item.file.note)}: accept or refuse the whole file")
     lines = [] if screen.quiet else list(item.diff(None if choice is None else choice.edits))
     shown = len(lines) if screen.verbose else _SHOWN_LINES
     for line in lines[:shown]:
@@ -264,11 +277,11 @@ def _edit_item(session: Review, item: ReviewItem, screen: Screen) -> None:
     choice = session.choices.get(item.id)
     suffix = Path(item.file.path).suffix.replace(".ipynb", ".py")
     try:
-        text = click.edit(edit_buffer(item, choice), extension=suffix)
+        text = click.edit(text_for_editor(item, choice), extension=suffix)
         if text is None:
             screen.line("Not edited.")
             return
-        session.edit(read_buffer(item, choice, text))
+        session.edit(edits_from_editor(item, choice, text))
     except InvalidEdit as error:
         screen.line(f"The edit was not accepted: {error!s}.")
     except click.ClickException as error:
@@ -277,7 +290,7 @@ def _edit_item(session: Review, item: ReviewItem, screen: Screen) -> None:
 
 def _save_decisions(plan_file: Path, plan: Plan, session: Review) -> None:
     """Write the plan and all decisions to the plan file, atomically."""
-    content = as_bytes(plan_document(plan, session.choices))
+    content = to_json_bytes(plan_document(plan, session.choices))
     try:
         replace_file(plan_file, content, plan_file.with_name(f".{plan_file.name}.tmp"))
     except OSError as error:

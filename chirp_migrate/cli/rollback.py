@@ -7,30 +7,37 @@ from pathlib import Path
 
 import click
 
-from chirp_migrate.cli.options import Command, WholeNumber, option, output_options, path_argument, wait_option
+from chirp_migrate.cli.options import (
+    CommandWithOptionGroups,
+    WholeNumber,
+    option,
+    output_options,
+    path_argument,
+    wait_option,
+)
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.text import format_time
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.transaction.journal import JournalRun, applied_runs, read_runs
-from chirp_migrate.transaction.journal_schema import State
+from chirp_migrate.transaction.journal_schema import RunState
 from chirp_migrate.transaction.recovery import recover
-from chirp_migrate.transaction.rollback import RollbackResult, later_runs, nothing_applied
+from chirp_migrate.transaction.rollback import RollbackResult, later_runs_on_same_files, nothing_applied_error
 from chirp_migrate.transaction.rollback import rollback as roll_back
 
 #: Number of files that the list of runs shows for each run. The JSON document contains all files.
 _FILES_SHOWN = 4
 
 _UNFINISHED = {
-    State.PENDING: "not finished (still being applied, or interrupted)",
-    State.ROLLING_BACK: "not finished (still being rolled back, or interrupted)",
+    RunState.PENDING: "not finished (still being applied, or interrupted)",
+    RunState.ROLLING_BACK: "not finished (still being rolled back, or interrupted)",
 }
 
 
 @click.command(
-    cls=Command,
-    epilog=epilog(
+    cls=CommandWithOptionGroups,
+    epilog=help_epilog(
         {
             ExitCode.OK: "everything is as before the run",
             ExitCode.USAGE: "nothing was applied at PATH, or no such run",
@@ -82,7 +89,7 @@ def rollback(
         runs = read_runs(root)
         output.write({"schema": 1, "runs": [_run_as_json(run, runs) for run in runs]})
         if not runs:
-            raise nothing_applied(root)
+            raise nothing_applied_error(root)
         for line in _run_lines(runs, shown=None if output.verbose else _FILES_SHOWN):
             text = line.lstrip()
             screen.text(text, len(line) - len(text), hang=6 if text == line else 0)
@@ -133,7 +140,7 @@ def _run_as_json(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, objec
         "tool": run.record.tool,
         "state": run.state.value,
         "files": [{"path": file.path, "action": file.action} for file in run.files],
-        "undo_first": [int(name) for name in later_runs(run, runs)],
+        "undo_first": [int(name) for name in later_runs_on_same_files(run, runs)],
     }
 
 
@@ -148,7 +155,7 @@ def _run_lines(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
         names = [file.path for file in run.files[:shown]]
         more = len(run.files) - len(names)
         lines.append(f"      {', '.join(names)}{f' and {more} more' if more else ''}")
-        later = later_runs(run, runs)
+        later = later_runs_on_same_files(run, runs)
         if later:
             shown_runs = ", ".join(later)
             lines.append(f"      changed again by run {shown_runs}: undo that run first, or use --back-to {run.number}")

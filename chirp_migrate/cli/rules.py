@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from chirp_migrate import __version__
-from chirp_migrate.cli.options import Command, output_options
+from chirp_migrate.cli.options import CommandWithOptionGroups, output_options
 from chirp_migrate.console.output import Output
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import SCHEMA
 from chirp_migrate.rules import Rule, all_rules
 
@@ -15,8 +15,10 @@ __all__ = ["rule_entry", "rules"]
 
 
 @click.command(
-    cls=Command,
-    epilog=epilog({ExitCode.OK: "listed"}, "chirp-migrate rules", "chirp-migrate rules --json - | jq '.rules[].code'"),
+    cls=CommandWithOptionGroups,
+    epilog=help_epilog(
+        {ExitCode.OK: "listed"}, "chirp-migrate rules", "chirp-migrate rules --json - | jq '.rules[].code'"
+    ),
 )
 @output_options("the rules", "Print only codes and names.", "Also print the reasons.")
 def rules(output: Output) -> None:

@@ -12,11 +12,11 @@ from chirp_migrate.cli.command_settings import (
     REFERENCE,
     SCRIPT_ARGUMENT,
     WORKLOAD,
-    no_option_sets,
+    none_given_on_command_line,
     settings_as_defaults,
 )
 from chirp_migrate.cli.options import (
-    Command,
+    CommandWithOptionGroups,
     FilePath,
     Number,
     WholeNumbers,
@@ -25,14 +25,14 @@ from chirp_migrate.cli.options import (
     option,
     output_options,
 )
-from chirp_migrate.cli.verify import options_of
+from chirp_migrate.cli.verify import verify_options_from_arguments
 from chirp_migrate.console.output import Output
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.exit_codes import ExitCode, epilog
+from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.tune import plot as plots
 from chirp_migrate.tune.config import TuneConfig, read_config
-from chirp_migrate.tune.report import show
+from chirp_migrate.tune.report import show_tune_report
 from chirp_migrate.tune.request import SettingsToMeasure, TuneTask
 from chirp_migrate.tune.session import tune_tree
 
@@ -47,8 +47,8 @@ _kept = partial(option, group="Saved results")
 
 
 @click.command(
-    cls=Command,
-    epilog=epilog(
+    cls=CommandWithOptionGroups,
+    epilog=help_epilog(
         {
             ExitCode.OK: "measured",
             ExitCode.USAGE: "PATH, an option, the dataset or the configuration is invalid",
@@ -155,7 +155,7 @@ def tune(
     root = path.resolve()
     if not grid.prefetch:
         raise UsageProblem("--prefetch is empty: pass numbers of batches, such as 2,4.")
-    if (workload is not None or script) and no_option_sets("dataset", "unaugmented", "config_file"):
+    if (workload is not None or script) and none_given_on_command_line("dataset", "unaugmented", "config_file"):
         dataset = unaugmented = config_file = None
     if unaugmented is not None and dataset is None:
         raise UsageProblem("--unaugmented needs --dataset: pass both.")
@@ -170,7 +170,7 @@ def tune(
     config = None if config_file is None else read_config(_config_path(root, config_file))
     target = plot
     if target is not None:
-        plots.check(target)
+        plots.check_can_plot(target)
     elif config is not None:
         target = _documented_plot(root, config, output)
     request = TuneTask(
@@ -182,7 +182,7 @@ def tune(
         profile=str(_profile(profile)) if save else "",
     )
     named = [] if workload is None else [f"--workload={workload}"]
-    training = options_of(*named, "--", str(root), *script) if watches else None
+    training = verify_options_from_arguments(*named, "--", str(root), *script) if watches else None
     timeout_s = max(600.0, 4 * grid.seconds) if timeout is None else timeout
     try:
         with output.progress("reading the project") as progress:
@@ -193,9 +193,9 @@ def tune(
         raise
     output.write(report)
     if target is not None:
-        plots.draw(target, report.loaders, report.described)
+        plots.draw_plot(target, report.loaders, report.described)
         output.print_line(f"plot: {target}")
-    show(report, output.screen())
+    show_tune_report(report, output.screen())
     sys.exit(ExitCode.OK)
 
 
@@ -215,7 +215,7 @@ def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | N
     target = root / folder / _PLOT_NAME
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        plots.check(target)
+        plots.check_can_plot(target)
     except OSError as error:
         raise UsageProblem(
             f"{target.parent} (system.output_dir) cannot be created ({error.strerror}): pass a file to --plot."
@@ -229,6 +229,6 @@ def _documented_plot(root: Path, config: TuneConfig, output: Output) -> Path | N
 def _profile(given: Path | None) -> Path:
     if given is not None:
         return given.absolute()
-    from chirpid_patch.loader_speed.profiles import default_profile
+    from chirpid_patch.loader_speed.profiles import default_profile_path
 
-    return default_profile().absolute()
+    return default_profile_path().absolute()

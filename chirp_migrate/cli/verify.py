@@ -22,11 +22,11 @@ from chirp_migrate.cli.command_settings import (
     SCRIPT_ARGUMENT,
     SHAPE,
     WORKLOAD,
-    given_values,
     settings_as_defaults,
+    values_from_options_and_settings,
 )
 from chirp_migrate.cli.options import (
-    Command,
+    CommandWithOptionGroups,
     FolderPath,
     NonEmptyText,
     Number,
@@ -38,25 +38,25 @@ from chirp_migrate.cli.options import (
 )
 from chirp_migrate.console.output import Output
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.report.kept_verdict import keep_verdict, verified_files
-from chirp_migrate.report.plots import draw_plots, prepare
+from chirp_migrate.report.kept_verdict import hashes_of_written_files, store_verdict
+from chirp_migrate.report.plots import create_plot_folder, draw_plots
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
-from chirp_migrate.training.errors import InvalidTree, WorkloadFailed
+from chirp_migrate.training.errors import NoTrainingFound, WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
-from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
-from chirp_migrate.training.workload.choosing import call_of, select_entry_points
-from chirp_migrate.training.workload.entry_points import Source, call_options, find_entry_points
+from chirp_migrate.training.process.interrupts import sigterm_as_keyboard_interrupt
+from chirp_migrate.training.workload.choosing import call_as_code, select_entry_points
+from chirp_migrate.training.workload.entry_points import TrainingSource, documented_arguments, find_entry_points
 from chirp_migrate.transaction.recovery import recover
-from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve
+from chirp_migrate.verify.options import DEFAULT_WORKERS, VerifyOptions, resolve_options
 from chirp_migrate.verify.sides.baseline import find_original_version
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["options_of", "verify"]
+__all__ = ["verify", "verify_options_from_arguments"]
 
 _DEFAULTS = VerifyOptions()
 _SIZES = _DEFAULTS.sizes
@@ -92,7 +92,7 @@ Examples:
 
 
 @click.command(
-    cls=Command,
+    cls=CommandWithOptionGroups,
     epilog=_EPILOG,
 )
 @argument(is_eager=True, callback=settings_as_defaults("verify"))
@@ -213,11 +213,11 @@ def verify(
     pyproject.toml.
     """
     measured = {"simulate_step_ms": simulate_step_ms, "worker_counts": worker_counts, "extra_s": extra_s}
-    asked = {**given_values(click.get_current_context()), **measured}
+    asked = {**values_from_options_and_settings(click.get_current_context()), **measured}
     if output.quiet and output.verbose:
         raise UsageProblem("--quiet and --verbose contradict each other: pass only one of them.")
     try:
-        with signals_as_one_interrupt():
+        with sigterm_as_keyboard_interrupt():
             root, options = _resolve_request(path, asked)
             if list_:
                 _list_entry_points(root, baseline, options, output)
@@ -231,15 +231,15 @@ def verify(
         sys.exit(ExitCode.INTERRUPTED)
 
 
-def options_of(*arguments: str) -> VerifyOptions:
+def verify_options_from_arguments(*arguments: str) -> VerifyOptions:
     """Return the options of ``verify`` for these command-line arguments, with the project's settings applied.
 
     Raises:
-        UsageProblem: see :func:`~chirp_migrate.verify.options.resolve` and :func:`.settings_as_defaults`.
+        UsageProblem: see :func:`~chirp_migrate.verify.options.resolve_options` and :func:`.settings_as_defaults`.
         click.UsageError: an argument is wrong.
     """
     with verify.make_context("verify", list(arguments)) as context:
-        return resolve(context.params["path"].resolve(), given_values(context))
+        return resolve_options(context.params["path"].resolve(), values_from_options_and_settings(context))
 
 
 def _run_verification(
@@ -248,19 +248,21 @@ def _run_verification(
     began = time.monotonic()
     with output.progress("reading the project and its journal") as progress:
         before = find_original_version(root, baseline)
-        verified = verified_files(root)
-        if options.source is Source.FOUND:
+        verified = hashes_of_written_files(root)
+        if options.source is TrainingSource.FOUND:
             find_entry_points(root, options.model)  # report errors in the project before copying anything
         progress(ProgressStep("importing PyTorch"))
-        from chirp_migrate.verify.session import verification
+        from chirp_migrate.verify.session import verify_versions
 
         if plot is not None:
-            prepare(plot)
-        report = verification(root, before, verified, options, progress, began)
-        from chirp_migrate.doctor.of_traces import problems_in
+            create_plot_folder(plot)
+        report = verify_versions(root, before, verified, options, progress, began)
+        from chirp_migrate.doctor.of_traces import find_problems_in_traces
 
-        has_own_data = options.source is not Source.FOUND or options.sizes.data is not None
-        report = msgspec.structs.replace(report, problems=problems_in(report.passes.get("after", {}), has_own_data))
+        has_own_data = options.source is not TrainingSource.FOUND or options.sizes.data is not None
+        report = msgspec.structs.replace(
+            report, problems=find_problems_in_traces(report.passes.get("after", {}), has_own_data)
+        )
     more = [_save_document(root, report, output)]  # save before drawing plots, which may fail
     if plot is not None:
         more.append(draw_plots(plot, report))
@@ -281,7 +283,7 @@ def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
     script = context.params["script"]
     command = join(["chirp-migrate", "doctor", str(path), *words, *(("--", *script) if script else ())])
     them = "it" if len(report.problems) == 1 else "them"
-    return f"Doctor: {count(len(report.problems), 'problem')} ({checks}). See {them} with: {command}"
+    return f"Doctor: {pluralize(len(report.problems), 'problem')} ({checks}). See {them} with: {command}"
 
 
 def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
@@ -295,13 +297,13 @@ def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
 def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
     """Write the report to the file of ``--json`` and to the journal; return a sentence if the latter fails."""
     output.write(report)
-    return keep_verdict(root, report)
+    return store_verdict(root, report)
 
 
 def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
     from chirp_migrate.verify.build_report import failed_report  # imports PyTorch
 
-    report = failed_report(failure, verified_files(root))
+    report = failed_report(failure, hashes_of_written_files(root))
     not_kept = _save_document(root, report, output)
     _show_report(report, output)
     if not_kept is not None:
@@ -313,7 +315,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
 def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions, output: Output) -> None:
     if baseline is not None:
         find_original_version(root, baseline)  # report an invalid --baseline, although --list runs nothing
-    if options.source is Source.FOUND:
+    if options.source is TrainingSource.FOUND:
         discovery = select_entry_points(find_entry_points(root, options.model), options.select)
     else:
         before = find_original_version(root, baseline)
@@ -321,11 +323,11 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
             output.progress("importing PyTorch") as progress,
             temporary_folder("chirp-migrate-verify-") as folder,
         ):
-            from chirp_migrate.verify.sides.copies import find_training, make_sides
+            from chirp_migrate.verify.sides.copies import copy_both_versions, find_entry_points_before
 
-            trees, _ = make_sides(root, before, options, folder)
-            discovery = find_training(trees["before"], root, before, options, progress)
-    calls = {one.label: call_of(one, discovery.model, options.sizes) for one in discovery.entry_points}
+            trees, _ = copy_both_versions(root, before, options, folder)
+            discovery = find_entry_points_before(trees["before"], root, before, options, progress)
+    calls = {one.label: call_as_code(one, discovery.model, options.sizes) for one in discovery.entry_points}
     found = [{"entry_point": label, "call": call} for label, call in calls.items()]
     output.write({"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})
     if not output.json_is_printed:
@@ -334,7 +336,7 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
             screen.line(label, "bold")
             screen.text(call, 4)
         if any("config" in call for call in calls.values()):
-            screen.text(f"config = {call_options(options.sizes)['config']}", hang=4)
+            screen.text(f"config = {documented_arguments(options.sizes)['config']}", hang=4)
         for reason in discovery.left_out:
             screen.text(f"Omitted: {reason}.")
 
@@ -342,12 +344,12 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
 def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
     """Recover from an interrupted run, and return the root of the project and the options."""
     if not path.is_dir():
-        raise InvalidTree(f"{path} is not a folder: pass the root folder of the migrated project.")
+        raise NoTrainingFound(f"{path} is not a folder: pass the root folder of the migrated project.")
     root = path.resolve()
     interrupted = recover(journal_root(root))
     if interrupted is not None:
         click.echo(f"chirp-migrate: {interrupted}", err=True)
-    options, project = resolve(root, asked), journal_root(root)
-    if options.source is Source.FOUND and not (root / "utils").is_dir() and (project / "utils").is_dir():
-        raise InvalidTree(f"{root} is a folder of {project}: run `chirp-migrate verify {quote(str(project))}`.")
+    options, project = resolve_options(root, asked), journal_root(root)
+    if options.source is TrainingSource.FOUND and not (root / "utils").is_dir() and (project / "utils").is_dir():
+        raise NoTrainingFound(f"{root} is a folder of {project}: run `chirp-migrate verify {quote(str(project))}`.")
     return root, options

@@ -12,19 +12,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["as_bytes", "plain", "read_as", "read_json"]
+__all__ = ["convert_json", "read_json", "to_json_bytes", "to_json_values"]
 
 _T = TypeVar("_T")
 
 
-def plain(document: object) -> Any:
+def to_json_values(document: object) -> Any:
     """Return a document as dictionaries, lists, texts and numbers; keys are in the order of the fields."""
     return msgspec.to_builtins(document)
 
 
-def as_bytes(document: object, indent: int | None = 2) -> bytes:
+def to_json_bytes(document: object, indent: int | None = 2) -> bytes:
     """Return a document as the bytes of a JSON file; on one line if ``indent`` is None."""
-    return (json.dumps(plain(document), indent=indent, ensure_ascii=True) + "\n").encode("ascii")
+    return (json.dumps(to_json_values(document), indent=indent, ensure_ascii=True) + "\n").encode("ascii")
 
 
 def read_json(data: bytes) -> dict[str, Any]:
@@ -42,14 +42,14 @@ def read_json(data: bytes) -> dict[str, Any]:
     return found
 
 
-def read_as(found: dict[str, Any], kind: type[_T]) -> _T:
-    """Convert a JSON object from :func:`read_json` to a document of type ``kind``.
+def convert_json(json_object: dict[str, Any], document_type: type[_T]) -> _T:
+    """Convert a JSON object from :func:`read_json` to a document of type ``document_type``.
 
     Raises:
         ValueError: the object does not match the types of the document; the message names the place and the reason.
     """
     try:
-        return msgspec.convert(found, kind)
+        return msgspec.convert(json_object, document_type)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ValueError(_translate_type_error(str(error))) from None
 

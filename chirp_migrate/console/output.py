@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from chirp_migrate.console.json_document import as_bytes
+from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.console.progress import Progress, ProgressStep
-from chirp_migrate.console.progress_line import MovingLine
+from chirp_migrate.console.progress_line import LiveProgressLine
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import visible
+from chirp_migrate.console.text import escape_invisible
 from chirp_migrate.errors import UsageProblem
 
 __all__ = ["STANDARD_OUTPUT", "Output", "check_writable", "write_bytes"]
@@ -80,12 +80,12 @@ class Output:
             UsageProblem: the document cannot be written.
         """
         if self.json_file is not None:
-            write_bytes(self.json_file, as_bytes(document))
+            write_bytes(self.json_file, to_json_bytes(document))
 
     def print_line(self, text: str) -> None:
         """Print one line to standard error, unless ``quiet`` is set."""
         if not self.quiet:
-            print(f"  {visible(text)}", file=sys.stderr, flush=True)
+            print(f"  {escape_invisible(text)}", file=sys.stderr, flush=True)
 
     def progress(self, doing: str) -> AbstractContextManager[Progress]:
         """Return a context whose value is a progress callback that prints to standard error, unless ``quiet`` is set.
@@ -94,7 +94,7 @@ class Output:
         stay are printed.
         """
         if not self.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-            return MovingLine(sys.stderr, doing)
+            return LiveProgressLine(sys.stderr, doing)
         return nullcontext(lambda what: None if isinstance(what, ProgressStep) else self.print_line(what))
 
 

@@ -13,9 +13,9 @@ from typing import TextIO
 from rich.cells import cell_len, set_cell_size
 
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.console.text import visible
+from chirp_migrate.console.text import escape_invisible
 
-__all__ = ["MovingLine"]
+__all__ = ["LiveProgressLine"]
 
 #: Seconds before the line appears, and seconds between two updates of the line.
 _PATIENCE_S, _EVERY_S = 2.0, 0.25
@@ -28,7 +28,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_drawing.acquire, after_in_parent=_drawing.release, after_in_child=_drawing.release)
 
 
-class MovingLine(threading.Thread):
+class LiveProgressLine(threading.Thread):
     """A context whose value is a progress callback for a terminal. At the end of the context, the line is removed.
 
     The cursor stays at the beginning of the line, so that other output, such as ``^C``, overwrites the line.
@@ -44,7 +44,7 @@ class MovingLine(threading.Thread):
         self._shown = ""
         self._over = threading.Event()
 
-    def __enter__(self) -> MovingLine:
+    def __enter__(self) -> LiveProgressLine:
         self.start()
         return self
 
@@ -56,7 +56,7 @@ class MovingLine(threading.Thread):
     def __call__(self, what: str | ProgressStep) -> None:
         """Show ``what`` if it is a step; if it is a text, print it above the progress line."""
         if isinstance(what, str):
-            self._draw(self._shown, above=f"  {visible(what)}\x1b[K\n")
+            self._draw(self._shown, above=f"  {escape_invisible(what)}\x1b[K\n")
             return
         now = time.monotonic()
         self._least = self._least if what.left_s is None else now + what.left_s
@@ -86,7 +86,7 @@ class MovingLine(threading.Thread):
             full = _BAR * min(step.done, step.total) // step.total
             for more in (f"{step.done}/{step.total}  ", f"{self._full * full}{self._empty * (_BAR - full)} "):
                 right = f"{more}{right}" if room - len(more + right) >= _LEAST_TEXT else right
-        room, text = room - len(right), visible(step.text)
+        room, text = room - len(right), escape_invisible(step.text)
         text = text if cell_len(text) <= room else set_cell_size(text, room - 1) + self._more
         return f"{set_cell_size(text, room)}  {right}"
 

@@ -1,8 +1,8 @@
 """Print paragraphs, lists, tables and diffs that fit the terminal, with the library rich.
 
-Texts cannot control the terminal: control characters are escaped first (see ``visible`` in :mod:`.text`), and rich does
-not interpret markup in texts. The module imports rich, so only code that prints imports this module; ``--help`` does
-not.
+Texts cannot control the terminal: control characters are escaped first (see ``escape_invisible`` in :mod:`.text`), and
+rich does not interpret markup in texts. The module imports rich, so only code that prints imports this module;
+``--help`` does not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from chirp_migrate.console.text import plain, visible
+from chirp_migrate.console.text import escape_invisible, to_one_line
 
 __all__ = ["LEAST_WIDTH", "Screen", "diff_style", "render_to_text"]
 
@@ -85,7 +85,7 @@ class Screen:
         if not text and not self._begun:
             return
         self._begun = True
-        self._console.print(Text(visible(text), style), soft_wrap=True, end=end)
+        self._console.print(Text(escape_invisible(text), style), soft_wrap=True, end=end)
 
     def styled(self, text: str, style: str) -> str:
         """Return ``text`` with the codes for ``style``, or unchanged if colours may not be used."""
@@ -93,7 +93,7 @@ class Screen:
 
     def title(self, text: str) -> None:
         """Print the title of a section: an empty line, the title in capitals, and a rule below it."""
-        name = plain(text).upper()
+        name = to_one_line(text).upper()
         self.line()
         self.text(name, style="bold")
         self.line("=" * min(self.width, cell_len(name)), "dim")
@@ -126,21 +126,23 @@ class Screen:
             short: a shorter form of the text, or "". With the note, it replaces a text that is too long. If the shorter
                 form is too long, too, only the first line of the text is printed.
         """
-        self._paragraph(Text(plain(text), style), indent, Text(first), hang, most, Text(plain(short), style))
+        self._paragraph(
+            Text(to_one_line(text), style), indent, Text(first), hang, most, Text(to_one_line(short), style)
+        )
 
     def item(self, mark: str, text: str, indent: int = 2, style: str = "") -> None:
         """Print a mark in ``style``, and a paragraph next to it; all lines of the paragraph are aligned."""
-        shown = Text(plain(mark), style)
+        shown = Text(to_one_line(mark), style)
         if indent + shown.cell_len + _GAP > self.width // 2:
             self._paragraph(shown, indent)
             self.text(text, indent + 2)
         else:
-            self._paragraph(Text(plain(text)), indent, shown + Text(" " * _GAP))
+            self._paragraph(Text(to_one_line(text)), indent, shown + Text(" " * _GAP))
 
     def term(self, name: str, meaning: str, indent: int = 2, style: str = "bold", hang: int = 4) -> None:
         """Print a term in ``style`` and its meaning; further lines of the meaning are indented by ``hang``."""
-        begun = plain(name) if name.endswith(".") else f"{plain(name)}:"
-        self._paragraph(Text.assemble((begun, style), " ", plain(meaning)), indent, hang=hang)
+        begun = to_one_line(name) if name.endswith(".") else f"{to_one_line(name)}:"
+        self._paragraph(Text.assemble((begun, style), " ", to_one_line(meaning)), indent, hang=hang)
 
     def table(
         self, header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), indent: int = 2
@@ -156,7 +158,7 @@ class Screen:
             left: indices of the left-aligned columns; all other columns are right-aligned.
             indent: number of blanks in front of every line.
         """
-        shown = [[plain(cell) for cell in row] for row in (*([header] if header else []), *rows)]
+        shown = [[to_one_line(cell) for cell in row] for row in (*([header] if header else []), *rows)]
         widths = [max(map(cell_len, column)) for column in zip(*shown, strict=True)]
         head = "dim" if header else ""
         room = self.width - indent - _GAP * (len(widths) - 1)
@@ -194,7 +196,7 @@ class Screen:
                 overflow="fold",
             )
         for row in rows:
-            table.add_row(*(Text(visible(text).expandtabs(_TAB), style) for text, style in row))
+            table.add_row(*(Text(escape_invisible(text).expandtabs(_TAB), style) for text, style in row))
         self._print(table, 0)
 
     def _cells(

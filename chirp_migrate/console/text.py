@@ -7,32 +7,32 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 __all__ = [
-    "count",
+    "as_sentence",
     "escape_for_matplotlib",
+    "escape_invisible",
+    "format_percent",
     "format_time",
     "format_value",
-    "percent",
-    "plain",
-    "sentence",
+    "pluralize",
     "shorten_list",
     "suggest_name",
-    "visible",
+    "to_one_line",
 ]
 
 #: Number of names that a sentence lists. Of further names, it gives only the number.
 _NAMED = 12
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """Return ``text`` with control characters and invisible characters escaped, except tabs."""
     return "".join(
         one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode("ascii") for one in text
     )
 
 
-def plain(text: str) -> str:
+def to_one_line(text: str) -> str:
     """Return ``text`` on one line, with invisible characters escaped."""
-    return visible(" ".join(text.split()))
+    return escape_invisible(" ".join(text.split()))
 
 
 def escape_for_matplotlib(text: str) -> str:
@@ -44,7 +44,7 @@ def escape_for_matplotlib(text: str) -> str:
     return shown.replace("$", r"\$")
 
 
-def sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
     """Return a text as a sentence, with a capital letter at its beginning and a full stop at its end.
 
     The first letter stays as it is if the text begins with a path or a label, such as ``train.py`` or ``note: ``.
@@ -67,7 +67,7 @@ def format_value(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def percent(share: float, digits: int = 0) -> str:
+def format_percent(share: float, digits: int = 0) -> str:
     """Return a share as a percentage, such as ``20 %`` for 0.2."""
     return f"{100 * share:.{digits}f} %"
 
@@ -78,7 +78,7 @@ def format_time(iso: str) -> str:
     return f"{day} {time[:5]} UTC" if letter and iso.endswith("Z") else iso
 
 
-def count(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """Return a number with its noun, such as ``1 file``, ``2 files``, ``2 classes`` or ``2 entries``."""
     if number != 1:
         noun = re.sub(r"(?<=[^aeiou])y$", "ie", noun)
@@ -86,23 +86,23 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}"
 
 
-def shorten_list(names: Iterable[str], most: int = _NAMED) -> str:
-    """Return names as text such as ``a, b and 7 more``: the first ``most`` names, and the number of all others."""
+def shorten_list(names: Iterable[str], max_shown: int = _NAMED) -> str:
+    """Return names as text such as ``a, b and 7 more``: the first ``max_shown`` names, and the number of all others."""
     listed = list(names)
-    more = len(listed) - most
-    return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
+    more = len(listed) - max_shown
+    return ", ".join(listed[:max_shown]) + (f" and {more} more" if more > 0 else "")
 
 
-def suggest_name(wrong: str, names: Iterable[str], there_are: str) -> str:
+def suggest_name(wrong: str, names: Iterable[str], list_intro: str) -> str:
     """Return a suggestion for a ``wrong`` name, as the end of a message: the most similar name, or all names.
 
     Args:
         wrong: the name that does not exist.
         names: the names that exist.
-        there_are: text before the list of all names, such as "the commands are".
+        list_intro: text before the list of all names, such as "the commands are".
     """
     known = list(names)
     near = get_close_matches(wrong, known, n=1)
     if near:
         return f"did you mean {near[0]}?"
-    return f"{there_are} {shorten_list(known) or 'none'}."
+    return f"{list_intro} {shorten_list(known) or 'none'}."

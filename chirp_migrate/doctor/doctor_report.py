@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.doctor.recording import CodeLine
 
 __all__ = ["DoctorReport", "Problem", "WatchedEntryPoint", "decode", "encode"]
@@ -83,7 +83,7 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def encode(report: DoctorReport) -> bytes:
     """Return the document as JSON."""
-    return as_bytes(report)
+    return to_json_bytes(report)
 
 
 def decode(data: bytes) -> DoctorReport:
@@ -97,4 +97,4 @@ def decode(data: bytes) -> DoctorReport:
         raise ValueError("doctor did not write it")
     if found.get("schema") != SCHEMA:
         raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
-    return read_as(found, DoctorReport)
+    return convert_json(found, DoctorReport)

@@ -5,51 +5,51 @@ from __future__ import annotations
 from typing import Any
 
 from chirp_migrate.console.progress import Progress
-from chirp_migrate.doctor.recording import LoaderPass, WorkerTuning
-from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
+from chirp_migrate.doctor.recording import LoaderPass, WorkerCountTimings
+from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
 from chirp_migrate.tune.request import SettingsToMeasure
-from chirp_migrate.tune.subject import of_loader
-from chirp_migrate.tune.sweep import Sweep, expected_s, setting_combinations
-from chirp_migrate.tune.tune_report import Candidate, Outcome
+from chirp_migrate.tune.subject import subject_of_loader
+from chirp_migrate.tune.sweep import SettingsSweep, expected_seconds, setting_combinations
+from chirp_migrate.tune.tune_report import CandidateSettings, SettingsOutcome
 from chirpid_patch.loading.limits import TORCH_PREFETCH
-from chirpid_patch.loading.worker_start import start_method, start_seconds
+from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["measure_workers"]
+__all__ = ["measure_worker_counts"]
 
 _ROUNDS = 3
 """Number of rounds that must fit into the time. Two rounds are necessary, and the estimated time may be too short."""
 _SLICE_S = 0.2
 
 
-def measure_workers(
-    loader: Any, seen: LoaderPass, batch_s: float, seconds: float, show: Progress
-) -> WorkerTuning | None:
+def measure_worker_counts(
+    loader: Any, loader_pass: LoaderPass, batch_s: float, seconds: float, progress: Progress
+) -> WorkerCountTimings | None:
     """Measure how fast a loader is with different numbers of workers.
 
     Args:
         loader: a loader of the training whose workers have ended.
-        seen: a training pass over the loader.
+        loader_pass: a training pass over the loader.
         batch_s: seconds that one process takes to read a batch.
         seconds: time limit; large numbers of workers that would take longer are skipped.
-        show: called with the progress.
+        progress: called with the progress.
 
     Returns:
         The best number of workers; None if the time is too short, or if it is uncertain whether the number is better.
 
     Raises:
-        NotUsable: the loader cannot be measured, because its dataset is a stream.
+        TaskNotPossible: the loader cannot be measured, because its dataset is a stream.
         Exception: any error of the user's code while this process loads batches.
     """
-    subject = of_loader(loader, "training")
+    subject = subject_of_loader(loader, "training")
     now = subject.report.now
     candidates = setting_combinations(
         SettingsToMeasure().workers, (TORCH_PREFETCH,), (), subject.report.batch_size, now
     )
-    start_s = start_seconds(start_method(subject.options))
+    start_s = worker_start_seconds(start_method(subject.options))
 
-    def takes_s(tried: list[Candidate]) -> float:
-        return _ROUNDS * sum(expected_s(one, batch_s, _SLICE_S, start_s, usable_cpus()) for one in tried)
+    def takes_s(tried: list[CandidateSettings]) -> float:
+        return _ROUNDS * sum(expected_seconds(one, batch_s, _SLICE_S, start_s, usable_cpus()) for one in tried)
 
     while candidates and takes_s(candidates) > seconds:
         largest = next((one for one in reversed(candidates) if one != now and not one.alone), None)
@@ -58,20 +58,22 @@ def measure_workers(
         candidates.remove(largest)
     if len(candidates) < 2:
         return None
-    sweep = Sweep(subject, candidates, seconds, show, is_limited=True)
+    sweep = SettingsSweep(subject, candidates, seconds, progress, is_limited=True)
     measured = sweep.run()
     of_now, compared = next(
         (each for each in zip(measured, compare_with_best(measured), strict=True) if each[0].candidate == now),
         (None, None),
     )
-    best = pick(measured) if compared is not None and compared.outcome is Outcome.BELOW else of_now
+    best = (
+        pick_smallest_best(measured) if compared is not None and compared.outcome is SettingsOutcome.BELOW else of_now
+    )
     if of_now is None or compared is None or best is None or not of_now.rates or sweep.rounds < 2:
         return None
-    if not (compared.conclusive if best is not of_now else is_conclusive(measured)):
+    if not (compared.conclusive if best is not of_now else is_pick_conclusive(measured)):
         return None
     tried = sorted({one.candidate.num_workers for one in measured if one.rates})
     if len(tried) < 2:
         return None
-    samples = sum(seen.sizes) if seen.is_complete else len(loader.dataset)
+    samples = sum(loader_pass.sizes) if loader_pass.is_complete else len(loader.dataset)
     now_s, best_s = (samples / mean_rate(one.rates).value for one in (of_now, best))
-    return WorkerTuning(seen.loader, best.candidate.num_workers, now_s, best_s, tried)
+    return WorkerCountTimings(loader_pass.loader, best.candidate.num_workers, now_s, best_s, tried)

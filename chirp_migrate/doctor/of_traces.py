@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from chirp_migrate.doctor.checks import problems_of
+from chirp_migrate.doctor.checks import find_problems
 from chirp_migrate.doctor.recording import (
     IN_TRAINING_PROCESS,
     BatchRecord,
@@ -18,10 +18,10 @@ from chirp_migrate.doctor.recording import (
 from chirp_migrate.verify.spec import PassTrace
 from chirp_migrate.verify.verify_report import LoadingProblem
 
-__all__ = ["problems_in"]
+__all__ = ["find_problems_in_traces"]
 
 
-def problems_in(traces: Mapping[str, Sequence[PassTrace]], has_own_data: bool) -> list[LoadingProblem]:
+def find_problems_in_traces(traces: Mapping[str, Sequence[PassTrace]], has_own_data: bool) -> list[LoadingProblem]:
     """Return the loading problems of all entry points. A problem that several entry points have appears once.
 
     Args:
@@ -29,7 +29,7 @@ def problems_in(traces: Mapping[str, Sequence[PassTrace]], has_own_data: bool) -
         has_own_data: whether the training uses the user's own samples; False if ``verify`` created them.
     """
     found: dict[tuple[str, str], dict[str, None]] = {}
-    for one in problems_of(_recording(label, of, has_own_data) for label, of in traces.items()):
+    for one in find_problems(_recording(label, of, has_own_data) for label, of in traces.items()):
         found.setdefault((one.check, one.message), {}).update(dict.fromkeys(one.entry_points))
     return [LoadingProblem(check, message, list(labels)) for (check, message), labels in found.items()]
 

@@ -10,15 +10,15 @@ __all__ = [
     "IN_TRAINING_PROCESS",
     "BatchRecord",
     "CodeLine",
+    "DatasetFunctionCalls",
     "FetcherRun",
-    "FunctionCalls",
     "LoaderInfo",
     "LoaderPass",
-    "Moments",
     "NormalizationCall",
     "Recording",
     "UnpicklablePart",
-    "WorkerTuning",
+    "ValueSums",
+    "WorkerCountTimings",
 ]
 
 IN_TRAINING_PROCESS = -1
@@ -188,7 +188,7 @@ class LoaderPass(msgspec.Struct):
         return bool(self.has_gradients) and is_off and not self.backwards
 
 
-class Moments(msgspec.Struct):
+class ValueSums(msgspec.Struct):
     """Sums over the values of a batch, for each column of a table or each channel of images.
 
     Attributes:
@@ -203,17 +203,17 @@ class Moments(msgspec.Struct):
     lows: list[float] = []
     highs: list[float] = []
 
-    def __add__(self, other: Moments) -> Moments:
+    def __add__(self, other: ValueSums) -> ValueSums:
         sums = [one + more for one, more in zip(self.sums, other.sums, strict=True)]
         squares = [one + more for one, more in zip(self.squares, other.squares, strict=True)]
         lows = [min(one, more) for one, more in zip(self.lows, other.lows, strict=True)]
         highs = [max(one, more) for one, more in zip(self.highs, other.highs, strict=True)]
-        return Moments(self.count + other.count, sums, squares, lows, highs)
+        return ValueSums(self.count + other.count, sums, squares, lows, highs)
 
     @property
-    def whole(self) -> Moments:
+    def whole(self) -> ValueSums:
         """Return the sums over the values of all columns or channels together."""
-        return Moments(self.count * len(self.sums), [sum(self.sums)], [sum(self.squares)])
+        return ValueSums(self.count * len(self.sums), [sum(self.sums)], [sum(self.squares)])
 
     def figures(self, less: int = 0) -> list[tuple[float, float]]:
         """Return mean and standard deviation of each column or channel that varies.
@@ -230,7 +230,7 @@ class Moments(msgspec.Struct):
         return found
 
 
-class FunctionCalls(msgspec.Struct):
+class DatasetFunctionCalls(msgspec.Struct):
     """The calls of one function of a dataset while one batch was read.
 
     Attributes:
@@ -278,14 +278,14 @@ class BatchRecord(msgspec.Struct):
     names: list[str] = []
     sample_bytes: int = 0
     labels: list[int] = []
-    moments: Moments | None = None
+    moments: ValueSums | None = None
     generators: dict[str, str] = {}
     sizes: dict[str, int] = {}
     native_threads: int = 0
     seconds: float = 0.0
     some: dict[int, str] = {}
     memory: int = 0
-    results: dict[str, FunctionCalls] = {}
+    results: dict[str, DatasetFunctionCalls] = {}
 
 
 class FetcherRun(msgspec.Struct):
@@ -322,7 +322,7 @@ class FetcherRun(msgspec.Struct):
         return max((task.native_threads for task in self.tasks), default=0)
 
 
-class WorkerTuning(msgspec.Struct, frozen=True):
+class WorkerCountTimings(msgspec.Struct, frozen=True):
     """The measured loading times of a loader with different numbers of workers, without training.
 
     Attributes:
@@ -367,7 +367,7 @@ class Recording(msgspec.Struct):
     runs: list[FetcherRun] = []
     worker_starts: list[int] = []
     has_own_data: bool = True
-    tuned: WorkerTuning | None = None
+    tuned: WorkerCountTimings | None = None
     seconds: float = 0.0
     is_cut: bool = False
     is_shortened: bool = False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import count, sentence
+from chirp_migrate.console.text import as_sentence, pluralize
 from chirp_migrate.doctor.doctor_report import DoctorReport, Problem, WatchedEntryPoint
 
-__all__ = ["show", "show_problem", "summary"]
+__all__ = ["problem_summary", "show_doctor_report", "show_problem"]
 
 
-def show(report: DoctorReport, screen: Screen) -> None:
+def show_doctor_report(report: DoctorReport, screen: Screen) -> None:
     """Print the report; with -q only the problems, with -v also the numbers of recorded loaders and batches."""
     several = len(report.entry_points) > 1
     for problem in report.problems:
@@ -18,11 +18,11 @@ def show(report: DoctorReport, screen: Screen) -> None:
         return
     screen.line()
     for note in report.notes:
-        screen.text(sentence(note), hang=2)
+        screen.text(as_sentence(note), hang=2)
     for one in report.entry_points:
         if one.error or screen.verbose:
             screen.text(_watched(one), hang=2)
-    screen.text(summary(report), style="bold", hang=2)
+    screen.text(problem_summary(report), style="bold", hang=2)
 
 
 def show_problem(problem: Problem, screen: Screen, several: bool) -> None:
@@ -39,13 +39,13 @@ def show_problem(problem: Problem, screen: Screen, several: bool) -> None:
 def _watched(one: WatchedEntryPoint) -> str:
     if one.error:
         return f"{one.label} failed after {one.seconds:.1f} s: {one.error}"
-    seen = f"{count(one.loaders, 'loader')}, {count(one.batches, 'batch')}"
+    seen = f"{pluralize(one.loaders, 'loader')}, {pluralize(one.batches, 'batch')}"
     return f"{one.label}: {seen.replace('batchs', 'batches')} in {one.seconds:.1f} s"
 
 
-def summary(report: DoctorReport) -> str:
+def problem_summary(report: DoctorReport) -> str:
     """Return a sentence with the numbers of problems and entry points."""
     failed = sum(bool(one.error) for one in report.entry_points)
-    ran = count(len(report.entry_points), "entry point")
-    found = count(len(report.problems), "problem") if report.problems else "no problems"
+    ran = pluralize(len(report.entry_points), "entry point")
+    found = pluralize(len(report.problems), "problem") if report.problems else "no problems"
     return f"Doctor: {found} in {ran}{f', of which {failed} failed' if failed else ''}."

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chirp_migrate.training.workload.entry_points import Discovery, WorkloadSizes
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, WorkloadSizes
 
-__all__ = ["MEASURED", "NAMES", "Request"]
+__all__ = ["MEASURED", "NAMES", "DoctorTask"]
 
 MEASURED = "measured workers of "
-"""Prefix of the name of the message with a :class:`.recording.WorkerTuning`; the label of an entry point follows."""
+"""Prefix of the name of a :class:`.recording.WorkerCountTimings` message; the label of an entry point follows."""
 
 NAMES = "names of the calls"
 """Name of the message with the names of the training calls of a hook, which the child sends first."""
 
 
 @dataclass(frozen=True)
-class Request:
+class DoctorTask:
     """The task of one child process.
 
     Attributes:
@@ -29,7 +29,7 @@ class Request:
     """
 
     tree: str
-    discovery: Discovery
+    discovery: DiscoveredEntryPoints
     records: str
     ends_at: float
     select: str | None = None

@@ -13,20 +13,26 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.doctor.checks.waiting import slow_reading
-from chirp_migrate.doctor.measuring import measure_workers
+from chirp_migrate.doctor.checks.waiting import loaders_needing_workers
+from chirp_migrate.doctor.measuring import measure_worker_counts
 from chirp_migrate.doctor.recording import LoaderPass, Recording
-from chirp_migrate.doctor.request import MEASURED, NAMES, Request
+from chirp_migrate.doctor.request import MEASURED, NAMES, DoctorTask
 from chirp_migrate.doctor.watch.training import record_training
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.training.errors import NotFound, NotUsable, describe_error, first_line, user_code
+from chirp_migrate.training.errors import (
+    NamedObjectNotFound,
+    TaskNotPossible,
+    describe_error,
+    first_message_line,
+    wrap_user_code_errors,
+)
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.process.protocol import PartialResult
-from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
+from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.choosing import select_entry_points
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
-from chirp_migrate.training.workload.hook import call_names
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, TrainingSource
+from chirp_migrate.training.workload.hook import training_call_names
 
 __all__ = ["AllRecordingsSent", "run"]
 
@@ -42,29 +48,29 @@ class AllRecordingsSent:
     """The last message of the child: all entry points ran, and all recordings were sent."""
 
 
-def run(request: Request, parent: Parent) -> AllRecordingsSent:
+def run(request: DoctorTask, parent: Parent) -> AllRecordingsSent:
     """Train each entry point, and send its recording.
 
     If time remains, measure different numbers of workers for the loader that the training waited for longest.
 
     Raises:
-        NotUsable: no entry point is selected, or the original project was imported instead of the copy.
+        TaskNotPossible: no entry point is selected, or the original project was imported instead of the copy.
         UserCodeError: the user's code raised an error before any entry point began.
     """
     entries = request.discovery.entry_points
-    if entries[0].source is Source.HOOK and not entries[0].name:
-        with user_code(entries[0].hook):
-            names = call_names(entries[0].hook, request.sizes)
+    if entries[0].source is TrainingSource.HOOK and not entries[0].name:
+        with wrap_user_code_errors(entries[0].hook):
+            names = training_call_names(entries[0].hook, request.sizes)
         entries = _selected(
             replace(request.discovery, entry_points=tuple(replace(entries[0], name=n) for n in names)), request.select
         )
         parent.send(PartialResult(NAMES, [entry.name for entry in entries]))
     # Entry points that doctor finds train on synthetic samples, and a few of them show what loaders do.
-    is_found = entries[0].source is Source.FOUND
+    is_found = entries[0].source is TrainingSource.FOUND
     sizes = request.sizes.for_watched_run() if is_found else request.sizes
-    with user_code("the model"):
+    with wrap_user_code_errors("the model"):
         model = load_model(request.discovery.model)
-    data = data_for(entries, sizes)
+    data = data_for_entry_points(entries, sizes)
     slowest: _Slow | None = None
     for number, entry in enumerate(entries):
         parent.wait_for_turn()
@@ -76,10 +82,11 @@ def run(request: Request, parent: Parent) -> AllRecordingsSent:
             loaders = _train(entry, model, data, sizes, (tree, records, seconds, recording))
             slowest = _slowest(slowest, recording, loaders)
             del loaders
-        except NotFound:
+        except NamedObjectNotFound:
             raise
         except SystemExit as ended:  # the script may print the reason
-            recording.error = first_line(ended) if isinstance(ended.code, str) else f"exit code {ended.code or 0}"
+            has_text = isinstance(ended.code, str)
+            recording.error = first_message_line(ended) if has_text else f"exit code {ended.code or 0}"
         except (Exception, KeyboardInterrupt) as error:
             recording.error = describe_error(error).replace(f"{tree}/", "")
             if recording.is_shortened:
@@ -106,7 +113,7 @@ class _Slow(NamedTuple):
 
 def _slowest(slowest: _Slow | None, recording: Recording, loaders: list[Any]) -> _Slow | None:
     """Return the loader with the longest wait: ``slowest``, or a loader of this recording."""
-    for info, one in slow_reading(recording):
+    for info, one in loaders_needing_workers(recording):
         tasks = recording.tasks_of(one)
         if tasks and (slowest is None or one.waited_share > slowest.seen.waited_share):
             batch_s = sum(task.seconds for task in tasks) / len(tasks)
@@ -119,9 +126,9 @@ def _measure(slow: _Slow, seconds: float, parent: Parent) -> None:
     parent.show(ProgressStep(f"measuring numbers of workers for {slow.label}", most_s=seconds))
     seed_everything(_SEED)
     try:
-        tuned = measure_workers(slow.loader, slow.seen, slow.batch_s, seconds, lambda _what: None)
+        tuned = measure_worker_counts(slow.loader, slow.seen, slow.batch_s, seconds, lambda _what: None)
     except Exception as error:  # the user's code may be unable to read its data again
-        parent.show(f"numbers of workers were not measured for {slow.label}: {first_line(error)}")
+        parent.show(f"numbers of workers were not measured for {slow.label}: {first_message_line(error)}")
         return
     if tuned is not None:
         parent.send(PartialResult(MEASURED + slow.label, tuned))
@@ -135,11 +142,11 @@ def _from_code_of(tree: Path, error: BaseException) -> BaseException:
     return error.with_traceback(frames)
 
 
-def _selected(discovery: Discovery, expression: str | None) -> tuple[EntryPoint, ...]:
+def _selected(discovery: DiscoveredEntryPoints, expression: str | None) -> tuple[EntryPoint, ...]:
     try:
         return select_entry_points(discovery, expression).entry_points
     except UsageProblem as problem:
-        raise NotUsable(str(problem)) from None
+        raise TaskNotPossible(str(problem)) from None
 
 
 def _train(
@@ -160,4 +167,4 @@ def _exit(status: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _exit(serve(Request, run))
+    _exit(serve(DoctorTask, run))

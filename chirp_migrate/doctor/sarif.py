@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 from chirp_migrate import __version__
-from chirp_migrate.console.json_document import as_bytes
+from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.doctor.doctor_report import DoctorReport, Problem
-from chirp_migrate.review.places import top_of
+from chirp_migrate.review.places import base_of_report_paths
 
 __all__ = ["sarif_bytes"]
 
@@ -20,7 +20,7 @@ _BASE = "%SRCROOT%"
 
 def sarif_bytes(report: DoctorReport, root: Path) -> bytes:
     """Return the SARIF document, with paths relative to the top of the git repository that contains ``root``."""
-    prefix = root.relative_to(top_of(root))
+    prefix = root.relative_to(base_of_report_paths(root))
     checks = list(dict.fromkeys(problem.check for problem in report.problems))
     run = {
         "tool": {
@@ -29,7 +29,7 @@ def sarif_bytes(report: DoctorReport, root: Path) -> bytes:
         "columnKind": "unicodeCodePoints",
         "results": [_result(problem, prefix, checks) for problem in report.problems],
     }
-    return as_bytes({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
+    return to_json_bytes({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _result(problem: Problem, prefix: Path, checks: list[str]) -> dict[str, Any]:

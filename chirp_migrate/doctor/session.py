@@ -12,22 +12,22 @@ import msgspec
 from chirp_migrate import __version__
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import shorten_list
-from chirp_migrate.doctor.checks import problems_of
+from chirp_migrate.doctor.checks import find_problems
 from chirp_migrate.doctor.doctor_report import DoctorReport, WatchedEntryPoint
-from chirp_migrate.doctor.recording import Recording, WorkerTuning
-from chirp_migrate.doctor.request import MEASURED, NAMES, Request
+from chirp_migrate.doctor.recording import Recording, WorkerCountTimings
+from chirp_migrate.doctor.request import MEASURED, NAMES, DoctorTask
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
-from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
-from chirp_migrate.training.process.run_child import Child, ChildLabels, workload_failed
+from chirp_migrate.training.process.interrupts import sigterm_as_keyboard_interrupt
+from chirp_migrate.training.process.run_child import Child, ChildLabels, workload_failure
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.choosing import select_entry_points
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source
-from chirp_migrate.verify.options import VerifyOptions, training_of
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, TrainingSource
+from chirp_migrate.verify.options import VerifyOptions, entry_points_for
 
-__all__ = ["examine"]
+__all__ = ["run_doctor"]
 
 _ROLE = ChildLabels("The training process", "", "use a longer --time-budget")
 _GRACE_S = 20.0
@@ -36,7 +36,7 @@ _LAST_WORDS_S = 0.3
 """Seconds to wait for the last lines that a script prints."""
 
 
-def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorReport:
+def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> DoctorReport:
     """Run each entry point for two short epochs in a copy of the project, and return the problems found.
 
     Args:
@@ -51,14 +51,14 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
             point took batches without an error.
     """
     ends_at = time.time() + options.budget_s
-    if options.source is Source.COMMAND:
+    if options.source is TrainingSource.COMMAND:
         raise UsageProblem(
             "the settings of `verify` name a command, and `doctor` cannot see the loaders in a command: pass a Python "
             "script after --, as in `chirp-migrate doctor . -- python train.py`, or --workload."
         )
     progress(ProgressStep("finding and copying the training"))
-    discovery = training_of(root, root, options, "doctor")
-    if options.source is not Source.HOOK:
+    discovery = entry_points_for(root, root, options, "doctor")
+    if options.source is not TrainingSource.HOOK:
         discovery = select_entry_points(discovery, options.select)
     with temporary_folder("chirp-migrate-doctor-") as folder:
         tree, records = folder / "tree", folder / "records"
@@ -68,8 +68,8 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
         if too_large:
             notes.append(f"too large, so not copied: {', '.join(too_large)}")
         progress("doctor runs the project's own code, in a temporary copy, in a separate process")
-        request = Request(str(tree), discovery, str(records), ends_at, options.select, options.sizes)
-        with signals_as_one_interrupt():
+        request = DoctorTask(str(tree), discovery, str(records), ends_at, options.select, options.sizes)
+        with sigterm_as_keyboard_interrupt():
             recordings, left = _Watching(request, progress).run()
     if left:
         notes.append(f"no time to run: {shorten_list(left, 4)} (use a longer --time-budget)")
@@ -79,7 +79,7 @@ def examine(root: Path, options: VerifyOptions, progress: Progress) -> DoctorRep
 class _Watching:
     """Runs a child process; if an entry point crashes it, a new process continues with the next entry point."""
 
-    def __init__(self, request: Request, progress: Progress) -> None:
+    def __init__(self, request: DoctorTask, progress: Progress) -> None:
         self._request, self._progress = request, progress
         self._left: list[EntryPoint] = list(request.discovery.entry_points)
         self._recordings: list[Recording] = []
@@ -136,7 +136,7 @@ class _Watching:
             if part.name.startswith(MEASURED):
                 label = part.name.removeprefix(MEASURED)
                 slow = next(one for one in self._recordings if one.label == label)
-                slow.tuned = msgspec.convert(part.value, WorkerTuning)
+                slow.tuned = msgspec.convert(part.value, WorkerCountTimings)
                 continue
             recording = msgspec.convert(part.value, Recording, str_keys=True)
             if recording.error and not recording.printed:
@@ -146,7 +146,7 @@ class _Watching:
             self._left.pop(0)
         child.found.clear()
 
-    def _discovery(self) -> Discovery:
+    def _discovery(self) -> DiscoveredEntryPoints:
         return replace(self._request.discovery, entry_points=tuple(self._left))
 
     def _time_for_one(self) -> float:
@@ -154,11 +154,11 @@ class _Watching:
 
 
 def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:
-    problems = problems_of(recordings)
+    problems = find_problems(recordings)
     failed = next((one for one in recordings if one.error), None)
     if not problems and not any(each.sizes for one in recordings if not one.error for each in one.passes):
         if failed is not None:
-            raise workload_failed(f"{failed.label} failed: {failed.error}.", failed.printed)
+            raise workload_failure(f"{failed.label} failed: {failed.error}.", failed.printed)
         longer = any(one.is_cut for one in recordings)
         change = "use a longer --time-budget" if longer else "pass a script that trains"
         raise UsageProblem(f"the training took no batch from a PyTorch loader, so nothing was checked: {change}.")

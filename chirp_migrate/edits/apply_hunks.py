@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from chirp_migrate.edits.deadcode import newly_dead
-from chirp_migrate.edits.imports import bound_name, import_edits
+from chirp_migrate.edits.deadcode import remove_newly_unused_names
+from chirp_migrate.edits.imports import import_edits, name_bound_by_import
 from chirp_migrate.plans.plan import Hunk
 from chirp_migrate.source.text import apply_edits
 from chirp_migrate.syntax.import_style import ImportStyle
@@ -15,13 +15,14 @@ from chirp_migrate.syntax.module import Module
 _WORD = re.compile(r"\w+")
 
 
-def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str], style: ImportStyle) -> str:
+def text_with_hunks(module: Module, hunks: Iterable[Hunk], public_names: Collection[str], style: ImportStyle) -> str:
     """Return the text of ``module`` with only ``hunks`` accepted.
 
     Args:
         module: the present file.
         hunks: the accepted hunks, in the order of the file. The result does not depend on the refused hunks.
-        public: top-level names that other files import from this file. They stay, even if the file does not use them.
+        public_names: top-level names that other files import from this file. They stay, even if the file does not use
+            them.
         style: how the project sorts imports.
 
     Raises:
@@ -35,9 +36,9 @@ def compose(module: Module, hunks: Iterable[Hunk], public: Collection[str], styl
         return module.text
     words = set(_WORD.findall(apply_edits(module.text, edits)))
     # The user may have edited a hunk such that it no longer uses an import.
-    needed = {one for hunk in accepted for one in hunk.imports if bound_name(one[1]) in words}
+    needed = {one for hunk in accepted for one in hunk.imports if name_bound_by_import(one[1]) in words}
     first_use = min(edit.start for edit in edits)
     text = apply_edits(module.text, [*import_edits(module, needed, style, first_use), *edits])
-    for dead in newly_dead(module.text, text, public.__contains__, style):
+    for dead in remove_newly_unused_names(module.text, text, public_names.__contains__, style):
         text = apply_edits(text, dead)
     return text

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from chirp_migrate.edits.layout import is_laid_out
+from chirp_migrate.edits.layout import is_formatted
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import NEWLINE, edited
+from chirp_migrate.source.text import NEWLINE, apply_edits_in_span
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import is_in_string
+from chirp_migrate.syntax.queries import is_in_fstring
 
 #: If arguments aligned with the opening bracket would begin to the right of this column, or of this share of the line
 #: length, they are written on new lines instead.
@@ -22,7 +22,7 @@ _WIDE_GAP = re.compile(r"(?<=\S) {3,}(?=#)")
 
 
 def call_text(
-    module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", around: int = 0
+    module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", columns_taken: int = 0
 ) -> str:
     """Return the source of ``callee(arguments)``; break it into lines as black does if it is too long for the project.
 
@@ -32,11 +32,13 @@ def call_text(
         callee: source of the called expression.
         arguments: source of each argument.
         indent: indentation of the line in which the call begins.
-        around: number of columns that other code takes in that line.
+        columns_taken: number of columns that other code takes in that line.
     """
     longest, newline, inner = style.longest_line(module.text), module.newline, indent + module.tree.default_indent
     line = ", ".join(arguments)
-    if len(f"{indent}{callee}({line})") + around <= longest or any("\n" in one or "\r" in one for one in arguments):
+    if len(f"{indent}{callee}({line})") + columns_taken <= longest or any(
+        "\n" in one or "\r" in one for one in arguments
+    ):
         return f"{callee}({line})"
     if len(f"{inner}{line}") <= longest:
         return f"{callee}({newline}{inner}{line}{newline}{indent})"
@@ -55,7 +57,7 @@ class CallEdit:
     def __init__(self, module: Module, call: cst.Call, style: CodeStyle | None = None) -> None:
         self._module, self._call = module, call
         # Before Python 3.12, an expression in an f-string must be on one line, so do not break it.
-        self._style = None if is_in_string(module, call) else style
+        self._style = None if is_in_fstring(module, call) else style
         self._spans = [module.span(argument) for argument in call.args]
         self._callee = ""
         self._named: list[Edit] = []
@@ -161,14 +163,14 @@ class CallEdit:
         call contains comments, which could lose their place.
         """
         module, style = self._module, self._style
-        if style is None or not self._spans or is_laid_out(module, style, self._call):
+        if style is None or not self._spans or is_formatted(module, style, self._call):
             return ()
         start, end = module.span(self._call)
         first, last = module.line_start(start), module.line_end(end - 1)
         before = module.text[first:last]
         wanted = style.longest_line(module.text)
         longest = max(wanted, *map(len, before.splitlines()))
-        lines = _WIDE_GAP.sub("  ", edited(module.text, (first, last), in_place)).splitlines()
+        lines = _WIDE_GAP.sub("  ", apply_edits_in_span(module.text, (first, last), in_place)).splitlines()
         if (not self._is_far_right(shift) and all(len(line) <= longest for line in lines)) or "#" in module.text[
             start:end
         ]:
@@ -205,8 +207,8 @@ class CallEdit:
     def _argument_texts(self) -> list[str]:
         """Return the source of each argument, with its new keyword, and of each added argument."""
         named = [[one for one in self._named if start <= one.start < end] for start, end in self._spans]
-        texts = [edited(self._module.text, span, own) for span, own in zip(self._spans, named, strict=True)]
-        return texts + self._added
+        pairs = zip(self._spans, named, strict=True)
+        return [apply_edits_in_span(self._module.text, span, own) for span, own in pairs] + self._added
 
     def _in_groups(self) -> Iterator[str]:
         """Yield the source of the call with the same arguments together on a line as before, below the called name.

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate, takewhile
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import SOURCE_LINE, apply_edits, edited
+from chirp_migrate.source.text import SOURCE_LINE, apply_edits, apply_edits_in_span
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.outline import Outline
 
@@ -53,7 +53,9 @@ class _DeadStatement:
     block: list[ast.stmt]
 
 
-def newly_dead(before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle) -> Iterator[list[Edit]]:
+def remove_newly_unused_names(
+    before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle
+) -> Iterator[list[Edit]]:
     """Yield edits that remove imports and variables that are unused in ``after`` but were used in ``before``.
 
     A removal may make further names unused. Therefore this yields several lists of edits. The positions in a list refer
@@ -127,7 +129,7 @@ def _needless_imports(
 
 
 def top_level_names(text: str) -> set[str]:
-    """Return the names of a module whose top-level imports :func:`newly_dead` may remove."""
+    """Return the names of a module whose top-level imports :func:`remove_newly_unused_names` may remove."""
     names = _names_of(text)
     return {binding.name for binding in names.bindings if not binding.scope} | (
         _GIVEN_BY_STAR if names.stars else set()
@@ -390,7 +392,7 @@ def _removals(text: str, dead: dict[_Binding, list[_DeadStatement]], style: Impo
         end = offset(statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
         if isinstance(statement, ast.Import | ast.ImportFrom) and len(aliases) < len(statement.names):
             removals = _alias_removals(text, statement.names, aliases, offset)
-            written = _shorten_import(text[start:end], edited(text, (start, end), removals), style)
+            written = _shorten_import(text[start:end], apply_edits_in_span(text, (start, end), removals), style)
             edits += removals if written is None else [Edit(start, end, written)]
             continue
         if gone[id(block)] + 1 >= len(block):

@@ -12,14 +12,14 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.edits.statements import with_comments
+from chirp_migrate.edits.statements import start_of_comments_above
 from chirp_migrate.plans.plan import Edit, Import
-from chirp_migrate.source.text import edited
+from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.import_style import ImportStyle
-from chirp_migrate.syntax.module import Module, find_in, walk
+from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_docstring, is_name
-from chirp_migrate.syntax.scopes import Kind
+from chirp_migrate.syntax.queries import dotted_source, is_docstring, is_name
+from chirp_migrate.syntax.scopes import BindingKind
 
 _RUNTIME = "chirpid_patch"
 #: Packages that import torch. Below such an import, importing the runtime is cheap, and torch is installed.
@@ -30,12 +30,12 @@ _TORCH = re.compile(r"torch(\.|$)")
 _Statement = cst.Import | cst.ImportFrom
 
 
-def runtime(clause: str) -> Import:
-    """Return the import of ``clause``, such as ``read_labels``, from the runtime package."""
-    return (_RUNTIME, clause)
+def runtime_import(imported_name: str) -> Import:
+    """Return the import of ``imported_name``, such as ``read_labels``, from the runtime package."""
+    return (_RUNTIME, imported_name)
 
 
-def bound_name(clause: str) -> str:
+def name_bound_by_import(clause: str) -> str:
     """Return the name that an import clause binds (``SpecAugment as Runtime`` binds ``Runtime``)."""
     return clause.split()[-1]
 
@@ -46,7 +46,7 @@ def conflicting_names(module: Module, project: Project, needed: Collection[Impor
     A name that an ``import *`` from a module of the project binds counts as well.
     """
     return {
-        bound_name(clause)
+        name_bound_by_import(clause)
         for source, clause in needed
         if _current_meanings(module, project, clause) - {_qualified_name(source, clause)}
     }
@@ -60,7 +60,7 @@ def names_conflicting_elsewhere(module: Module, project: Project, needed: Collec
     return {
         name
         for source, clause in needed
-        if (name := bound_name(clause)) not in module.scopes.module.bindings
+        if (name := name_bound_by_import(clause)) not in module.scopes.module.bindings
         and (table is None or table.exports(name))
         and project.means_otherwise(module.path, name, _qualified_name(source, clause))
     }
@@ -71,7 +71,7 @@ def hidden_names(module: Module, needed: Collection[Import], edits: Collection[E
     return {
         name
         for source, clause in needed
-        for name in (bound_name(clause),)
+        for name in (name_bound_by_import(clause),)
         for scope in module.scopes.binding_locally(name)
         if any(module.absolute(one.qualified) != _qualified_name(source, clause) for one in scope.bindings[name])
         for start, end in (module.span(scope.node),)
@@ -136,7 +136,7 @@ def _is_in_script(module: Module, statement: cst.CSTNode) -> bool:
     block = module.parents[module.parents[statement]]
     match module.parents.get(block):
         case cst.If(test=test, body=body) as guard if body is block:
-            is_guard = any(is_name(one, "__name__") for one in walk(test))
+            is_guard = any(is_name(one, "__name__") for one in walk_code(test))
             return is_guard and isinstance(module.parents[guard], cst.Module)
     return False
 
@@ -150,18 +150,20 @@ def _current_meanings(module: Module, project: Project, clause: str) -> set[str]
 
     An empty string stands for an object that the module itself defines.
     """
-    bindings = module.scopes.module.bindings.get(bound_name(clause), ())
-    own = {module.absolute(binding.qualified) if binding.kind is Kind.IMPORT else "" for binding in bindings}
-    return own | project.meanings_from_elsewhere(module, bound_name(clause))
+    bindings = module.scopes.module.bindings.get(name_bound_by_import(clause), ())
+    own = {module.absolute(binding.qualified) if binding.kind is BindingKind.IMPORT else "" for binding in bindings}
+    return own | project.meanings_from_elsewhere(module, name_bound_by_import(clause))
 
 
 def _is_bound(module: Module, clause: str) -> bool:
     """Return whether the top level always binds the name that ``clause`` would bind."""
-    bindings = module.scopes.module.bindings.get(bound_name(clause), ())
-    return any(binding.kind is not Kind.IMPORT or is_reached(module, binding.node) for binding in bindings)
+    bindings = module.scopes.module.bindings.get(name_bound_by_import(clause), ())
+    return any(
+        binding.kind is not BindingKind.IMPORT or import_always_runs(module, binding.node) for binding in bindings
+    )
 
 
-def is_reached(module: Module, statement: cst.CSTNode) -> bool:
+def import_always_runs(module: Module, statement: cst.CSTNode) -> bool:
     """Return whether an import always runs when its module or function runs.
 
     An import in an ``if`` may not run, such as an import for type checkers or for one operating system. An import of
@@ -209,7 +211,7 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
 def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle) -> list[Edit]:
     """Return the edits of an import statement such that the result has the layout of the project's own tools."""
     edits, (start, end) = list(edits), module.span(statement)
-    after = edited(module.text, (start, end), edits)
+    after = apply_edits_in_span(module.text, (start, end), edits)
     before, new = (text.replace(module.newline, "\n") for text in (module.text[start:end], after))
     written = style.rewritten(before, new).replace("\n", module.newline)
     return edits if written == after else [Edit(start, end, written)]
@@ -242,7 +244,7 @@ def _new_import_line(
     section = style.section(source)
     alike = [n for n in run if n in imports and {*map(style.section, imports[n])} == {section}]
     if not alike and source != _RUNTIME:
-        start = with_comments(module, module.line_start(module.span(body[run[0]])[0]), "")
+        start = start_of_comments_above(module, module.line_start(module.span(body[run[0]])[0]), "")
         return [Edit(start, start, f"{line}{module.newline}{module.newline}")]
     return [_insert_line_after(module, body[(alike or run)[-1]], line)]
 
@@ -258,7 +260,7 @@ def _loader_import(
     body = module.tree.body
     places = [n for n in run if n in imports and (first_use is None or module.span(body[n])[1] <= first_use)]
     loaders = [
-        n for n in places if any(one.evaluated_name == "DataLoader" for one in find_in(body[n], cst.ImportAlias))
+        n for n in places if any(one.evaluated_name == "DataLoader" for one in find_nodes(body[n], cst.ImportAlias))
     ]
     data = [n for n in places if any(one.startswith("torch.utils") for one in imports[n])]
     torch = [n for n in places if any(map(_NEEDS_TORCH.match, imports[n]))]
@@ -267,12 +269,12 @@ def _loader_import(
 
 
 def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
-    """Return the top-level statement that imports names from ``source`` and always runs (see :func:`is_reached`)."""
+    """Return the top-level statement that imports names from ``source`` and always runs."""
     for statement in module.find(cst.ImportFrom):
         if isinstance(statement.names, cst.ImportStar) or statement.relative or statement.module is None:
             continue
         is_top_level = module.scopes.scope_of(statement) is module.scopes.module
-        if is_top_level and module.source(statement.module) == source and is_reached(module, statement):
+        if is_top_level and module.source(statement.module) == source and import_always_runs(module, statement):
             return statement
     return None
 
@@ -418,4 +420,4 @@ def _insert_line_after(module: Module, statement: cst.CSTNode, line: str) -> Edi
 def _changes_path(statement: cst.CSTNode) -> bool:
     smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
     changing = (small for small in smalls if isinstance(small, cst.Expr | cst.Assign | cst.AugAssign))
-    return any(dotted(part) == "sys.path" for small in changing for part in walk(small))
+    return any(dotted_source(part) == "sys.path" for small in changing for part in walk_code(small))

@@ -17,14 +17,14 @@ import libcst as cst
 
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.piece_table import Owners
-from chirp_migrate.source.text import SOURCE_LINE, edited
+from chirp_migrate.source.text import SOURCE_LINE, apply_edits_in_span
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, walk_code
 
 _TOKEN = re.compile(r"\s+|\w+|[^\w\s]")
 
 
-def is_laid_out(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
+def is_formatted(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
     """Return whether the statement around ``node`` is formatted as the project's formatter would format it."""
     for one in (node, *module.ancestors(node)):
         found = _lines(module, one)
@@ -33,23 +33,23 @@ def is_laid_out(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
     return False
 
 
-def layout_edits(
-    module: Module, edits: Mapping[Edit, Owners], others: Iterable[Edit], style: CodeStyle
+def formatting_edits(
+    module: Module, edits: Mapping[Edit, Owners], other_edits: Iterable[Edit], style: CodeStyle
 ) -> list[tuple[Edit, Owners]]:
     """Return further edits that format each changed statement, if the statement was formatted before.
 
     Args:
         module: the module before the edits.
         edits: the edits that change statements; each edit is mapped to the rewrites that it belongs to.
-        others: further edits of the module. The statements that they change are not formatted.
+        other_edits: further edits of the module. The statements that they change are not formatted.
         style: how the project formats its code.
 
     Returns:
-        Edits of the text after ``edits`` and ``others``. Each has the rewrites that change its statement.
+        Edits of the text after ``edits`` and ``other_edits``. Each has the rewrites that change its statement.
     """
     touched = module.statements_at(edit.start for edit in edits)
     statements = sorted(
-        lines for around in touched for node in walk(around) if (lines := _lines(module, node)) is not None
+        lines for around in touched for node in walk_code(around) if (lines := _lines(module, node)) is not None
     )
     starts = [start for start, _ in statements]
     inside: dict[tuple[int, int], list[Edit]] = {}
@@ -58,11 +58,11 @@ def layout_edits(
         between = edit.start == edit.end == place[0]
         if place[0] <= edit.start and edit.end <= place[1] and edit.start < place[1] and not between:
             inside.setdefault(place, []).append(edit)
-    every = [*edits, *others]
+    every = [*edits, *other_edits]
     found: list[tuple[Edit, Owners]] = []
     for (start, end), own in inside.items():
         before = module.text[start:end]
-        after = edited(module.text, (start, end), own)
+        after = apply_edits_in_span(module.text, (start, end), own)
         laid_out = list(_realign_comments(module, style, (start, end), after)) or _layout_changes(
             after, style.laid_out(before, after, module.text)
         )

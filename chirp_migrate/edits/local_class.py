@@ -6,17 +6,35 @@ import re
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.class_inspection import place_of_class_change, place_of_class_value
-from chirp_migrate.analysis.dataflow.closures import Capture, captures, variable_reads
-from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
-from chirp_migrate.analysis.dataflow.uses_elsewhere import may_list_attributes, objects_are_listed, set_from_outside
+from chirp_migrate.analysis.dataflow.class_inspection import find_class_change, find_class_used_as_value
+from chirp_migrate.analysis.dataflow.closures import CapturedName, captured_names, variable_reads
+from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
+from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    may_list_attributes,
+    may_list_attributes_of_any_object,
+    pattern_of_outside_assignments,
+)
 from chirp_migrate.analysis.known_names import DATASET, base_names
-from chirp_migrate.edits.movability import check_body, check_class, check_values, has_plain_decorators
+from chirp_migrate.edits.movability import (
+    check_body_is_movable,
+    check_captured_values,
+    check_class_is_movable,
+    decorators_store_no_state,
+)
 from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
-from chirp_migrate.edits.statements import is_dispensable
-from chirp_migrate.syntax.module import Module, find_in
+from chirp_migrate.edits.statements import can_delete_lines_of
+from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, find_own, holds, is_name, is_super, mention, methods_of, one_line
+from chirp_migrate.syntax.queries import (
+    NameRole,
+    contains_node,
+    find_in_scope,
+    is_name,
+    is_super_call,
+    methods_of,
+    name_role,
+    one_line_source,
+)
 
 #: Base classes without a constructor.
 _BARE = re.compile(
@@ -35,7 +53,7 @@ KEPT = "_captured_"
 _TELLING = frozenset({"__dict__", "__qualname__", "__subclasses__"})
 #: Functions that return the attributes of an object.
 _LISTING = frozenset({"vars", "dir", "getmembers"})
-_STORED = (Mention.BOUND, Mention.CHANGED, Mention.DELETED)
+_STORED = (NameRole.BOUND, NameRole.CHANGED, NameRole.DELETED)
 
 
 class LocalClass:
@@ -52,7 +70,7 @@ class LocalClass:
         self.module, self.project, self.node = module, project, node
         self.scope = module.scopes.scope_of(node)
         self.title = node.name.value
-        captured = captures(module, node.body)
+        captured = captured_names(module, node.body)
         captured.pop(self.title, None)
         self.imports = [one for one in captured.values() if one.is_import]
         self.values = [one for one in captured.values() if not one.is_import]
@@ -78,20 +96,20 @@ class LocalClass:
         node, module = self.node, self.module
         if not isinstance(self.scope.node, cst.FunctionDef):
             raise NotMovable("it is defined in the body of another class")
-        if not is_dispensable(module, node):
+        if not can_delete_lines_of(module, node):
             raise NotMovable("it is the only statement of its block")
         if node.decorators or node.keywords:
             raise NotMovable("it is decorated or takes class keywords")
-        check_body(module, node)
+        check_body_is_movable(module, node)
         self._check_class_state()
-        for name in captures(module, *(base.value for base in node.bases)):
+        for name in captured_names(module, *(base.value for base in node.bases)):
             raise NotMovable(f"its base class is the local name `{name}`")
         for one in (*self.values, *self.imports):
             if re.fullmatch(r"__\w*[^\W_]", one.name):
                 raise NotMovable(f"Python would mangle `{one.name}` in a class")
             self._check_reads(one)
-        check_values(module, self.project, node, (*self.values, *self.imports))
-        check_class(module, self.project, node, insertion_offset(module, node))
+        check_captured_values(module, self.project, node, (*self.values, *self.imports))
+        check_class_is_movable(module, self.project, node, insertion_offset(module, node))
         if KEPT in module.source(node):
             raise NotMovable(f"names with `{KEPT}` are already in use")
         if not all(
@@ -103,9 +121,9 @@ class LocalClass:
             self._check_constructor()
             if may_list_attributes(module):
                 raise NotMovable("its objects would have more attributes, and the module lists attributes or names")
-            if objects_are_listed(self.project):
+            if may_list_attributes_of_any_object(self.project):
                 raise NotMovable("its objects would have more attributes, and the project lists attributes of objects")
-            if may_be_copied(module, self.project, node):
+            if may_be_deep_copied(module, self.project, node):
                 raise NotMovable(
                     "a deep copy of an object that holds one of its objects would also copy the captured values"
                 )
@@ -114,8 +132,8 @@ class LocalClass:
         """Check that no code notices that one class replaces the classes that the function creates in each call."""
         for read in variable_reads(self.module, self.title, self.scope):
             parent = self.module.parents[read]
-            of_super = isinstance(parent, cst.Arg) and is_super(self.module.parents[parent])
-            if holds(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
+            of_super = isinstance(parent, cst.Arg) and is_super_call(self.module.parents[parent])
+            if contains_node(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
                 raise NotMovable("it uses its own name")
         if self.project.holds(r"\b__subclasses__\b", "__subclasses__"):
             raise NotMovable("the project lists the subclasses of a class (`__subclasses__`)")
@@ -127,14 +145,14 @@ class LocalClass:
             raise NotMovable("the project reads where classes are defined (`__qualname__`)")
         # Without captured values, the classes from all calls of the function are equal, unless code changes one of
         # them.
-        if self.values and (place := place_of_class_value(self.project)) is not None:
+        if self.values and (place := find_class_used_as_value(self.project)) is not None:
             raise NotMovable(f"the project distinguishes objects by their class ({place})")
-        if not self.values and (place := place_of_class_change(self.project)) is not None:
+        if not self.values and (place := find_class_change(self.project)) is not None:
             raise NotMovable(f"the project may read or set attributes of the class of an object ({place})")
-        if (code := use_of_class(self.module, self.node, may_construct=not self.values)) is not None:
+        if (code := find_use_of_class_object(self.module, self.node, may_construct=not self.values)) is not None:
             raise NotMovable(f"`{code}` in it depends on the class object, and all calls would share one class")
-        for one in find_in(self.node, cst.Attribute):
-            if is_name(one.value, self.title) and mention(self.module, one) in _STORED:
+        for one in find_nodes(self.node, cst.Attribute):
+            if is_name(one.value, self.title) and name_role(self.module, one) in _STORED:
                 source = self.module.source(one)
                 raise NotMovable(f"`{source}` in it depends on the class object, and all calls would share one class")
 
@@ -150,7 +168,7 @@ class LocalClass:
         elif self.module.scopes.names_bound(self.init, nested=True) & {value.name for value in self.values}:
             raise NotMovable("its constructor assigns a name that another method captures")
 
-    def _check_reads(self, captured: Capture) -> None:
+    def _check_reads(self, captured: CapturedName) -> None:
         """Check that the class reads captured names only in methods with ``self``."""
         for read in captured.reads:
             method = self.method_of(read)
@@ -164,7 +182,7 @@ class LocalClass:
                 raise NotMovable(f"the local name `{read.value}` is used where `self` is not available")
 
 
-def use_of_class(module: Module, node: cst.ClassDef, *, may_construct: bool) -> str | None:
+def find_use_of_class_object(module: Module, node: cst.ClassDef, *, may_construct: bool) -> str | None:
     """Return code in a class that uses the class object itself, so that an equal class may not replace it.
 
     The code may compare the class with another class, or store state on it. The result is None if there is no such
@@ -176,34 +194,34 @@ def use_of_class(module: Module, node: cst.ClassDef, *, may_construct: bool) -> 
         may_construct: whether the code may also call ``type(self)`` or such a parameter. This is not permitted for a
             class that captures values, because the call would have to pass these values.
     """
-    for one in find_in(node, cst.Attribute, cst.Call, cst.Name):
+    for one in find_nodes(node, cst.Attribute, cst.Call, cst.Name):
         if isinstance(one, cst.Attribute) and one.attr.value in _TELLING:
-            return one_line(module, one)
+            return one_line_source(module, one)
         if isinstance(one, cst.Call) and is_name(one.func, *_LISTING):
-            return one_line(module, one)
+            return one_line_source(module, one)
         around = module.parents[one]
         is_member = isinstance(around, cst.Attribute) and around.value is one
-        is_stored = is_member and mention(module, around) in _STORED
+        is_stored = is_member and name_role(module, around) in _STORED
         is_called = isinstance(around, cst.Call) and around.func is one
         match one:
             case cst.Call(func=cst.Name(value="type"), args=[cst.Arg(value=owner)]):
                 is_own = _is_first_parameter(module, owner)
             case cst.Attribute(value=owner, attr=cst.Name(value="__class__")):
                 is_own = _is_first_parameter(module, owner)
-            case cst.Name(value="__class__") if mention(module, one) is not Mention.LABEL:
+            case cst.Name(value="__class__") if name_role(module, one) is not NameRole.LABEL:
                 is_own = True
             case cst.Name() if _is_first_parameter(module, one, of_class=True):
                 is_own = True
             case _:
                 continue
         if is_stored or (is_own and not (is_called and may_construct) and not is_member):
-            return one_line(module, around)
+            return one_line_source(module, around)
     return None
 
 
 def _is_first_parameter(module: Module, node: cst.BaseExpression, *, of_class: bool = False) -> bool:
     """Return whether an expression is the first parameter of a method; with ``of_class``, only of a class method."""
-    if not isinstance(node, cst.Name) or mention(module, node) is not Mention.READ:
+    if not isinstance(node, cst.Name) or name_role(module, node) is not NameRole.READ:
         return False
     found = module.scopes.lookup(node.value, node)
     method = found.scope.node if found is not None else None
@@ -227,7 +245,7 @@ def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, de
 def _is_without(project: Project, qualified: str, depth: int) -> bool:
     """Return whether a class of the project provably neither defines nor inherits a constructor."""
     found = project.class_definition(qualified) if depth < _BASES_LIMIT else None
-    if found is None or project.holds(set_from_outside("__init__"), "__init__"):
+    if found is None or project.holds(pattern_of_outside_assignments("__init__"), "__init__"):
         return False
     module, node = found
     return "__init__" not in module.source(node) and _has_no_constructor(module, project, node, depth + 1)
@@ -244,7 +262,7 @@ def _is_plain(project: Project, qualified: str, *, may_construct: bool, depth: i
     methods = methods_of(node)
     if any(_OWN_STATE.fullmatch(method) for method in methods) or "__init_subclass__" in methods:
         return False
-    if use_of_class(module, node, may_construct=may_construct) is not None or not has_plain_decorators(
+    if find_use_of_class_object(module, node, may_construct=may_construct) is not None or not decorators_store_no_state(
         module, project, node
     ):
         return False
@@ -262,9 +280,13 @@ def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> 
     Only an object of a class of the project may notice this. A literal, an object that a library creates, or a function
     or class of the project does not.
     """
-    for statement in (*find_own(node, cst.Assign), *find_own(node, cst.AnnAssign), *find_own(node, cst.NamedExpr)):
+    for statement in (
+        *find_in_scope(node, cst.Assign),
+        *find_in_scope(node, cst.AnnAssign),
+        *find_in_scope(node, cst.NamedExpr),
+    ):
         value = getattr(statement, "value", None)
-        calls = [] if value is None else find_in(value, cst.Call)
+        calls = [] if value is None else find_nodes(value, cst.Call)
         if any(_gives_own_object(module, project, call.func, is_called=True) for call in calls):
             return False
         if isinstance(value, cst.Name | cst.Attribute) and _gives_own_object(module, project, value, is_called=False):

@@ -12,20 +12,27 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem, has_value
-from chirp_migrate.analysis.dataflow.closures import Capture
+from chirp_migrate.analysis.dataflow.capture_timing import always_has_value, early_binding_problem
+from chirp_migrate.analysis.dataflow.closures import CapturedName
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     import_always_binds_same_object,
     is_bound_once,
-    is_replaced,
-    may_clash_elsewhere,
+    may_be_patched_elsewhere,
     may_list_attributes,
+    new_name_may_clash,
 )
 from chirp_migrate.edits.move_definition import NotMovable
-from chirp_migrate.syntax.module import Module, find_in, walk
+from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_name, is_read, methods_of, name_inspecting_builtin, parameters
-from chirp_migrate.syntax.scopes import Binding, Kind, Scope, Variable
+from chirp_migrate.syntax.queries import (
+    dotted_source,
+    is_name,
+    is_read,
+    methods_of,
+    name_inspecting_builtin,
+    parameters_by_name,
+)
+from chirp_migrate.syntax.scopes import Binding, BindingKind, Scope, Variable
 
 #: Names whose result depends on the function, or on the class, that contains them.
 _OF_FUNCTION = frozenset({"dir", "eval", "exec", "locals", "vars"})
@@ -40,7 +47,7 @@ _DECORATORS = re.compile(
 _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)
 
 
-def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> None:
+def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> None:
     """Check that the place of a function or class in the code matters only for the names that it reads.
 
     The code of the enclosing function and of the module must not depend on that place either.
@@ -55,7 +62,7 @@ def check_body(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef
     outer = module.enclosing_function(node)
     if outer is not None and (word := name_inspecting_builtin(module, outer)) is not None:
         raise NotMovable(f"`{word}` in the enclosing function may read its local names")
-    for one in walk(node.body):
+    for one in walk_code(node.body):
         if isinstance(one, cst.Nonlocal):
             for item in one.names:
                 owner = module.scopes.lookup(item.name.value, one)
@@ -86,7 +93,9 @@ def _own_class(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.Clas
     return owner if owner is not None and node in (owner, *module.ancestors(owner)) else None
 
 
-def check_values(module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]) -> None:
+def check_captured_values(
+    module: Module, project: Project, node: cst.CSTNode, captured: Iterable[CapturedName]
+) -> None:
     """Check that the captured values are final where ``node`` is defined, and can be sent to another process.
 
     Raises:
@@ -97,7 +106,7 @@ def check_values(module: Module, project: Project, node: cst.CSTNode, captured: 
         for kind in (_local_kind(module, binding) for binding in one.bindings):
             if kind is not None:
                 raise NotMovable(f"it uses the {kind} `{one.name}`, which would have to move first")
-        sources = [binding.qualified for binding in one.bindings if binding.kind is Kind.IMPORT]
+        sources = [binding.qualified for binding in one.bindings if binding.kind is BindingKind.IMPORT]
         if not all(import_always_binds_same_object(module, project, source) for source in sources):
             raise NotMovable(f"the imported name `{one.name}` may get another value later")
     problem = early_binding_problem(module, project, node, captured)
@@ -125,14 +134,14 @@ def has_same_value_at(module: Module, project: Project, default: cst.BaseExpress
         return has_same_value_at(module, project, default.expression, offset)
     if isinstance(default, cst.Tuple):
         return all(has_same_value_at(module, project, element.value, offset) for element in default.elements)
-    path = dotted(default) or ""
+    path = dotted_source(default) or ""
     first, dot, _ = path.partition(".")
     owner = module.scopes.lookup(first, default)
     if owner is None:
         return not dot and module.scopes.is_builtin(first)
     scope, places = owner
     # An attribute may have another value during import. Only attributes of modules of other packages have their value.
-    fixed = not dot or (places[0].kind is Kind.IMPORT and not _is_ours(module, project, places[0].qualified))
+    fixed = not dot or (places[0].kind is BindingKind.IMPORT and not _is_ours(module, project, places[0].qualified))
     return fixed and isinstance(scope.node, cst.Module) and is_bound_once(module, project, path, places, offset)
 
 
@@ -149,9 +158,9 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
     """
     if any(_postpones_annotations(statement) for statement in module.find(cst.ImportFrom)):
         return
-    annotations = [node.returns, *(one.annotation for one in parameters(node).values())]
+    annotations = [node.returns, *(one.annotation for one in parameters_by_name(node).values())]
     written = [annotation for annotation in annotations if annotation is not None]
-    if any(find_in(one, cst.Call) for one in written):
+    if any(find_nodes(one, cst.Call) for one in written):
         raise NotMovable("its annotations call something")
     for name, owner in _names_read(module, *written):
         if owner is None:
@@ -170,12 +179,12 @@ def _postpones_annotations(statement: cst.ImportFrom) -> bool:
 
 def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, Variable | None]]:
     """Yield the names that expressions read, each with its variable; None for a name that the module does not bind."""
-    for name in (name for expression in expressions for name in find_in(expression, cst.Name)):
+    for name in (name for expression in expressions for name in find_nodes(expression, cst.Name)):
         if is_read(module, name):
             yield name.value, module.scopes.lookup(name.value, name)
 
 
-def check_class(module: Module, project: Project, node: cst.ClassDef, offset: int) -> None:
+def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef, offset: int) -> None:
     """Check that a class can be created at ``offset`` of the module, during import.
 
     Its body may only define methods and constants. The bases of the class, and the decorators, defaults and annotations
@@ -195,7 +204,7 @@ def check_class(module: Module, project: Project, node: cst.ClassDef, offset: in
                 _check_known(module, project, decorator.decorator, offset)
                 _check_decorator(module, project, decorator.decorator, offset)
             check_annotations(module, statement, offset)
-            for name, parameter in parameters(statement).items():
+            for name, parameter in parameters_by_name(statement).items():
                 if not has_same_value_at(module, project, parameter.default, offset):
                     raise NotMovable(f"the default of `{name}` would be evaluated at import")
         elif not _is_constant(module, project, statement, offset):
@@ -216,7 +225,7 @@ def _check_decorator(module: Module, project: Project, node: cst.BaseExpression,
         )
 
 
-def has_plain_decorators(module: Module, project: Project, node: cst.ClassDef) -> bool:
+def decorators_store_no_state(module: Module, project: Project, node: cst.ClassDef) -> bool:
     """Return whether the decorators of a class's methods store no state."""
     decorators = (one.decorator for method in methods_of(node).values() for one in method.decorators)
     called = (one.func if isinstance(one, cst.Call) else one for one in decorators)
@@ -251,17 +260,19 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
         decisive = min if len(imported) == 1 and imported != {""} else max
         if decisive(module.span(binding.node)[0] for binding in owner.bindings) >= offset:
             raise NotMovable(f"`{name}` is defined further down in the module")
-        if not has_value(module, module.top_level_statement(expression), owner):
+        if not always_has_value(module, module.top_level_statement(expression), owner):
             raise NotMovable(f"`{name}` may not be defined when the module is imported")
-        path = dotted(expression) or name
-        if is_replaced(module, project, path):
+        path = dotted_source(expression) or name
+        if may_be_patched_elsewhere(module, project, path):
             raise NotMovable(f"other code assigns `{path}` after the import of the module")
-        ours = any(one.kind is Kind.IMPORT and _is_ours(module, project, one.qualified) for one in owner.bindings)
+        ours = any(
+            one.kind is BindingKind.IMPORT and _is_ours(module, project, one.qualified) for one in owner.bindings
+        )
         if path.startswith(f"{name}.") and ours:
             raise NotMovable(f"`{path}` may not be defined yet when the module is imported")
 
 
-def name_of_enclosing(module: Module, node: cst.CSTNode) -> str:
+def enclosing_function_name(module: Module, node: cst.CSTNode) -> str:
     """Return the name of the function around a node, for names of moved definitions.
 
     For a method such as ``__init__``, return the name of its class instead.
@@ -272,7 +283,7 @@ def name_of_enclosing(module: Module, node: cst.CSTNode) -> str:
     return (owner.name.value if owner is not None and name.startswith("__") else name).strip("_")
 
 
-def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool:
+def is_unused_outside_scope(module: Module, project: Project, name: str, scope: Scope) -> bool:
     """Return whether a name of a function's ``scope`` is neither bound nor read outside of that scope.
 
     The result is then free at module level. It is False for a name that pytest would collect as a test there.
@@ -288,7 +299,7 @@ def is_unused(module: Module, project: Project, name: str, scope: Scope) -> bool
     used = any(module.scopes.lookup(name, read) is None for read in reads)
     elsewhere = (
         any(project.imported_elsewhere(module, one) for one in (name, "*"))
-        or may_clash_elsewhere(module, project, name)
+        or new_name_may_clash(module, project, name)
         or may_list_attributes(module)
     )
     return not used and not module.scopes.is_builtin(name) and not elsewhere

@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import Capture, variable_reads
-from chirp_migrate.edits.statements import lines_deletion, with_comments
+from chirp_migrate.analysis.dataflow.closures import CapturedName, variable_reads
+from chirp_migrate.edits.statements import delete_line_range, start_of_comments_above
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import edited
+from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_docstring, is_printed_code
-from chirp_migrate.syntax.scopes import Kind
+from chirp_migrate.syntax.scopes import BindingKind
 
 #: Length limit for the names of moved definitions, in characters.
 _LONGEST_NAME = 40
@@ -28,18 +28,18 @@ class NotMovable(Exception):
     """A definition cannot be moved; the message is the reason, without a full stop."""
 
 
-def free_name(module: Module, wishes: Sequence[str], taken: Collection[str] = ()) -> str:
-    """Return the first name in ``wishes`` that the module does not contain as a word.
+def first_unused_name(module: Module, candidates: Sequence[str], taken: Collection[str] = ()) -> str:
+    """Return the first name in ``candidates`` that the module does not contain as a word.
 
     If the module contains all of them, the result is the first name with a number after it. Names longer than 40
     characters are skipped. If all names are too long, the last one is used without some of its inner words.
     """
-    wishes = [wish for wish in wishes if len(wish) <= _LONGEST_NAME] or [_shorten_name(wishes[-1])]
+    candidates = [wish for wish in candidates if len(wish) <= _LONGEST_NAME] or [_shorten_name(candidates[-1])]
     words = {*re.findall(r"\w+", module.text), *taken}
-    found = next((wish for wish in wishes if wish not in words), None)
+    found = next((wish for wish in candidates if wish not in words), None)
     number = 2
     while found is None:
-        numbered = f"{wishes[0]}_{number}"
+        numbered = f"{candidates[0]}_{number}"
         found, number = (None if numbered in words else numbered), number + 1
     return found
 
@@ -83,10 +83,10 @@ def _defines_or_imports(statement: cst.CSTNode) -> bool:
 
 
 def _above(module: Module, statement: cst.CSTNode) -> int:
-    return with_comments(module, module.line_start(module.statement_start(statement)), "")
+    return start_of_comments_above(module, module.line_start(module.statement_start(statement)), "")
 
 
-def insert_at(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
+def insert_definition(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
     """Return edits that insert ``definition`` between top-level statements, with two blank lines around it.
 
     ``offset`` is the start of a line. A separate edit adds the blank lines above, because several definitions at the
@@ -103,7 +103,7 @@ def definition_range(module: Module, node: cst.FunctionDef | cst.ClassDef) -> tu
     """Return start and end of the lines of a definition, with comments directly above it and at the end of its body."""
     first = module.statement_start(node)
     indent = module.indentation(first)
-    start = with_comments(module, module.line_start(first), indent)
+    start = start_of_comments_above(module, module.line_start(first), indent)
     end = at = module.line_end(module.span(node)[1] - 1)
     while at < len(module.text):
         following = module.line_end(at)
@@ -127,7 +127,9 @@ def join_removals(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     return tuple(found)
 
 
-def moved_text(module: Module, project: Project, span: tuple[int, int], indent: str, edits: Iterable[Edit] = ()) -> str:
+def moved_source(
+    module: Module, project: Project, span: tuple[int, int], indent: str, edits: Iterable[Edit] = ()
+) -> str:
     """Return the lines in ``span`` with the indentation ``indent``, and with ``edits`` applied.
 
     The offsets of ``edits`` refer to the module. The inner lines of strings keep their indentation. Docstrings are
@@ -153,7 +155,7 @@ def moved_text(module: Module, project: Project, span: tuple[int, int], indent: 
             edits.append(Edit(at, at + len(old), indent))
         elif (further := len(module.indentation(at).expandtabs()) - width) >= 0:  # other mix of tabs and spaces
             edits.append(Edit(at, at + len(module.indentation(at)), indent + " " * further))
-    text = edited(module.text, (start, end), edits)
+    text = apply_edits_in_span(module.text, (start, end), edits)
     try:
         ast.parse("if True:\n" + text if indent else text)
     except SyntaxError:
@@ -161,12 +163,12 @@ def moved_text(module: Module, project: Project, span: tuple[int, int], indent: 
     return text
 
 
-def returned_text(module: Module, node: cst.BaseExpression, indent: str) -> str:
+def return_expression_source(module: Module, node: cst.BaseExpression, indent: str) -> str:
     """Return the source of an expression for a line that begins with ``indent`` and ``return``.
 
     The later lines of the expression move by as many columns as the first, except lines in strings.
     """
-    start, end = whole_span(module, node)
+    start, end = span_with_parentheses(module, node)
     lines = [at for at in module.lines_inside(start, end) if at not in module.once(lines_in_strings)]
     widths = {at: len(module.indentation(at).expandtabs()) for at in lines}
     column = len(module.text[module.line_start(start) : start].expandtabs())
@@ -180,7 +182,7 @@ def returned_text(module: Module, node: cst.BaseExpression, indent: str) -> str:
         Edit(at, at + len(module.indentation(at)), _indentation_of_width(indent, max(0, width + shift)))
         for at, width in widths.items()
     )
-    return edited(module.text, (start, end), edits)
+    return apply_edits_in_span(module.text, (start, end), edits)
 
 
 def _indentation_of_width(indent: str, width: int) -> str:
@@ -189,7 +191,7 @@ def _indentation_of_width(indent: str, width: int) -> str:
     return indent + " " * rest if rest >= 0 else " " * width
 
 
-def whole_span(module: Module, node: cst.CSTNode) -> tuple[int, int]:
+def span_with_parentheses(module: Module, node: cst.CSTNode) -> tuple[int, int]:
     """Return start and end of an expression, including the parentheses around it."""
     start, end = module.span(node)
     left, right = getattr(node, "lpar", ()), getattr(node, "rpar", ())
@@ -234,7 +236,9 @@ def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[
     return found
 
 
-def opening_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Sequence[str]) -> Iterator[Edit]:
+def insert_lines_after_docstring(
+    module: Module, node: cst.FunctionDef, indent: str, lines: Sequence[str]
+) -> Iterator[Edit]:
     """Yield the edit that inserts lines after the docstring of a function that moves to the indentation ``indent``."""
     if not lines:
         return
@@ -246,12 +250,12 @@ def opening_edits(module: Module, node: cst.FunctionDef, indent: str, lines: Seq
         return
     offset = module.line_start(module.statement_start(first))
     old = module.indentation(offset)
-    start = with_comments(module, offset, old)
+    start = start_of_comments_above(module, offset, old)
     new = indent + old.removeprefix(module.indentation(module.span(node)[0]))
     yield Edit(start, start, "".join(f"{new}{line}{module.newline}" for line in lines))
 
 
-def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:
+def import_lines(module: Module, captured: Iterable[CapturedName]) -> list[str]:
     """Return import statements for the captured names that enclosing functions import.
 
     Raises:
@@ -259,7 +263,7 @@ def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:
     """
     lines: list[str] = []
     for one in captured:
-        if any(binding.kind is not Kind.IMPORT for binding in one.bindings):
+        if any(binding.kind is not BindingKind.IMPORT for binding in one.bindings):
             raise NotMovable(f"`{one.name}` is imported in one place and assigned in another")
         found = {line for binding in one.bindings for line in _import_lines(module, binding.node, one.name)}
         if len(found) > 1 and not all(re.fullmatch(rf"import {one.name}(\.\w+)*", line) for line in found):
@@ -268,7 +272,7 @@ def import_lines(module: Module, captured: Iterable[Capture]) -> list[str]:
     return lines
 
 
-def remove_repeated_imports(module: Module, span: tuple[int, int], captured: Iterable[Capture]) -> Iterator[Edit]:
+def remove_repeated_imports(module: Module, span: tuple[int, int], captured: Iterable[CapturedName]) -> Iterator[Edit]:
     """Yield edits that remove imports inside enclosing functions if only the lines in ``span`` use them.
 
     The lines in ``span`` move, and the moved code contains these imports itself. Imports of modules that may have side
@@ -290,7 +294,7 @@ def remove_repeated_imports(module: Module, span: tuple[int, int], captured: Ite
             and not line.trailing_whitespace.comment
         ):
             start, end = module.span(line)
-            yield lines_deletion(module, module.line_start(start), module.line_end(end - 1))
+            yield delete_line_range(module, module.line_start(start), module.line_end(end - 1))
 
 
 def _import_lines(module: Module, statement: cst.CSTNode, name: str) -> set[str]:

@@ -6,27 +6,27 @@ from collections.abc import Collection, Iterable, Sequence
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import Capture, captures
+from chirp_migrate.analysis.dataflow.closures import CapturedName, captured_names
 from chirp_migrate.analysis.dataflow.function_flow import FunctionUse, find_function_uses
-from chirp_migrate.analysis.dataflow.function_inspection import CODE, DETAILS, place_of_inspection
-from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
+from chirp_migrate.analysis.dataflow.function_inspection import CODE, DETAILS, find_read_of_function_attribute
+from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    any_attribute_read_by_getattr,
     has_bases_or_subclasses,
-    is_accessed_by_name,
-    is_read_by_getattr,
-    is_replaced,
-    may_be_called_on_other_objects,
-    may_clash_elsewhere,
+    may_access_attribute_outside_class,
+    may_be_patched_elsewhere,
+    may_call_method_on_other_objects,
     may_list_attributes,
-    may_set_computed,
+    may_set_computed_attributes,
+    new_name_may_clash,
 )
 from chirp_migrate.analysis.dataflow.value_flow import (
     AttributeRead,
     CallArgument,
     ConditionalOperand,
-    DisplayEntry,
+    DictEntry,
     ValueAssignment,
-    step_of,
+    next_step_of_value,
 )
 from chirp_migrate.analysis.known_names import (
     DATASET,
@@ -38,14 +38,19 @@ from chirp_migrate.analysis.known_names import (
 )
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.call_arguments import call_text
-from chirp_migrate.edits.imports import is_reached
-from chirp_migrate.edits.movability import check_body, check_values, has_same_value_at, name_of_enclosing
+from chirp_migrate.edits.imports import import_always_runs
+from chirp_migrate.edits.movability import (
+    check_body_is_movable,
+    check_captured_values,
+    enclosing_function_name,
+    has_same_value_at,
+)
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.plans.plan import Edit, Import
-from chirp_migrate.source.text import edited
+from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_name, parameters
+from chirp_migrate.syntax.queries import is_name, parameters_by_name
 from chirp_migrate.syntax.scopes import Variable
 
 #: The name of a function of the module, and the edits that define it.
@@ -87,7 +92,7 @@ class MovedFunction:
 
     def __init__(self, module: Module, project: Project, node: cst.FunctionDef | cst.Lambda, place: int) -> None:
         self.module, self.project, self.node, self.place = module, project, node, place
-        captured = captures(module, node.body)
+        captured = captured_names(module, node.body)
         self.is_recursive = isinstance(node, cst.FunctionDef) and captured.pop(node.name.value, None) is not None
         self.captured_groups = list(captured.values())
         self.imports = [capture for capture in self.captured_groups if capture.is_import]
@@ -111,9 +116,9 @@ class MovedFunction:
         Raises:
             NotMovable: the function cannot be moved; the message gives the reason.
         """
-        check_body(self.module, self.node)
+        check_body_is_movable(self.module, self.node)
         self.import_lines = move.import_lines(self.module, self.imports)
-        check_values(self.module, self.project, self.node, self.captured_groups)
+        check_captured_values(self.module, self.project, self.node, self.captured_groups)
         if self.method is not None and not self._takes_methods():
             raise NotMovable(
                 "the rewrite would add a method, and the class, a base class or a metaclass may inspect the methods"
@@ -127,7 +132,7 @@ class MovedFunction:
 
     def _takes_other_objects(self, method: cst.FunctionDef) -> bool:
         owner = self.module.enclosing_class(method)
-        return owner is None or may_be_called_on_other_objects(self.module, self.project, owner, method.name.value)
+        return owner is None or may_call_method_on_other_objects(self.module, self.project, owner, method.name.value)
 
     def _takes_methods(self) -> bool:
         """Return whether no code inspects the methods of the enclosing class, and so may notice a new method."""
@@ -180,7 +185,7 @@ class MovedFunction:
         return not asked and all(map(self._is_given_to_loader, uses))
 
     def _is_given_to_loader(self, use: cst.CSTNode) -> bool:
-        match step_of(self.module, use):
+        match next_step_of_value(self.module, use):
             case ConditionalOperand(whole):
                 return self._is_given_to_loader(whole)
             case ValueAssignment((cst.Name(),), _):
@@ -210,13 +215,13 @@ class MovedFunction:
         """
         uses = list(uses)
         holds = replaced or by_partial or self.is_changed
-        if any(isinstance(step_of(self.module, use), AttributeRead) for use in uses):
+        if any(isinstance(next_step_of_value(self.module, use), AttributeRead) for use in uses):
             raise NotMovable("the code uses attributes of it")
         if any(self._is_inspected(use) for use in uses):
             raise NotMovable("the project reads it with `inspect`")
-        if (place := place_of_inspection(self.project, CODE)) is not None:
+        if (place := find_read_of_function_attribute(self.project, CODE)) is not None:
             raise NotMovable(f"the project reads names or code of functions ({place})")
-        if holds and (place := place_of_inspection(self.project, DETAILS)) is not None:
+        if holds and (place := find_read_of_function_attribute(self.project, DETAILS)) is not None:
             raise NotMovable(f"the project reads function attributes that the replacement does not have ({place})")
         found_uses = find_function_uses(self.module, self.project, self.node)
         if (place := found_uses.get(FunctionUse.LOST)) is not None:
@@ -226,7 +231,10 @@ class MovedFunction:
         if (
             (by_partial or self.captives or self.bound)
             and not replaced
-            and (self.project.holds(_TELLS_PARTIALS, "partial") or is_read_by_getattr(self.project, "func", "keywords"))
+            and (
+                self.project.holds(_TELLS_PARTIALS, "partial")
+                or any_attribute_read_by_getattr(self.project, "func", "keywords")
+            )
         ):
             raise NotMovable("the project checks for `partial` objects, and the rewrite would create one")
         if holds and any(self._may_be_method(use) for use in uses):
@@ -240,18 +248,18 @@ class MovedFunction:
         is_new_object = (by_partial or self.captives or self.bound) and not replaced and self.method is None
         if not is_new_object and (place := found_uses.get(FunctionUse.KEY)) is not None:
             raise NotMovable(f"the project may use it as a key, or read its identity ({place})")
-        if holds and may_be_copied(self.module, self.project, self.node):
+        if holds and may_be_deep_copied(self.module, self.project, self.node):
             raise NotMovable("a deep copy of an object that holds it would also copy the captured values")
 
     def _is_inspected(self, use: cst.CSTNode) -> bool:
-        match step_of(self.module, use):
+        match next_step_of_value(self.module, use):
             case CallArgument(_, call):
                 return any(name.startswith("inspect.") for name in self.module.qualified_names(call.func))
         return False
 
     def _may_be_method(self, use: cst.CSTNode) -> bool:
         """Return whether a use may store the function in a class, so that calls get ``self`` as first argument."""
-        module, step = self.module, step_of(self.module, use)
+        module, step = self.module, next_step_of_value(self.module, use)
         match step:
             case ConditionalOperand(whole):
                 return self._may_be_method(whole)
@@ -260,8 +268,8 @@ class MovedFunction:
                 names = (target for target in targets if isinstance(target, cst.Name))
                 in_class = any(isinstance(module.scopes.scope_of(name).node, cst.ClassDef) for name in names)
                 return in_class or any(map(self._may_be_class, owners))
-            case DisplayEntry(_, display):
-                match step_of(module, display):
+            case DictEntry(_, display):
+                match next_step_of_value(module, display):
                     case CallArgument(_, cst.Call(func=cst.Name(value="type"))):
                         return True
             case CallArgument(argument, cst.Call(func=cst.Name(value="setattr"), args=[owner, _, given])):
@@ -301,19 +309,19 @@ class MovedFunction:
         owner = None if self.method is None else self.module.enclosing_class(self.method)
         project = self.project
         if owner is None:
-            set_elsewhere = {wish for wish in wishes if may_clash_elsewhere(self.module, project, wish)}
-            return move.free_name(self.module, wishes, set_elsewhere.union(taken))
-        if may_set_computed(self.module, project, owner):
+            set_elsewhere = {wish for wish in wishes if new_name_may_clash(self.module, project, wish)}
+            return move.first_unused_name(self.module, wishes, set_elsewhere.union(taken))
+        if may_set_computed_attributes(self.module, project, owner):
             raise NotMovable("the rewrite would make it a method, which an attribute with a computed name may hide")
         if _has_private_names(self.module, project, owner):
-            around = f"_{name_of_enclosing(self.module, self.node)}_"
+            around = f"_{enclosing_function_name(self.module, self.node)}_"
             wishes = [one if one.startswith(around) else around + one.lstrip("_") for one in wishes]
         related = has_bases_or_subclasses(self.module, project, owner)
         used = {one.removeprefix("self.") for one in taken if one.startswith("self.")}
-        name = move.free_name(self.module, wishes, used)
-        while is_accessed_by_name(project, name) or (related and project.search(rf"\b{name}\b", name)):
+        name = move.first_unused_name(self.module, wishes, used)
+        while may_access_attribute_outside_class(project, name) or (related and project.search(rf"\b{name}\b", name)):
             used.add(name)
-            name = move.free_name(self.module, wishes, used)
+            name = move.first_unused_name(self.module, wishes, used)
         return name
 
     def expression_for(self, name: str) -> str:
@@ -331,7 +339,7 @@ class MovedFunction:
             NotMovable: the expression needs ``partial``, and this name is bound to another object there.
         """
         module = self.module
-        spans = [(one.name.value, move.whole_span(module, one.default)) for one in self.bound if one.default]
+        spans = [(one.name.value, move.span_with_parentheses(module, one.default)) for one in self.bound if one.default]
         values = [*self.captives, *(f"{keyword}={module.text[start:end]}" for keyword, (start, end) in spans)]
         return (
             self.partial_of(self.expression_for(name), values, around)
@@ -357,26 +365,28 @@ class MovedFunction:
         for word, path, expression_for in spellings:
             owner = module.scopes.lookup(word, node)
             bindings = owner.bindings if owner is not None else []
-            if self.project.meanings_from_elsewhere(module, word) - {path} or is_replaced(module, self.project, word):
+            if self.project.meanings_from_elsewhere(module, word) - {path} or may_be_patched_elsewhere(
+                module, self.project, word
+            ):
                 continue
             earlier = all(one.qualified == path and module.span(one.node)[0] < place for one in bindings)
-            if earlier and any(is_reached(module, one.node) for one in bindings):
+            if earlier and any(import_always_runs(module, one.node) for one in bindings):
                 partial, imports = expression_for, frozenset()
                 break
         else:
             owner = module.scopes.lookup("partial", node)
             is_hidden = owner is not None and not isinstance(owner.scope.node, cst.Module)
-            if is_hidden or is_replaced(module, self.project, "partial"):
+            if is_hidden or may_be_patched_elsewhere(module, self.project, "partial"):
                 raise NotMovable("the name `partial`, which the rewrite needs, means something else there")
         indent, style = module.indentation(place), self.project.code_style
-        return call_text(module, style, partial, [function, *values], indent=indent, around=around), imports
+        return call_text(module, style, partial, [function, *values], indent=indent, columns_taken=around), imports
 
     def parameters(self) -> list[Edit]:
         """Return edits of the function's parameters: add parameters for captured values, and remove bound defaults.
 
         The new parameters are positional-only and come first, so that no caller can pass other values.
         """
-        module, own = self.module, parameters(self.node)
+        module, own = self.module, parameters_by_name(self.node)
         first = [*(["self"] if self.method is not None else []), *self.captives]
         if self.captives and not self.node.params.posonly_params:
             first.append("/")
@@ -384,17 +394,23 @@ class MovedFunction:
         edits = [Edit(start, start, ", ".join(first) + (", " if own else ""))] if first else []
         for one in self.bound:
             named = one.name if one.annotation is None else one.annotation.annotation
-            edits.append(Edit(move.whole_span(module, named)[1], move.whole_span(module, one.default or named)[1], ""))
+            edits.append(
+                Edit(
+                    move.span_with_parentheses(module, named)[1],
+                    move.span_with_parentheses(module, one.default or named)[1],
+                    "",
+                )
+            )
         return edits
 
     def parameter_text(self) -> str:
-        """Return the source of the new function's parameters (see :meth:`parameters`)."""
-        return edited(self.module.text, self.module.span(self.node.params), self.parameters())
+        """Return the source of the new function's parameters (see :meth:`parameters_by_name`)."""
+        return apply_edits_in_span(self.module.text, self.module.span(self.node.params), self.parameters())
 
     def defined(self, text: str) -> tuple[Edit, ...]:
         """Return edits that insert ``text``, the new definition, into the module or below the method."""
         if self.method is None:
-            return move.insert_at(self.module, self.place, text)
+            return move.insert_definition(self.module, self.place, text)
         offset, newline = move.definition_range(self.module, self.method)[1], self.module.newline
         lead = "" if self.module.text[:offset].endswith(("\n", "\r")) else newline
         return (Edit(offset, offset, lead + newline + text.rstrip("\r\n") + newline),)
@@ -428,7 +444,7 @@ def _has_private_names(module: Module, project: Project, owner: cst.ClassDef, de
     return False
 
 
-def _owning_method(module: Module, captured: Variable | Capture) -> cst.FunctionDef | None:
+def _owning_method(module: Module, captured: Variable | CapturedName) -> cst.FunctionDef | None:
     """Return the method whose ``self`` is captured; None if the captured ``self`` is not that of a method."""
     method = captured.scope.node
     if not isinstance(method, cst.FunctionDef) or method.decorators:

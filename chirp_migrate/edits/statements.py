@@ -9,15 +9,15 @@ import libcst as cst
 
 from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import NEWLINE, edited
+from chirp_migrate.source.text import NEWLINE, apply_edits_in_span
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.module import Module, find_in
+from chirp_migrate.syntax.module import Module, find_nodes
 
 #: Comments for tools. They apply only to the line that contains them.
 _PRAGMA = re.compile(r"#\s*(noqa|type:|fmt:|pylint:|pragma|mypy:|pyright:|ruff:|isort:|yapf:)")
 
 
-def line_deletion(module: Module, statement: cst.CSTNode) -> Edit:
+def delete_lines_of_statement(module: Module, statement: cst.CSTNode) -> Edit:
     """Return the edit that removes a statement with its lines."""
     start, end = module.span(statement)
     return Edit(module.line_start(start), module.line_end(end - 1), "")
@@ -34,7 +34,7 @@ def class_decorator_insertion(
     return Edit(place, place + len(keyword), f"{line}{module.newline}{keyword}")
 
 
-def is_dispensable(module: Module, statement: cst.CSTNode) -> bool:
+def can_delete_lines_of(module: Module, statement: cst.CSTNode) -> bool:
     """Return whether the lines of a definition or statement can be removed.
 
     The lines must not contain another statement, and the block must contain another statement.
@@ -44,16 +44,16 @@ def is_dispensable(module: Module, statement: cst.CSTNode) -> bool:
     return len(getattr(module.parents[statement], "body", ())) > 1
 
 
-def block_deletion(module: Module, statement: cst.CSTNode) -> Edit:
+def delete_definition(module: Module, statement: cst.CSTNode) -> Edit:
     """Return the edit that removes a definition with its lines and the blank lines above it.
 
     Comments above the definition stay: they may also describe other statements.
     """
-    lines = line_deletion(module, statement)
-    return lines_deletion(module, lines.start, lines.end)
+    lines = delete_lines_of_statement(module, statement)
+    return delete_line_range(module, lines.start, lines.end)
 
 
-def lines_deletion(module: Module, start: int, end: int) -> Edit:
+def delete_line_range(module: Module, start: int, end: int) -> Edit:
     """Return the edit that removes whole lines, and the blank lines above them.
 
     At the start of a block, it also removes the blank lines below them.
@@ -69,7 +69,7 @@ def lines_deletion(module: Module, start: int, end: int) -> Edit:
     return Edit(start, end, "")
 
 
-def with_comments(module: Module, offset: int, indent: str) -> int:
+def start_of_comments_above(module: Module, offset: int, indent: str) -> int:
     """Return the start of the comment lines directly above ``offset``.
 
     The result is ``offset`` if there are no such lines, or if they begin the file.
@@ -80,7 +80,9 @@ def with_comments(module: Module, offset: int, indent: str) -> int:
     return above if above > 0 else offset
 
 
-def first_in_block(module: Module, header: cst.CSTNode, block: cst.BaseSuite, lines: Sequence[str]) -> Edit | None:
+def insert_at_start_of_block(
+    module: Module, header: cst.CSTNode, block: cst.BaseSuite, lines: Sequence[str]
+) -> Edit | None:
     """Return the edit that inserts lines at the start of a block, above the comments of its first statement.
 
     Args:
@@ -104,7 +106,7 @@ def first_in_block(module: Module, header: cst.CSTNode, block: cst.BaseSuite, li
     return Edit(offset, offset, text)
 
 
-def separate_assignments(
+def split_tuple_assignment(
     module: Module, style: CodeStyle, statement: cst.CSTNode, edits: Sequence[Edit]
 ) -> tuple[Edit, ...] | None:
     """Return the edit that splits ``a, b = a.to(device), b.to(device)`` into two assignments, and applies ``edits``.
@@ -126,17 +128,17 @@ def separate_assignments(
     text = module.text[start:end]
     longest = style.longest_line(module.text)
     rest = module.text[end : module.line_end(end - 1)].rstrip()
-    is_long = len(module.indentation(start) + edited(module.text, (start, end), edits) + rest) > longest
+    is_long = len(module.indentation(start) + apply_edits_in_span(module.text, (start, end), edits) + rest) > longest
     if not (is_alone and is_long) or NEWLINE.search(text) or _PRAGMA.search(rest):
         return None
     bound: set[str] = set()
     for name, value in pairs:
-        if not isinstance(name, cst.Name) or bound & {one.value for one in find_in(value, cst.Name)}:
+        if not isinstance(name, cst.Name) or bound & {one.value for one in find_nodes(value, cst.Name)}:
             return None
         bound.add(name.value)
     lines = []
     for name, value in pairs:
         span = module.span(value)
         inside = [one for one in edits if span[0] <= one.start <= one.end <= span[1]]
-        lines.append(f"{module.source(name).strip()} = {edited(module.text, span, inside)}")
+        lines.append(f"{module.source(name).strip()} = {apply_edits_in_span(module.text, span, inside)}")
     return (Edit(start, end, (module.newline + module.indentation(start)).join(lines)),)

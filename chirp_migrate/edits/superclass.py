@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.symbolic import names_in_code, statements_of
+from chirp_migrate.analysis.dataflow.symbolic import names_in_code, statements_of_block
 from chirp_migrate.edits.call_arguments import call_text
-from chirp_migrate.edits.statements import block_deletion, line_deletion
+from chirp_migrate.edits.statements import delete_definition, delete_lines_of_statement
 from chirp_migrate.plans.plan import Edit
 from chirp_migrate.syntax.code_style import CodeStyle
-from chirp_migrate.syntax.module import Module, find_in, walk
-from chirp_migrate.syntax.queries import assigned_pairs, is_on_self, is_super_init, methods_of
+from chirp_migrate.syntax.module import Module, find_nodes, walk_code
+from chirp_migrate.syntax.queries import is_self_attribute, is_super_init, methods_of, target_value_pairs
 
 _NEEDS_NO_BRACKETS = (ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.Call)
 
@@ -37,7 +37,7 @@ class AttributeStore:
     alone: bool
 
 
-def read_stores(module: Module, init: cst.FunctionDef) -> list[AttributeStore]:
+def read_attribute_stores(module: Module, init: cst.FunctionDef) -> list[AttributeStore]:
     """Return the assignments of attributes in ``__init__``, up to its first statement with another use of ``self``."""
     stores: list[AttributeStore] = []
     for statement in () if init.decorators else _statements(init):
@@ -68,8 +68,8 @@ def _stores(module: Module, line: cst.CSTNode) -> list[AttributeStore]:
                 targets = [one.target for one in small.targets]
             case _:
                 return []
-        for target, expression in (pair for one in targets for pair in assigned_pairs(one, value)):
-            if not isinstance(target, cst.Attribute) or not is_on_self(target):
+        for target, expression in (pair for one in targets for pair in target_value_pairs(one, value)):
+            if not isinstance(target, cst.Attribute) or not is_self_attribute(target):
                 return []
             found.append(AttributeStore(target.attr.value, module.source(expression), line, False))
     for store in found:
@@ -104,7 +104,7 @@ def _merge_branches(module: Module, statement: cst.If, above: list[AttributeStor
 
 def _values(module: Module, branch: cst.BaseSuite) -> dict[str, str]:
     """Return the value of each attribute that a branch assigns; empty if the branch contains any other statement."""
-    lines = [_stores(module, line) for line in statements_of(branch)]
+    lines = [_stores(module, line) for line in statements_of_block(branch)]
     return {store.attribute: store.value for line in lines for store in line} if all(lines) else {}
 
 
@@ -115,7 +115,7 @@ def _operand(source: str) -> str:
 
 def _reads_self(module: Module, statement: cst.CSTNode) -> bool:
     """Return whether a statement reads an attribute of ``self``."""
-    attributes = () if is_super_init(statement) else (node for node in walk(statement) if is_on_self(node))
+    attributes = () if is_super_init(statement) else (node for node in walk_code(statement) if is_self_attribute(node))
     return any(not isinstance(module.parents[attribute], cst.AssignTarget) for attribute in attributes)
 
 
@@ -161,10 +161,10 @@ def superclass_edits(
     gone = [s for s in consumed if s.attribute in provided]
     kept = [s.attribute for s in consumed if s.attribute not in provided]
     others = (method for key, method in methods.items() if key != "__init__")
-    targets = (one.target for method in others for one in find_in(method, cst.AssignTarget))
+    targets = (one.target for method in others for one in find_nodes(method, cst.AssignTarget))
     if any(not store.alone for store in (*gone, *late)):
         return "one statement of its `__init__` stores several attributes"
-    if kept and any(is_on_self(target, *kept) for target in targets):
+    if kept and any(is_self_attribute(target, *kept) for target in targets):
         return "a method assigns one of the attributes that the samples depend on"
     if any(re.search(r"\bself\b", store.value) for store in consumed):
         return "its `__init__` computes attributes from other attributes"
@@ -180,7 +180,7 @@ def superclass_edits(
     removed = dict.fromkeys([*replaced, *filter(is_super_init, statements)])
     return (
         Edit(*module.span(anchor), f"{module.newline}{indent}".join(lines)),
-        *(line_deletion(module, one) for one in removed if one is not anchor),
-        *(block_deletion(module, methods[key]) for key in _obsolete_methods(module, methods)),
+        *(delete_lines_of_statement(module, one) for one in removed if one is not anchor),
+        *(delete_definition(module, methods[key]) for key in _obsolete_methods(module, methods)),
         Edit(*module.span(node.bases[0].value), base),
     )

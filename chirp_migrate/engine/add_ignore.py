@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from chirp_migrate.engine.plan_tree import source_of
-from chirp_migrate.engine.suppression import with_ignores
+from chirp_migrate.engine.plan_tree import decode_source
+from chirp_migrate.engine.suppression import add_ignore_comments
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import SourceFile
 
-__all__ = ["plan_ignores"]
+__all__ = ["plan_ignore_comments"]
 
 
-def plan_ignores(plan: Plan, findings: Iterable[Finding]) -> Plan:
+def plan_ignore_comments(plan: Plan, findings: Iterable[Finding]) -> Plan:
     """Return a plan that adds ``# chirp: ignore[CODE]`` above the statement of each finding.
 
     Args:
@@ -31,10 +31,10 @@ def plan_ignores(plan: Plan, findings: Iterable[Finding]) -> Plan:
     files = []
     for path, found in by_file.items():
         before = planned.get(path) or read_file(plan.root / path)
-        source = source_of(path, before)
+        source = decode_source(path, before)
         codes: dict[int, set[str]] = defaultdict(set)
         for one in found:
             line = one.line if isinstance(source, SourceFile) else source.line_of(one.cell or 0, one.line)
             codes[line].add(one.rule)
-        files.append(FilePlan(path, before, source.encode(with_ignores(source.text, codes)), "ignore"))
+        files.append(FilePlan(path, before, source.encode(add_ignore_comments(source.text, codes)), "ignore"))
     return Plan(plan.root, tuple(files), (), (), options=PlanOptions(rules=plan.options.rules))

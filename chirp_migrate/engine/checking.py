@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.plans.plan import Finding, Plan, Status
+from chirp_migrate.plans.plan import Finding, FindingStatus, Plan
 from chirp_migrate.rules import all_rules
 
-__all__ = ["Check"]
+__all__ = ["CheckReport"]
 
 #: Status of the findings that ``apply`` reports but does not rewrite. They count as work with ``--strict``.
-_OPEN = frozenset({Status.OPT_IN, Status.REPORT, Status.REFUSED})
+_OPEN = frozenset({FindingStatus.OPT_IN, FindingStatus.REPORT, FindingStatus.REFUSED})
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckReport:
     """The result of ``check``: the findings of a plan, sorted by whether they count as work that is left.
 
     Attributes:
@@ -33,7 +33,7 @@ class Check:
     @property
     def work(self) -> tuple[Finding, ...]:
         """Return the findings that count as work."""
-        return self._with_status({Status.REWRITE, *_OPEN} if self.strict else {Status.REWRITE})
+        return self._with_status({FindingStatus.REWRITE, *_OPEN} if self.strict else {FindingStatus.REWRITE})
 
     @property
     def others(self) -> tuple[Finding, ...]:
@@ -44,17 +44,19 @@ class Check:
     def stopping(self) -> tuple[Finding, ...]:
         """Return the findings that do not count as work, but because of which workers can only start by fork."""
         codes = {rule.code for rule in all_rules() if rule.stops_workers}
-        return tuple(finding for finding in self.others if finding.rule in codes and finding.status is Status.REPORT)
+        return tuple(
+            finding for finding in self.others if finding.rule in codes and finding.status is FindingStatus.REPORT
+        )
 
     @property
     def suppressed(self) -> tuple[Finding, ...]:
         """Return the findings that a comment or a setting suppresses; they never count as work."""
-        return self._with_status({Status.SUPPRESSED})
+        return self._with_status({FindingStatus.SUPPRESSED})
 
     @property
     def unchanged(self) -> tuple[Finding, ...]:
         """Return the loaders whose rewrite would gain nothing; they never count as work."""
-        return self._with_status({Status.UNCHANGED})
+        return self._with_status({FindingStatus.UNCHANGED})
 
     @property
     def exit_code(self) -> ExitCode:
@@ -65,5 +67,5 @@ class Check:
         """Return whether the setting ``per-file-ignores`` suppresses a finding (a comment may suppress it as well)."""
         return finding.rule in self.settings.ignored_in(finding.path)
 
-    def _with_status(self, statuses: Collection[Status]) -> tuple[Finding, ...]:
+    def _with_status(self, statuses: Collection[FindingStatus]) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.plan.findings if finding.status in statuses)

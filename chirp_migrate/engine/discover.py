@@ -16,7 +16,7 @@ from chirp_migrate.plans.plan import SkippedFile
 from chirp_migrate.source.git import ignored_paths
 from chirp_migrate.transaction.journal_schema import JOURNAL_FOLDER
 
-__all__ = ["Discovery", "discover", "journal_root", "root_of"]
+__all__ = ["DiscoveredFiles", "discover_files", "journal_root", "project_root"]
 
 
 #: Size limit for Python files, in bytes. A larger file is generated data and no code that people maintain.
@@ -69,8 +69,8 @@ _BROUGHT_ALONG = re.compile(
 
 
 @dataclass(frozen=True)
-class Discovery:
-    """The result of :func:`discover`.
+class DiscoveredFiles:
+    """The result of :func:`discover_files`.
 
     Attributes:
         root: the absolute path of the folder of the run; all other paths are relative to it.
@@ -91,7 +91,7 @@ class Discovery:
     settings: tuple[str, ...] = ()
 
 
-def root_of(path: Path) -> Path:
+def project_root(path: Path) -> Path:
     """Return the absolute folder of a run on ``path``: ``path`` itself, or the folder of a single file.
 
     Raises:
@@ -120,9 +120,9 @@ def journal_root(path: Path) -> Path:
     project.
 
     Raises:
-        UsageProblem: see :func:`root_of`.
+        UsageProblem: see :func:`project_root`.
     """
-    root = root_of(path)
+    root = project_root(path)
     owner = root.stat().st_uid
     above = [root, *takewhile(lambda folder: folder.stat().st_uid == owner, root.parents)]
     top = next((one for marker in (".git", "pyproject.toml") for one in above if os.path.lexists(one / marker)), None)
@@ -130,9 +130,9 @@ def journal_root(path: Path) -> Path:
     return next((one for one in within if os.path.lexists(one / JOURNAL_FOLDER)), top or root)
 
 
-def discover(
-    path: Path, *, notebooks: bool = True, left_out_by: Callable[[str], str | None] = lambda _: None
-) -> Discovery:
+def discover_files(
+    path: Path, *, notebooks: bool = True, reason_to_exclude: Callable[[str], str | None] = lambda _: None
+) -> DiscoveredFiles:
     """Find the Python files and notebooks at or below ``path``, by their suffixes.
 
     These files are excluded: files that an earlier ``apply`` added, version control, virtual environments, installed
@@ -144,13 +144,13 @@ def discover(
     Args:
         path: folder of the project, or one Python file or notebook.
         notebooks: whether to include notebooks.
-        left_out_by: function that gets the posix path of a file, relative to the root, and returns why the user
+        reason_to_exclude: function that gets the posix path of a file, relative to the root, and returns why the user
             excludes the file, or ``None``. It is not called if ``path`` is a file.
 
     Raises:
         UsageProblem: ``path`` does not exist, contains no Python file or notebook, or is a file that is too large.
     """
-    root = root_of(path)
+    root = project_root(path)
     if not path.is_dir():
         name = path.resolve().name
         if path.suffix not in _SIZE_LIMITS:
@@ -161,7 +161,7 @@ def discover(
         # Read the files next to it, too: the rewrite must keep the names that they import from it.
         beside = sorted(one.name for one in root.iterdir() if one.suffix in _SIZE_LIMITS and _is_plain(one))
         is_notebook = path.suffix == ".ipynb"
-        return Discovery(
+        return DiscoveredFiles(
             root,
             () if is_notebook else (name,),
             (name,) if is_notebook else (),
@@ -178,7 +178,7 @@ def discover(
         if vendored:
             context.append(name)
             continue
-        reason = left_out_by(name)
+        reason = reason_to_exclude(name)
         if reason is None and not notebooks and name.endswith(".ipynb"):
             reason = "a notebook"
         if reason is None:
@@ -193,7 +193,7 @@ def discover(
         why = f" (excluded: {', '.join(left)})" if left else ""
         raise UsageProblem(f"{path} has no Python file to migrate{why}: pass the folder of your project.")
     accounted = tuple(sorted(left_out, key=lambda one: one.path))
-    return Discovery(root, files, books, accounted, tuple(context), tuple(sorted(settings)))
+    return DiscoveredFiles(root, files, books, accounted, tuple(context), tuple(sorted(settings)))
 
 
 def _walk_folder(

@@ -9,18 +9,18 @@ from pathlib import Path
 from chirp_migrate.console.progress import Progress, no_progress
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
-from chirp_migrate.errors import Refused
-from chirp_migrate.plans.plan import Plan, Status
+from chirp_migrate.errors import WriteRefused
+from chirp_migrate.plans.plan import FindingStatus, Plan
 
-__all__ = ["check_settled"]
+__all__ = ["check_nothing_to_rewrite"]
 
 
-def check_settled(
+def check_nothing_to_rewrite(
     path: Path,
     plan: Plan,
     settings: Settings,
     *,
-    edited: frozenset[str] = frozenset(),
+    edited_files: frozenset[str] = frozenset(),
     jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> None:
@@ -30,12 +30,14 @@ def check_settled(
         path: the folder or file that the plan was made for.
         plan: the plan that will be written.
         settings: the settings of the plan.
-        edited: paths of files with hunks that the user edited. These files must compile, but may be rewritten again.
+        edited_files: paths of files with hunks that the user edited. These files must compile, but may be rewritten
+            again.
         jobs: number of processes that run the rules; ``None``: as many as save time.
         progress: called for every file.
 
     Raises:
-        Refused: a rewritten file cannot be compiled, or a rule would rewrite code in it that the user did not refuse.
+        WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite code in it that the user did not
+            refuse.
     """
     rewritten = {file.path: file.after for file in plan.files if file.hunks}
     if not rewritten:
@@ -46,10 +48,10 @@ def check_settled(
     again = plan_tree(path, settings=settings, jobs=jobs, progress=progress, overlay=rewritten)
     refused: dict[str, set[str]] = defaultdict(set)
     for one in plan.findings:
-        if one.status is Status.REFUSED:
+        if one.status is FindingStatus.REFUSED:
             refused[one.path].add(one.rule)
     for one in again.findings:
-        if one.status is Status.REWRITE and one.path not in edited and one.rule not in refused[one.path]:
+        if one.status is FindingStatus.REWRITE and one.path not in edited_files and one.rule not in refused[one.path]:
             raise _refusal(one.path, f"{one.rule} would change it again, in line {one.place} of the result")
     for skipped in again.skipped:
         if skipped.path in rewritten:
@@ -65,8 +67,8 @@ def _compile(name: str, after: bytes) -> None:
         raise _refusal(name, f"it is not Python: {error}") from None
 
 
-def _refusal(name: str, why: str) -> Refused:
-    return Refused(
+def _refusal(name: str, why: str) -> WriteRefused:
+    return WriteRefused(
         f"the rewrite of {name} is not sound ({why}), so nothing was changed. Please report it. To migrate the "
         "other files, exclude this file in [tool.chirp-migrate], or refuse it in a review."
     )

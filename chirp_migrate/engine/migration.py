@@ -13,16 +13,16 @@ from chirp_migrate import __version__
 from chirp_migrate.additions.dependency import (
     dependency_plan,
     dependency_removal,
-    has_dependencies,
+    folders_outside_package,
+    has_dependency_file,
     imports_runtime,
-    outside_package,
-    requirement,
+    runtime_requirement,
 )
-from chirp_migrate.additions.requirement_pins import wider_ranges
+from chirp_migrate.additions.requirement_pins import unsupported_versions
 from chirp_migrate.additions.scaffold import has_training_modules, scaffold_files
 from chirp_migrate.additions.vendor import PACKAGE, vendor_files
 from chirp_migrate.console.progress import Progress, no_progress
-from chirp_migrate.engine.discover import discover, journal_root
+from chirp_migrate.engine.discover import discover_files, journal_root
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.plans.plan import FilePlan, Plan
@@ -87,10 +87,10 @@ def plan_migration(
 def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePlan], list[str]]:
     """Return the file that gets the dependency, if any, and notes for the user."""
     top = journal_root(root)
-    project = root if has_dependencies(root) else top
+    project = root if has_dependency_file(root) else top
     importing = [root / file.path for file in files if imports_runtime(file.after)]
-    wanted = requirement(__version__)
-    folders = outside_package(project, [one.relative_to(project).as_posix() for one in importing])
+    wanted = runtime_requirement(__version__)
+    folders = folders_outside_package(project, [one.relative_to(project).as_posix() for one in importing])
     if folders:
         where = " and ".join(f"{one}/" for one in folders)
         return [], [
@@ -102,7 +102,7 @@ def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePl
     if added and project != root:
         place = os.path.relpath(project / added.pop().path, root)
         note = f"The changed files import chirpid_patch: add {wanted} to {place}."
-    return added, [*wider_ranges(root, top), *([] if note is None else [note])]
+    return added, [*unsupported_versions(root, top), *([] if note is None else [note])]
 
 
 def _plan_vendoring(root: Path) -> list[FilePlan]:
@@ -114,7 +114,9 @@ def _plan_vendoring(root: Path) -> list[FilePlan]:
 def _imports_runtime(plan: Plan, settings: Settings | None) -> bool:
     """Return whether a file of the project already imports the runtime, because an earlier run migrated the project."""
     settings = settings or Settings()
-    found = discover(plan.root, notebooks=settings.notebooks is not False, left_out_by=settings.why_left_out)
+    found = discover_files(
+        plan.root, notebooks=settings.notebooks is not False, reason_to_exclude=settings.why_left_out
+    )
     for path in (*found.files, *found.notebooks):
         try:
             if not path.startswith(f"{PACKAGE}/") and imports_runtime(read_file(plan.root / path)):

@@ -17,15 +17,15 @@ from shlex import quote
 
 from msgspec import structs
 
-from chirp_migrate.analysis.removed_names import removed_from_numpy
+from chirp_migrate.analysis.removed_names import uses_of_removed_numpy_names
 from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
-from chirp_migrate.console.text import count
-from chirp_migrate.engine.discover import discover
-from chirp_migrate.engine.rewrite_file import FileResult, concerned_rules
+from chirp_migrate.console.text import pluralize
+from chirp_migrate.engine.discover import discover_files
+from chirp_migrate.engine.rewrite_file import FileResult, applicable_rules
 from chirp_migrate.engine.settings import Settings
-from chirp_migrate.engine.settings_loaders import loaders_in_settings
+from chirp_migrate.engine.settings_loaders import loaders_in_config_file
 from chirp_migrate.engine.worker_pool import collect_garbage_rarely, migrate_files
-from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions, SkippedFile, Status
+from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Plan, PlanOptions, SkippedFile
 from chirp_migrate.rules import Rule
 from chirp_migrate.source.notebook import NotebookSource, has_stored_outputs
 from chirp_migrate.source.text import SourceFile, UnreadableSource
@@ -33,7 +33,7 @@ from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["Source", "plan_tree", "source_of"]
+__all__ = ["Source", "decode_source", "plan_tree"]
 
 Source = SourceFile | NotebookSource
 #: Seconds for one file after which a line names the file.
@@ -71,10 +71,10 @@ def plan_tree(
     """
     settings = settings or Settings()
     rules = settings.rules
-    found = discover(root, notebooks=settings.notebooks is not False, left_out_by=settings.why_left_out)
+    found = discover_files(root, notebooks=settings.notebooks is not False, reason_to_exclude=settings.why_left_out)
     left_tests = [path for path in found.context if path.endswith(".py") and settings.leaves_as_test(path)]
     read = _FileReader(found.root, overlay or {})
-    progress(ProgressStep(f"reading {count(len(found.files) + len(found.notebooks) + len(found.context), 'file')}"))
+    progress(ProgressStep(f"reading {pluralize(len(found.files) + len(found.notebooks) + len(found.context), 'file')}"))
     sources, unread = _read_all(read, (one for one in (*found.files, *found.context) if one.endswith(".py")))
     raw = {one: read.raw_text(one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
     worded = [one for one in found.notebooks if _has_a_word(raw[one], rules)]
@@ -102,7 +102,7 @@ def plan_tree(
         SkippedFile(path, _reason_of_error(error))
         for path, error in (unread | unread_books).items()
         if path not in found.context
-        and (isinstance(error, OSError) or concerned_rules(rules, path, read.raw_text(path), project))
+        and (isinstance(error, OSError) or applicable_rules(rules, path, read.raw_text(path), project))
     ]
 
     files: list[FilePlan] = []
@@ -134,11 +134,11 @@ def plan_tree(
             skipped.append(SkippedFile(result.path, problem))
     files = _hunks_joined_across_files(files)
     if overlay is None:
-        findings += (one for path, text in held_settings.items() for one in loaders_in_settings(path, text, rules))
+        findings += (one for path, text in held_settings.items() for one in loaders_in_config_file(path, text, rules))
     if any(hunk.imports for file in files for hunk in file.hunks) and project.import_style.problem:
         notes.append(f"{project.import_style.problem}: imports follow isort's defaults.")
     if overlay is None and any(hunk.imports for file in files for hunk in file.hunks):
-        notes += removed_from_numpy(project)
+        notes += uses_of_removed_numpy_names(project)
     skipped.sort(key=lambda one: one.path)
     left_out = tuple(
         sorted(
@@ -177,7 +177,7 @@ def _package_name(folder: Path) -> str:
     return ".".join(reversed([one.name for one in around]))
 
 
-def source_of(path: str, data: bytes) -> Source:
+def decode_source(path: str, data: bytes) -> Source:
     """Decode the bytes of a Python file or notebook.
 
     Raises:
@@ -198,7 +198,7 @@ def _without_idle_tests(
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {
-        result.path: sum(one.status in (Status.REWRITE, Status.REPORT) for one in result.findings)
+        result.path: sum(one.status in (FindingStatus.REWRITE, FindingStatus.REPORT) for one in result.findings)
         for result in migrate_files(worded, project, settings, jobs)
     }
     counted = (structs.replace(one, loaders=loaders.get(one.path, 0)) for one in left_out)
@@ -213,7 +213,7 @@ class _FileReader:
 
     def source(self, path: str) -> Source:
         data = self._overlay.get(path)
-        return source_of(path, (self._root / path).read_bytes() if data is None else data)
+        return decode_source(path, (self._root / path).read_bytes() if data is None else data)
 
     def raw_text(self, path: str) -> str:
         """Return the text of a file for a search for words; empty if the file cannot be read."""

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-__all__ = ["CheckResult", "run_check"]
+__all__ = ["CommandResult", "run_check_command"]
 
 _TAIL_LINES = 20
 _TAIL_BYTES = 16_384
 
 
 @dataclass(frozen=True)
-class CheckResult:
+class CommandResult:
     """The result of a command.
 
     Attributes:
@@ -30,7 +30,7 @@ class CheckResult:
     tail: str
 
 
-def run_check(command: str, folder: Path) -> CheckResult:
+def run_check_command(command: str, folder: Path) -> CommandResult:
     """Run ``command`` with the shell in ``folder``, and wait until it ends.
 
     If the wait is interrupted, the processes of the command are killed.
@@ -53,7 +53,7 @@ def run_check(command: str, folder: Path) -> CheckResult:
         except BaseException:
             _end(child)
             raise
-        return CheckResult(status, _tail(output))
+        return CommandResult(status, _tail(output))
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -9,22 +9,22 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_named_in_strings
-from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.edits.deadcode import newly_dead, top_level_names
+from chirp_migrate.edits.apply_hunks import text_with_hunks
+from chirp_migrate.edits.deadcode import remove_newly_unused_names, top_level_names
 from chirp_migrate.edits.imports import conflicting_names, hidden_names, import_edits, names_conflicting_elsewhere
-from chirp_migrate.edits.layout import layout_edits
+from chirp_migrate.edits.layout import formatting_edits
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.suppression import Suppressions, UnreadableComments, read_suppressions
-from chirp_migrate.plans.plan import Edit, Finding, GainKind, Hunk, Safety, Status
-from chirp_migrate.rules import Proposal, Rule, all_rules
-from chirp_migrate.source.diff import changed_lines
-from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, group_items, sharing_lines
-from chirp_migrate.syntax.module import Module, UnparsableModule, is_deep
+from chirp_migrate.plans.plan import Edit, Finding, FindingStatus, GainKind, Hunk, Safety
+from chirp_migrate.rules import Rule, RuleMatch, all_rules
+from chirp_migrate.source.diff import whole_line_edits
+from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, group_connected_items, pairs_sharing_lines
+from chirp_migrate.syntax.module import Module, UnparsableModule, is_deeply_nested
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_printed_code
 
-__all__ = ["FileResult", "concerned_rules", "migrate_file", "rewrite", "rewrite_in_hunks"]
+__all__ = ["FileResult", "applicable_rules", "migrate_file", "rewrite_in_hunks", "rewrite_text"]
 
 #: Highest number of passes over a file. A rewrite may create code that another rule finds in the next pass. More passes
 #: than this mean that rules undo each other, which is a bug of this program.
@@ -92,7 +92,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
     except (UnparsableModule, UnreadableComments) as error:
         problem = str(error)
     except RecursionError as error:
-        if not is_deep(text):
+        if not is_deeply_nested(text):
             problem = f"internal error in a rule, please report it: {type(error).__name__}"
         else:
             problem = "expressions nested too deeply to be read"
@@ -111,7 +111,7 @@ def _shorten_message(message: str) -> str:
     return line if not rest and len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} …"
 
 
-def rewrite(
+def rewrite_text(
     path: str,
     text: str,
     project: Project,
@@ -160,22 +160,22 @@ def rewrite_in_hunks(
     for number in count():
         if number >= _PASS_LIMIT:
             _check_passes(path, original, number)
-        concerned = concerned_rules(asked, path, text, project, rewritten=bool(number))
+        concerned = applicable_rules(asked, path, text, project, rewritten=bool(number))
         if not concerned:
             break
         module = project.module(path, in_work=True) if project.text(path) == text else Module(path, text)
         work = work or _RewriteState(module, project)
         suppressions = read_suppressions(text)
         suppressions.everywhere |= ignored
-        proposals = _proposals(concerned, module, project)
-        chosen, remaining = _choose_proposals(module, project, proposals, suppressions, unsafe, by_gain)
+        matches = _matches(concerned, module, project)
+        chosen, remaining = _choose_matches(module, project, matches, suppressions, unsafe, by_gain)
         # Count correct code only in the first pass: later passes would also count the code that earlier passes wrote.
-        findings += [work.finding(r, p, s) for r, p, s in remaining if s is Status.FINE and not number]
+        findings += [work.finding(r, p, s) for r, p, s in remaining if s is FindingStatus.FINE and not number]
         if not chosen:
-            findings += [work.finding(r, p, s) for r, p, s in remaining if s is not Status.FINE]
+            findings += [work.finding(r, p, s) for r, p, s in remaining if s is not FindingStatus.FINE]
             break
-        asked = _rules_to_repeat(selected, module, project, proposals, chosen)
-        text = work.splice(module, chosen, proposals)
+        asked = _rules_to_repeat(selected, module, project, matches, chosen)
+        text = work.splice(module, chosen, matches)
         project.update(path, text)
     if work is None:
         return FileResult(path, text)
@@ -203,77 +203,75 @@ class _RewriteState:
     def __init__(self, module: Module, project: Project) -> None:
         self._original, self._project = module, project
         self._pieces = PieceTable(module.text)
-        self._done: list[tuple[Rule, Proposal, Finding]] = []
+        self._done: list[tuple[Rule, RuleMatch, Finding]] = []
         self._joined: set[tuple[int, int]] = set()
         self._deferred: dict[tuple[str, int], set[int]] = {}
         self._together: dict[tuple[str, int], int] = {}
         self._calls: list[frozenset[tuple[str, int]]] = []
         self._passes = 0
 
-    def finding(self, rule: Rule, proposal: Proposal, status: Status) -> Finding:
-        """Return a proposal for the current text as a finding with its place in the original text."""
-        line, column = self._original.position(self._pieces.origin(proposal.offset))
+    def finding(self, rule: Rule, match: RuleMatch, status: FindingStatus) -> Finding:
+        """Return a match for the current text as a finding with its place in the original text."""
+        line, column = self._original.position(self._pieces.origin(match.offset))
         return Finding(
             rule=rule.code,
             name=rule.name,
             path=self._original.path,
             line=line,
             column=column,
-            message=proposal.message,
-            safety=Safety.ADVICE if status is Status.REPORT else rule.safety,
+            message=match.message,
+            safety=Safety.ADVICE if status is FindingStatus.REPORT else rule.safety,
             status=status,
-            why=proposal.why,
+            why=match.why,
             reason=rule.reason,
-            gain=proposal.gain,
+            gain=match.gain,
         )
 
     def splice(
-        self, module: Module, chosen: Sequence[tuple[Rule, Proposal]], proposals: Sequence[tuple[Rule, Proposal]]
+        self, module: Module, chosen: Sequence[tuple[Rule, RuleMatch]], matches: Sequence[tuple[Rule, RuleMatch]]
     ) -> str:
-        """Apply the proposals that a pass has chosen, and return the new text."""
+        """Apply the matches that a pass has chosen, and return the new text."""
         first = len(self._done)
         self._passes += 1
         owners: dict[Edit, frozenset[int]] = {}
         unexplained: set[int] = set()
-        for number, (rule, proposal) in enumerate(chosen, start=first):
-            place = rule.code, self._pieces.origin(proposal.offset)
+        for number, (rule, match) in enumerate(chosen, start=first):
+            place = rule.code, self._pieces.origin(match.offset)
             self._joined |= {(one, number) for one in self._deferred.get(place, ())}
             if first and place not in self._deferred:
                 unexplained.add(number)
-            calls = self._calls_of(rule, proposal)
+            calls = self._calls_of(rule, match)
             self._calls.append(calls)
             self._joined |= {(self._together.setdefault(one, number), number) for one in calls}
-            for edit in proposal.edits:
+            for edit in match.edits:
                 owners[edit] = owners.get(edit, FOLLOWS) | {number}
-        for rule, proposal in proposals:
-            if proposal.edits and not any(proposal is one for _, one in chosen):
+        for rule, match in matches:
+            if match.edits and not any(match is one for _, one in chosen):
                 blocking = {
-                    number
-                    for edit, by in owners.items()
-                    for number in by
-                    for one in proposal.edits
-                    if _overlap(one, edit)
+                    number for edit, by in owners.items() for number in by for one in match.edits if _overlap(one, edit)
                 }
-                self._deferred.setdefault((rule.code, self._pieces.origin(proposal.offset)), set()).update(blocking)
-        self._done += [(rule, proposal, self.finding(rule, proposal, Status.REWRITE)) for rule, proposal in chosen]
-        needed = {one for _, proposal in chosen for one in proposal.imports}
+                self._deferred.setdefault((rule.code, self._pieces.origin(match.offset)), set()).update(blocking)
+        self._done += [(rule, match, self.finding(rule, match, FindingStatus.REWRITE)) for rule, match in chosen]
+        needed = {one for _, match in chosen for one in match.imports}
         added = import_edits(module, needed, self._project.import_style, min(edit.start for edit in owners))
         self._pieces.splice([*((edit, FOLLOWS) for edit in added), *owners.items()])
-        self._pieces.splice(layout_edits(module, owners, added, self._project.code_style))
-        # A proposal that only a later pass makes depends on earlier rewrites. If it edits text of earlier rewrites, it
+        self._pieces.splice(formatting_edits(module, owners, added, self._project.code_style))
+        # A match that only a later pass makes depends on earlier rewrites. If it edits text of earlier rewrites, it
         # depends on exactly these. Otherwise it may depend on any of them.
         unexplained -= {later for _, later in self._pieces.joined}
         self._joined |= {(earlier, number) for number in unexplained for earlier in range(first)}
         style = self._project.import_style
-        for dead in newly_dead(module.text, self._pieces.text, lambda name: self._is_public(module, name), style):
+        for dead in remove_newly_unused_names(
+            module.text, self._pieces.text, lambda name: self._is_public(module, name), style
+        ):
             self._pieces.splice((edit, FOLLOWS) for edit in dead)
         return self._pieces.text
 
-    def _calls_of(self, rule: Rule, proposal: Proposal) -> frozenset[tuple[str, int]]:
-        """Return original file and line of the loader calls that a review must decide together with a proposal."""
+    def _calls_of(self, rule: Rule, match: RuleMatch) -> frozenset[tuple[str, int]]:
+        """Return original file and line of the loader calls that a review must decide together with a match."""
         if not rule.counts_sites:
-            return proposal.together
-        return frozenset({(self._original.path, self._original.position(self._pieces.origin(proposal.offset))[0])})
+            return match.together
+        return frozenset({(self._original.path, self._original.position(self._pieces.origin(match.offset))[0])})
 
     def _named(self, numbers: Iterable[int]) -> frozenset[str]:
         """Return, as ``path:line``, the loader calls that a review must decide together with the given rewrites."""
@@ -291,12 +289,12 @@ class _RewriteState:
         public = frozenset(n for n in top_level_names(self._original.text) if self._is_public(self._original, n))
         hunks, numbers = self._hunks()
         if None in numbers or (
-            self._passes > 1 and compose(self._original, hunks, public, self._project.import_style) != text
+            self._passes > 1 and text_with_hunks(self._original, hunks, public, self._project.import_style) != text
         ):
             # The rewrites cannot be separated into hunks: make one hunk of all changes.
             together = self._named(range(len(self._done)))
             hunks, numbers = (
-                (Hunk(1, changed_lines(self._original.text, text), together=together),),
+                (Hunk(1, whole_line_edits(self._original.text, text), together=together),),
                 [1] * len(self._done),
             )
         findings += [replace(one, hunk=number) for (_, _, one), number in zip(self._done, numbers, strict=True)]
@@ -305,8 +303,8 @@ class _RewriteState:
     def _hunks(self) -> tuple[tuple[Hunk, ...], list[int | None]]:
         """Return the hunks, and for each rewrite the number of its hunk; None for a rewrite that later ones undid."""
         edits = list(self._pieces.edits())
-        joined = {*self._joined, *self._pieces.joined, *sharing_lines(edits, self._original.line_starts)}
-        groups = group_items(len(self._done), joined)
+        joined = {*self._joined, *self._pieces.joined, *pairs_sharing_lines(edits, self._original.line_starts)}
+        groups = group_connected_items(len(self._done), joined)
         by_group: dict[int, list[Edit]] = {}
         last: tuple[set[int], int] = (set(), -1)
         for edit, owners in edits:
@@ -324,15 +322,15 @@ class _RewriteState:
         for number, (group, own) in enumerate(by_group.items(), start=1):
             numbers[group] = number
             imports = {
-                needed for one, (_, proposal, _) in zip(groups, self._done, strict=True) if one == group
-                for needed in proposal.imports
+                needed for one, (_, match, _) in zip(groups, self._done, strict=True) if one == group
+                for needed in match.imports
             }  # fmt: skip
             members = (one for one, its_group in enumerate(groups) if its_group == group)
             hunks.append(Hunk(number, tuple(own), frozenset(imports), self._named(members)))
         return tuple(hunks), [numbers.get(group) for group in groups]
 
 
-def concerned_rules(
+def applicable_rules(
     rules: Sequence[Rule], path: str, text: str, project: Project, *, rewritten: bool = False
 ) -> tuple[Rule, ...]:
     """Return the rules that may find something in a module, judged first from its words and then from its ``ast``.
@@ -358,72 +356,72 @@ def _rules_to_repeat(
     rules: Sequence[Rule],
     module: Module,
     project: Project,
-    proposals: Sequence[tuple[Rule, Proposal]],
-    chosen: Sequence[tuple[Rule, Proposal]],
+    matches: Sequence[tuple[Rule, RuleMatch]],
+    chosen: Sequence[tuple[Rule, RuleMatch]],
 ) -> Sequence[Rule]:
     """Return the rules that may find something after the chosen rewrites, and so must check the module again."""
     if not all(rule.in_place for rule, _ in chosen):
         return rules
-    speaking, rewriters = {rule.code for rule, _ in proposals}, frozenset(rule.code for rule, _ in chosen)
+    speaking, rewriters = {rule.code for rule, _ in matches}, frozenset(rule.code for rule, _ in chosen)
     return [rule for rule in rules if rule.code in speaking or rule.may_follow(module, project, rewriters)]
 
 
-def _proposals(rules: Sequence[Rule], module: Module, project: Project) -> list[tuple[Rule, Proposal]]:
-    return [(rule, proposal) for rule in rules for proposal in rule.check(module, project)]
+def _matches(rules: Sequence[Rule], module: Module, project: Project) -> list[tuple[Rule, RuleMatch]]:
+    return [(rule, match) for rule in rules for match in rule.check(module, project)]
 
 
-def _choose_proposals(
+def _choose_matches(
     module: Module,
     project: Project,
-    proposals: Sequence[tuple[Rule, Proposal]],
+    matches: Sequence[tuple[Rule, RuleMatch]],
     suppressions: Suppressions,
     unsafe: bool,
     by_gain: bool,
-) -> tuple[list[tuple[Rule, Proposal]], list[tuple[Rule, Proposal, Status]]]:
-    """Return the proposals to apply in this pass, and the proposals that are reported and not applied.
+) -> tuple[list[tuple[Rule, RuleMatch]], list[tuple[Rule, RuleMatch, FindingStatus]]]:
+    """Return the matches to apply in this pass, and the matches that are reported and not applied.
 
     The former do not overlap. Proposals that overlap one of them are in neither list; the next pass makes them again.
     """
-    chosen: list[tuple[Rule, Proposal]] = []
-    remaining: list[tuple[Rule, Proposal, Status]] = []
+    chosen: list[tuple[Rule, RuleMatch]] = []
+    remaining: list[tuple[Rule, RuleMatch, FindingStatus]] = []
     taken: list[Edit] = []
     defined: set[str] = set()
-    # With --unsafe the user requests changes of behaviour, so these win over other proposals at the same place.
-    for rule, proposal in sorted(proposals, key=lambda one: not unsafe or one[0].safety is not Safety.BEHAVIOUR):
-        new = [edit for edit in proposal.edits if edit not in taken]  # proposals may share the edit that defines a name
+    # With --unsafe the user requests changes of behaviour, so these win over other matches at the same place.
+    for rule, match in sorted(matches, key=lambda one: not unsafe or one[0].safety is not Safety.BEHAVIOUR):
+        new = [edit for edit in match.edits if edit not in taken]  # matches may share the edit that defines a name
         defines = {name for edit in new for name in _DEFINITION.findall(edit.replacement)}
-        if proposal.fine:
-            remaining.append((rule, proposal, Status.FINE))
-        elif suppressions.covers(rule.code, module.position(proposal.offset)[0]):
-            remaining.append((rule, proposal, Status.SUPPRESSED))
-        elif not proposal.edits:
-            remaining.append((rule, proposal, Status.REPORT))
-        elif by_gain and proposal.gain is not None and proposal.gain.kind is GainKind.NOTHING:
-            message = f"not rewritten: {proposal.gain.why}; with --all-loaders: {proposal.message}"
-            remaining.append((rule, replace(proposal, message=message, why="no-gain"), Status.UNCHANGED))
-        elif clash := _import_clash(module, project, proposal) if proposal.imports else "":
+        if match.fine:
+            remaining.append((rule, match, FindingStatus.FINE))
+        elif suppressions.covers(rule.code, module.position(match.offset)[0]):
+            remaining.append((rule, match, FindingStatus.SUPPRESSED))
+        elif not match.edits:
+            remaining.append((rule, match, FindingStatus.REPORT))
+        elif by_gain and match.gain is not None and match.gain.kind is GainKind.NOTHING:
+            message = f"not rewritten: {match.gain.why}; with --all-loaders: {match.message}"
+            remaining.append((rule, replace(match, message=message, why="no-gain"), FindingStatus.UNCHANGED))
+        elif clash := _import_clash(module, project, match) if match.imports else "":
             # The message of the rule describes the rewrite, which is not possible here.
-            message = f"not rewritten: {clash}; otherwise: {proposal.message}"
-            remaining.append((rule, Proposal(proposal.offset, message, why="name-taken"), Status.REPORT))
-        elif any(is_printed_code(module, edit.start, edit.end) for edit in proposal.edits):
-            message = f"not rewritten: an f-string with `=` prints the code; otherwise: {proposal.message}"
-            remaining.append((rule, Proposal(proposal.offset, message, why="printed-code"), Status.REPORT))
-        elif rule.safety is Safety.BEHAVIOUR and not unsafe and not proposal.by_default:
-            remaining.append((rule, proposal, Status.OPT_IN))
-        elif not defines & defined and not any(_overlap(edit, other) for edit in proposal.edits for other in taken):
-            chosen.append((rule, proposal))
-            taken += proposal.edits
+            message = f"not rewritten: {clash}; otherwise: {match.message}"
+            remaining.append((rule, RuleMatch(match.offset, message, why="name-taken"), FindingStatus.REPORT))
+        elif any(is_printed_code(module, edit.start, edit.end) for edit in match.edits):
+            message = f"not rewritten: an f-string with `=` prints the code; otherwise: {match.message}"
+            remaining.append((rule, RuleMatch(match.offset, message, why="printed-code"), FindingStatus.REPORT))
+        elif rule.safety is Safety.BEHAVIOUR and not unsafe and not match.by_default:
+            remaining.append((rule, match, FindingStatus.OPT_IN))
+        elif not defines & defined and not any(_overlap(edit, other) for edit in match.edits for other in taken):
+            chosen.append((rule, match))
+            taken += match.edits
             defined |= defines
     return chosen, remaining
 
 
-def _import_clash(module: Module, project: Project, proposal: Proposal) -> str:
-    """Return why a module cannot import or use a name that the proposal needs; an empty text if it can."""
-    needed = proposal.imports
+def _import_clash(module: Module, project: Project, match: RuleMatch) -> str:
+    """Return why a module cannot import or use a name that the match needs; an empty text if it can."""
+    needed = match.imports
     clashes = {
         "this file": conflicting_names(module, project, needed),
         "another file, which imports `*` from this file": names_conflicting_elsewhere(module, project, needed),
-        "the surrounding code": hidden_names(module, needed, proposal.edits),
+        "the surrounding code": hidden_names(module, needed, match.edits),
     }
     for where, clash in clashes.items():
         if clash:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.console.text import suggest_name
-from chirp_migrate.engine.discover import root_of
+from chirp_migrate.engine.discover import project_root
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes, unknown_rule
+from chirp_migrate.rules import Rule, all_rules, codes_matching, selected_codes, unknown_rule_message
 from chirp_migrate.source.files import read_file
 from chirp_migrate.syntax.project import is_test_file
 
@@ -25,7 +25,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Settings", "glob_pattern", "place_of", "read_command_table", "read_settings"]
+__all__ = ["Settings", "glob_pattern", "place_of_setting", "read_command_table", "read_settings"]
 
 _FILE = "pyproject.toml"
 _TABLE = "chirp-migrate"
@@ -121,13 +121,13 @@ class Settings:
                 raise UsageProblem(f"--exclude: {problem}.")
         for option, selectors in (("--select", select), ("--ignore", ignore)):
             for selector in selectors:
-                if not codes_of(selector):
-                    raise UsageProblem(f"{option}: {unknown_rule(selector)}.")
+                if not codes_matching(selector):
+                    raise UsageProblem(f"{option}: {unknown_rule_message(selector)}.")
         codes = self.codes
         if select:
             codes = selected_codes(select, ignore)
         elif ignore:
-            codes = frozenset(rule.code for rule in self.rules).difference(*map(codes_of, ignore))
+            codes = frozenset(rule.code for rule in self.rules).difference(*map(codes_matching, ignore))
         if codes is not None and not codes:
             raise UsageProblem("no rule is left to run: select one that is not ignored.")
         return replace(
@@ -153,7 +153,7 @@ def read_settings(path: Path) -> Settings:
         UsageProblem: ``path`` does not exist, a ``pyproject.toml`` with the name of this program cannot be read, or its
             table has an unknown key or an invalid value.
     """
-    root = root_of(path)
+    root = project_root(path)
     file, table = _nearest_table(root)
     if table is None:
         return Settings()
@@ -173,14 +173,14 @@ def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any
     Raises:
         UsageProblem: see :func:`read_settings`.
     """
-    file, table = _nearest_table(root_of(path))
+    file, table = _nearest_table(project_root(path))
     own = (table or {}).get(command, {})
     if not isinstance(own, dict):
-        raise UsageProblem(f"{place_of(file, command)} must be a table.")
+        raise UsageProblem(f"{place_of_setting(file, command)} must be a table.")
     return file, own
 
 
-def place_of(file: Path, key: str, command: str = "") -> str:
+def place_of_setting(file: Path, key: str, command: str = "") -> str:
     """Return the place of a setting as text for a message: the file, the line, the table and the key."""
     table = f"tool.{_TABLE}.{command}".rstrip(".")
     line, inside = "", False
@@ -266,7 +266,7 @@ class _TableReader:
 
     def _usage_problem(self, key: str, what: str) -> UsageProblem:
         name, space, glob = key.partition(" ")
-        return UsageProblem(f"{place_of(self.file, name)}{space}{glob} {what}")
+        return UsageProblem(f"{place_of_setting(self.file, name)}{space}{glob} {what}")
 
     def _read_strings(self, key: str, value: object) -> list[str]:
         if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
@@ -276,8 +276,8 @@ class _TableReader:
     def _read_selectors(self, key: str, value: object = None) -> list[str]:
         selectors = self._read_strings(key, self.table.get(key, []) if value is None else value)
         for selector in selectors:
-            if not codes_of(selector):
-                raise self._usage_problem(key, f"is wrong: {unknown_rule(selector)}.")
+            if not codes_matching(selector):
+                raise self._usage_problem(key, f"is wrong: {unknown_rule_message(selector)}.")
         return selectors
 
     def _read_patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
@@ -296,7 +296,7 @@ class _TableReader:
         return tuple(
             (
                 self._pattern(key, glob),
-                frozenset().union(*map(codes_of, self._read_selectors(f'{key} "{glob}"', value))),
+                frozenset().union(*map(codes_matching, self._read_selectors(f'{key} "{glob}"', value))),
             )
             for glob, value in table.items()
         )

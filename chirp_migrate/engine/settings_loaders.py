@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from chirp_migrate.plans.plan import Finding, Safety, Status
+from chirp_migrate.plans.plan import Finding, FindingStatus, Safety
 from chirp_migrate.rules import Rule
 
 _LOADER = re.compile(r"""_target_["']?[ \t]*[:=][ \t]*["']?torch\.utils\.data\.(?:dataloader\.)?DataLoader\b""")
@@ -15,7 +15,7 @@ _MESSAGE = (
 )
 
 
-def loaders_in_settings(path: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
+def loaders_in_config_file(path: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
     """Yield a finding for each loader that a configuration file names, under the rule that counts loaders.
 
     Args:
@@ -36,7 +36,7 @@ def loaders_in_settings(path: str, text: str, rules: Sequence[Rule]) -> Iterator
                 column=match.start() + 1,
                 message=_MESSAGE,
                 safety=Safety.ADVICE,
-                status=Status.REPORT,
+                status=FindingStatus.REPORT,
                 why="in-settings",
                 reason=rule.reason,
             )

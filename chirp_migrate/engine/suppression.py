@@ -18,10 +18,10 @@ import tokenize
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from chirp_migrate.rules import all_rules, codes_of, unknown_rule
+from chirp_migrate.rules import all_rules, codes_matching, unknown_rule_message
 from chirp_migrate.source.text import NEWLINE, SOURCE_LINE
 
-__all__ = ["Suppressions", "UnreadableComments", "read_suppressions", "with_ignores"]
+__all__ = ["Suppressions", "UnreadableComments", "add_ignore_comments", "read_suppressions"]
 
 _WORD = "chirp:"
 _COMMENT = re.compile(r"#\s*chirp:\s*ignore(?P<file>-file)?\b\s*(?:\[(?P<rules>[^\]]*)\])?", re.IGNORECASE)
@@ -80,7 +80,7 @@ def read_suppressions(text: str) -> Suppressions:
     return found
 
 
-def with_ignores(text: str, codes: Mapping[int, Collection[str]]) -> str:
+def add_ignore_comments(text: str, codes: Mapping[int, Collection[str]]) -> str:
     """Return ``text`` with a comment that suppresses rules above each statement with one of the given lines.
 
     Args:
@@ -105,8 +105,8 @@ def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
     if rules is None:
         return frozenset(rule.code for rule in all_rules())
     selectors = [one.strip() for one in rules.split(",") if one.strip()]
-    found.notes += [(line, unknown_rule(selector)) for selector in selectors if not codes_of(selector)]
-    return frozenset().union(*map(codes_of, selectors))
+    found.notes += [(line, unknown_rule_message(selector)) for selector in selectors if not codes_matching(selector)]
+    return frozenset().union(*map(codes_matching, selectors))
 
 
 def _tokenize(text: str) -> list[tokenize.TokenInfo]:

@@ -20,13 +20,13 @@ from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import read_settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.plans.plan import Edit, Finding, Plan, Status, sha256
-from chirp_migrate.source.diff import changed_lines
+from chirp_migrate.plans.plan import Edit, Finding, FindingStatus, Plan, sha256
+from chirp_migrate.source.diff import whole_line_edits
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import SourceFile
-from chirp_migrate.transaction.journal import is_unfinished
+from chirp_migrate.transaction.journal import has_unfinished_run
 
-__all__ = ["BackendPlan", "PlannedFile", "planned_files"]
+__all__ = ["BackendPlan", "ChangesOfFile", "changes_by_file"]
 
 _OUTSIDE = (
     "it is outside of repo_root, {root}, so other code that uses it is unknown: "
@@ -39,7 +39,7 @@ _UNFINISHED = (
 
 
 @dataclass(frozen=True)
-class PlannedFile:
+class ChangesOfFile:
     """The planned changes of one file. LibCST sends the changes of all files with every file, so they must be small.
 
     Attributes:
@@ -55,8 +55,8 @@ class PlannedFile:
     obstacle: str | None = None
 
 
-class BackendPlan(BaseMetadataProvider[PlannedFile]):
-    """The metadata provider that assigns a :class:`PlannedFile` to the module of each file.
+class BackendPlan(BaseMetadataProvider[ChangesOfFile]):
+    """The metadata provider that assigns a :class:`ChangesOfFile` to the module of each file.
 
     Attributes:
         codes: the rules to run; empty means the rules that the settings of the project select.
@@ -67,20 +67,20 @@ class BackendPlan(BaseMetadataProvider[PlannedFile]):
     @classmethod
     def gen_cache(
         cls, root_path: Path, paths: list[str], timeout: int | None = None, **options: object
-    ) -> Mapping[str, PlannedFile]:
+    ) -> Mapping[str, ChangesOfFile]:
         """Plan the files ``paths`` of the project at ``root_path``. LibCST's ``FullRepoManager`` calls this method.
 
         Raises:
-            chirp_migrate.errors.ChirpMigrateError: see :func:`planned_files`.
+            chirp_migrate.errors.ChirpMigrateError: see :func:`changes_by_file`.
         """
-        return planned_files(root_path, paths, cls.codes)
+        return changes_by_file(root_path, paths, cls.codes)
 
     def _gen_impl(self, module: cst.Module) -> None:
-        assert isinstance(self.cache, PlannedFile)
+        assert isinstance(self.cache, ChangesOfFile)
         self.set_metadata(module, self.cache)
 
 
-def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -> dict[str, PlannedFile]:
+def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -> dict[str, ChangesOfFile]:
     """Return, for each of ``paths``, the changes that ``chirp-migrate apply`` at ``root`` would make to the file.
 
     The settings in ``pyproject.toml`` apply. If they exclude a file, its ``obstacle`` is the reason.
@@ -96,20 +96,20 @@ def planned_files(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -
     """
     root = _absolute(root)
     settings = read_settings(root).overridden(select=codes)
-    if is_unfinished(journal_root(root)):
+    if has_unfinished_run(journal_root(root)):
         raise UsageProblem(_UNFINISHED.format(root=root))
     contents: dict[str, bytes] = {}
-    planned: dict[str, PlannedFile] = {}
+    planned: dict[str, ChangesOfFile] = {}
     names: dict[str, str] = {}
     for path in paths:
         absolute = _absolute(path)
         if not absolute.is_relative_to(root):
-            planned[path] = PlannedFile(obstacle=_OUTSIDE.format(root=root))
+            planned[path] = ChangesOfFile(obstacle=_OUTSIDE.format(root=root))
             continue
         try:
             data = read_file(absolute)
         except OSError as error:
-            planned[path] = PlannedFile(obstacle=f"it cannot be read ({error.strerror}).")
+            planned[path] = ChangesOfFile(obstacle=f"it cannot be read ({error.strerror}).")
             continue
         names[path] = absolute.relative_to(root).as_posix()
         contents[names[path]] = data
@@ -124,26 +124,26 @@ def _absolute(path: str | Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
-def _planned_file(plan: Plan, name: str, data: bytes) -> PlannedFile:
+def _planned_file(plan: Plan, name: str, data: bytes) -> ChangesOfFile:
     obstacles = [] if name.endswith(".py") else ["it is not a .py file."]
     obstacles += [skipped.reason for skipped in plan.skipped if skipped.path == name]
     # An excluded path is this file or a folder that contains it.
     obstacles += [left.reason for left in plan.left_out if name == left.path or name.startswith(f"{left.path}/")]
     if obstacles:
-        return PlannedFile(obstacle=obstacles[0])
+        return ChangesOfFile(obstacle=obstacles[0])
     edits: tuple[Edit, ...] = ()
     for file in plan.files:
         if file.path == name:
-            edits = changed_lines(SourceFile.from_bytes(data).text, SourceFile.from_bytes(file.after).text)
+            edits = whole_line_edits(SourceFile.from_bytes(data).text, SourceFile.from_bytes(file.after).text)
     remarks = [_remark(finding) for finding in plan.findings if finding.path == name and finding.status in _SAID]
     remarks += [note for note in plan.notes if note.startswith(f"{name}:")]
-    return PlannedFile(sha256(data), edits, tuple(remarks))
+    return ChangesOfFile(sha256(data), edits, tuple(remarks))
 
 
 #: The findings that LibCST's tool shows as warnings, by their status; for each status, the end of the warning.
 _SAID = {
-    Status.REPORT: "",
-    Status.OPT_IN: " (changes what training learns; unsafe = true in [tool.chirp-migrate] applies it)",
+    FindingStatus.REPORT: "",
+    FindingStatus.OPT_IN: " (changes what training learns; unsafe = true in [tool.chirp-migrate] applies it)",
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import libcst as cst
 from libcst.codemod import CodemodCommand, SkipFile
 
-from chirp_migrate.libcst_codemods.backend_plan import BackendPlan, PlannedFile
+from chirp_migrate.libcst_codemods.backend_plan import BackendPlan, ChangesOfFile
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.text import SourceFile, apply_edits
 
@@ -41,7 +41,7 @@ class PlannedCommand(CodemodCommand, ABC):
         """Return the module with the edits of the plan, and warn about each finding that is not rewritten."""
         (plan,) = self.METADATA_DEPENDENCIES
         planned = self.get_metadata(plan, tree)
-        assert isinstance(planned, PlannedFile)
+        assert isinstance(planned, ChangesOfFile)
         if planned.obstacle is not None:
             raise SkipFile(planned.obstacle)
         for remark in planned.remarks:

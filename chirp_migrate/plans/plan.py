@@ -15,6 +15,7 @@ __all__ = [
     "Edit",
     "FilePlan",
     "Finding",
+    "FindingStatus",
     "Gain",
     "GainKind",
     "Hunk",
@@ -24,7 +25,6 @@ __all__ = [
     "PlanOptions",
     "Safety",
     "SkippedFile",
-    "Status",
     "sha256",
 ]
 
@@ -44,7 +44,7 @@ class Safety(str, Enum):
     ADVICE = "advice"
 
 
-class Status(str, Enum):
+class FindingStatus(str, Enum):
     """What happens to a finding.
 
     ``REWRITE``: ``apply`` rewrites the code. ``OPT_IN``: ``apply`` rewrites the code only with ``--unsafe``.
@@ -130,7 +130,7 @@ class Hunk:
     """The smallest change that can be accepted or refused alone: edits that make sense only together.
 
     A hunk does not contain the imports that it adds, nor the removal of code that becomes unused. These edits follow
-    from all accepted hunks of the file (see :func:`chirp_migrate.edits.apply_hunks.compose`).
+    from all accepted hunks of the file (see :func:`chirp_migrate.edits.apply_hunks.text_with_hunks`).
 
     Attributes:
         number: number of the hunk in its file, from 1, in the order of the text.
@@ -173,7 +173,7 @@ class Finding:
     column: int
     message: str
     safety: Safety
-    status: Status
+    status: FindingStatus
     why: str = ""
     cell: int | None = None
     hunk: int | None = None
@@ -183,7 +183,7 @@ class Finding:
     @property
     def message_with_gain(self) -> str:
         """Return the message, followed by what the rewrite improves and why, if that is known."""
-        if self.gain is None or self.status is Status.UNCHANGED:
+        if self.gain is None or self.status is FindingStatus.UNCHANGED:
             return self.message
         return f"{self.message}; gain: {self.gain.kind.words} ({self.gain.text})"
 

@@ -16,10 +16,10 @@ __all__ = [
     "Decision",
     "FileEntry",
     "HunkEntry",
-    "LoaderAccount",
+    "LoaderCounts",
     "PlanDocument",
-    "PlannedFile",
-    "Replacement",
+    "PlannedFileEntry",
+    "ReplacementEntry",
     "RunDocument",
 ]
 
@@ -31,7 +31,7 @@ _Place = Annotated[tuple[_FromOne, _FromOne], Meta(description="Line and column,
 _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 
-class Replacement(Struct, frozen=True):
+class ReplacementEntry(Struct, frozen=True):
     """A replacement: text takes the place of the source from start up to, but without, end.
 
     For a notebook, the positions refer to the module that consists of its code cells.
@@ -58,10 +58,10 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
 
     number: int
     lines: list[tuple[int, int]]
-    edits: list[Replacement]
+    edits: list[ReplacementEntry]
     imports: list[str]
     decision: Decision | None
-    edited: list[Replacement] | None
+    edited: list[ReplacementEntry] | None
     together: list[str] = []
 
 
@@ -83,7 +83,7 @@ class FileEntry(Struct, frozen=True, kw_only=True):
         return cls(path=file.path, action=action, note=file.note, sha256_before=before, sha256_after=after)
 
 
-class PlannedFile(FileEntry, frozen=True, kw_only=True):
+class PlannedFileEntry(FileEntry, frozen=True, kw_only=True):
     """A file of a plan. A rewritten file has ``hunks`` and ``public``; any other file has ``content`` and ``decision``.
 
     Attributes:
@@ -99,7 +99,7 @@ class PlannedFile(FileEntry, frozen=True, kw_only=True):
     decision: Decision | UnsetType | None = UNSET
 
 
-class LoaderAccount(Struct, frozen=True, kw_only=True):
+class LoaderCounts(Struct, frozen=True, kw_only=True):
     """Counts of what happens to all loaders (``sites``) and to the findings of each rule."""
 
     sites: dict[str, int]
@@ -117,7 +117,7 @@ class RunDocument(Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     skipped: list[SkippedFile]
     left_out: list[SkippedFile]
-    ledger: LoaderAccount
+    ledger: LoaderCounts
     notes: list[str]
     strict: bool | UnsetType = UNSET
     exit_code: int | UnsetType = UNSET
@@ -134,9 +134,9 @@ class PlanDocument(Struct, frozen=True, kw_only=True):
     tool: str
     options: PlanOptions
     reviewed: bool
-    files: list[PlannedFile]
+    files: list[PlannedFileEntry]
     findings: list[Finding]
     skipped: list[SkippedFile]
     left_out: list[SkippedFile]
-    ledger: LoaderAccount
+    ledger: LoaderCounts
     notes: list[str]

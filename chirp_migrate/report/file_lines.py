@@ -14,20 +14,20 @@ from functools import cached_property
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING
 
-from chirp_migrate.engine.plan_tree import source_of
+from chirp_migrate.engine.plan_tree import decode_source
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk
-from chirp_migrate.report.hunks import Row, Section
+from chirp_migrate.report.hunks import ChangeRow, ChangeSection
 from chirp_migrate.review.blocks import SourceLines
 from chirp_migrate.source.magics import parse_cell
 from chirp_migrate.source.matching_lines import fewest_changes
 from chirp_migrate.source.notebook import NotebookSource
-from chirp_migrate.source.piece_table import lines_of
+from chirp_migrate.source.piece_table import line_range_of_edit
 from chirp_migrate.source.text import SOURCE_LINE, UnreadableSource
 
 if TYPE_CHECKING:
     from chirp_migrate.report.words import Word
 
-__all__ = ["FOLLOWS", "FileLines", "placed_after"]
+__all__ = ["FOLLOWS", "FileLines", "move_to_new_lines"]
 
 #: Hunk number of changed lines that belong to no hunk.
 FOLLOWS = 0
@@ -79,11 +79,11 @@ class FileLines:
 
     def __init__(self, file: FilePlan) -> None:
         self._old, self._new = _FileText(file.path, file.before or b""), _FileText(file.path, file.after)
-        self._name_at = definition_around(self._old.text) if file.path.endswith(_CODE) else lambda line: ""
+        self._name_at = definition_at_line(self._old.text) if file.path.endswith(_CODE) else lambda line: ""
         every = _lines(self._old.text, self._new.text, _runs(self._old.text, file.hunks))
         self._lines = [line for line in every if self._place(line) is not None]
 
-    def sections(self, number: int) -> Iterator[Section]:
+    def sections(self, number: int) -> Iterator[ChangeSection]:
         """Yield the changed lines of a hunk, with unchanged lines around them.
 
         A section does not contain lines that another hunk changes. In a notebook, a section ends with its cell.
@@ -103,7 +103,9 @@ class FileLines:
                 lines = list(members)
                 first = next((at for at, line in enumerate(lines) if line.sign != " "), None)
                 if first is not None:
-                    yield Section(tuple(map(self._row, lines)), cell, self._enclosing_definition(lines[: first + 1]))
+                    yield ChangeSection(
+                        tuple(map(self._row, lines)), cell, self._enclosing_definition(lines[: first + 1])
+                    )
 
     def source_line(self, finding: Finding) -> str:
         """Return the original line of code at a finding; an empty string if the line does not exist."""
@@ -159,11 +161,11 @@ class FileLines:
             at = beside
         return at
 
-    def _row(self, line: _DiffLine) -> Row:
+    def _row(self, line: _DiffLine) -> ChangeRow:
         old, new = self._old.place(line.before), self._new.place(line.after)
         text, number = (self._new, line.after) if line.before is None else (self._old, line.before)
         assert number is not None
-        return Row(line.sign, old and old[1], new and new[1], text.lines[number - 1], text.words(number))
+        return ChangeRow(line.sign, old and old[1], new and new[1], text.lines[number - 1], text.words(number))
 
     def _place(self, line: _DiffLine) -> _Place | None:
         """Return cell and line number of a diff line; None for a line between notebook cells."""
@@ -179,7 +181,7 @@ class FileLines:
         return self._name_at(numbers[-1]) if numbers else ""
 
 
-def placed_after(files: Iterable[FilePlan], findings: Iterable[Finding]) -> list[Finding]:
+def move_to_new_lines(files: Iterable[FilePlan], findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings with their line numbers after the changes of ``files``."""
     rewritten = {file.path: file for file in files if file.before is not None}
     known: dict[str, FileLines] = {}
@@ -205,7 +207,7 @@ class _FileText:
 
     def __init__(self, path: str, data: bytes) -> None:
         try:
-            source = source_of(path, data) if path.endswith(_CODE) and data else None
+            source = decode_source(path, data) if path.endswith(_CODE) and data else None
         except UnreadableSource:
             source = None
         self._is_python = source is not None
@@ -229,12 +231,12 @@ class _FileText:
 
     @cached_property
     def _words(self) -> list[tuple[Word, ...]]:
-        from chirp_migrate.report.words import words_by_line  # slow import, only needed here
+        from chirp_migrate.report.words import tokens_by_line  # slow import, only needed here
 
-        return words_by_line(self.text) if self._is_python else []
+        return tokens_by_line(self.text) if self._is_python else []
 
 
-def definition_around(text: str) -> Callable[[int], str]:
+def definition_at_line(text: str) -> Callable[[int], str]:
     """Return a function that maps a line number (from 1) to the name of the function or class around the line.
 
     For a line outside of functions and classes, the name is an empty string.
@@ -266,7 +268,7 @@ def _runs(before: str, hunks: Sequence[Hunk]) -> list[_ChangedRange]:
     lines = SourceLines(before)
     groups: list[tuple[int, int, list[Edit]]] = []
     for edit in sorted(owners, key=lambda one: (one.start, one.end)):
-        first, end = lines_of(edit, lines.starts)
+        first, end = line_range_of_edit(edit, lines.starts)
         start, stop, members = groups[-1] if groups else (-1, -1, [])
         if first < stop or (first == start and owners[edit] == owners[members[-1]]):
             groups[-1] = start, max(stop, end), [*members, edit]

@@ -7,21 +7,21 @@ import re
 from collections.abc import Collection, Iterable
 from functools import cache
 
-from chirp_migrate.plans.plan import FilePlan, Finding, Hunk, Status
+from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Hunk
+from chirp_migrate.report.contents import FileDetails, FindingDetails, HunkDetails
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
-from chirp_migrate.report.story import FileStory, FindingStory, HunkStory
 from chirp_migrate.review.selection import WHOLE_FILE, Choices
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 
-__all__ = ["finding_story", "story_of_file"]
+__all__ = ["file_details", "finding_details"]
 
 _ODD_IN_LINKS = re.compile(r"[^A-Za-z0-9_./-]+")
 
 
-def story_of_file(
+def file_details(
     file: FilePlan, findings: Iterable[Finding], *, run: int | None, choices: Choices, edited_since: bool
-) -> tuple[FileStory, tuple[FindingStory, ...]]:
+) -> tuple[FileDetails, tuple[FindingDetails, ...]]:
     """Return the data of one file for a report, and the findings in the file that were not rewritten.
 
     Args:
@@ -33,40 +33,44 @@ def story_of_file(
     """
     lines = FileLines(file)
     known = {hunk.number for hunk in file.hunks}
-    stories: dict[int | None, list[FindingStory]] = {}
+    details_by_hunk: dict[int | None, list[FindingDetails]] = {}
     for one in findings:
-        stories.setdefault(_hunk_of_finding(one, known), []).append(finding_story(one, lines.source_line(one)))
+        details_by_hunk.setdefault(_hunk_of_finding(one, known), []).append(
+            finding_details(one, lines.source_line(one))
+        )
 
-    def hunk_story(hunk: Hunk, kind: str) -> HunkStory:
+    def hunk_details(hunk: Hunk, kind: str) -> HunkDetails:
         is_rewrite = kind == "rewrite"
         choice = choices.get((file.path, hunk.number if is_rewrite else WHOLE_FILE))
-        return HunkStory(
+        return HunkDetails(
             id=_link_name(file.path, run, str(hunk.number) if is_rewrite else kind),
             number=hunk.number,
             kind=kind,
-            findings=tuple(stories.get(hunk.number, ())),
+            findings=tuple(details_by_hunk.get(hunk.number, ())),
             imports=tuple(f"from {module} import {clause}" for module, clause in sorted(hunk.imports)),
             decision=None if choice is None else "accepted" if choice.accepted else "refused",
             edited=choice is not None and choice.edits is not None,
             sections=tuple(lines.sections(hunk.number)),
         )
 
-    hunks = [hunk_story(hunk, "rewrite") for hunk in file.hunks]
-    rest = hunk_story(Hunk(FOLLOWS, ()), "follows" if hunks else "unknown" if file.note == "rewrite" else "file")
+    hunks = [hunk_details(hunk, "rewrite") for hunk in file.hunks]
+    rest = hunk_details(Hunk(FOLLOWS, ()), "follows" if hunks else "unknown" if file.note == "rewrite" else "file")
     if rest.sections or not hunks:
         hunks.append(rest)
     added, removed = count_changes(file)
     action = "create" if file.before is None else "rewrite"
-    reported = (story for story in stories.get(None, ()) if story.finding.status is not Status.FINE)
-    story = FileStory(
+    reported = (
+        details for details in details_by_hunk.get(None, ()) if details.finding.status is not FindingStatus.FINE
+    )
+    details = FileDetails(
         file.path, action, file.note, added, removed, tuple(hunks), edited_since, _link_name(file.path, run)
     )
-    return story, tuple(reported)
+    return details, tuple(reported)
 
 
-def finding_story(finding: Finding, source: str = "") -> FindingStory:
+def finding_details(finding: Finding, source: str = "") -> FindingDetails:
     """Return a finding with the reason of its rule, and with the line of code ``source``."""
-    return FindingStory(finding, _rule_reasons().get(finding.rule, ""), source)
+    return FindingDetails(finding, _rule_reasons().get(finding.rule, ""), source)
 
 
 @cache
@@ -76,9 +80,9 @@ def _rule_reasons() -> dict[str, str]:
 
 def _hunk_of_finding(finding: Finding, known: Collection[int]) -> int | None:
     """Return the number of the hunk that rewrites a finding; None for a finding that is not rewritten."""
-    if finding.hunk in known and finding.status in (Status.REWRITE, Status.REFUSED):
+    if finding.hunk in known and finding.status in (FindingStatus.REWRITE, FindingStatus.REFUSED):
         return finding.hunk
-    return FOLLOWS if finding.status is Status.REWRITE else None
+    return FOLLOWS if finding.status is FindingStatus.REWRITE else None
 
 
 def _link_name(path: str, run: int | None, part: str = "") -> str:

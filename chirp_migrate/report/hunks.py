@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile, zip_longest
 
-__all__ = ["Pair", "Row", "Section", "differing_words", "groups", "side_by_side"]
+__all__ = ["ChangeRow", "ChangeSection", "Pair", "differing_words", "group_rows", "side_by_side"]
 
 #: The differing words of two lines are highlighted if at least this share of the shorter line is equal.
 _ALIKE = 0.3
@@ -15,7 +15,7 @@ _WORD = re.compile(r"\w+|\W")
 
 
 @dataclass(frozen=True)
-class Row:
+class ChangeRow:
     """A line of a change.
 
     Attributes:
@@ -34,7 +34,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Section:
+class ChangeSection:
     """Neighbouring lines of one change.
 
     Attributes:
@@ -44,22 +44,22 @@ class Section:
             empty.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[ChangeRow, ...]
     cell: int | None = None
     within: str = ""
 
 
 #: Two lines that are shown next to each other: before and after the change; None for an empty side.
-Pair = tuple[Row | None, Row | None]
+Pair = tuple[ChangeRow | None, ChangeRow | None]
 
 
-def groups(rows: Iterable[Row]) -> Iterator[tuple[bool, list[Row]]]:
+def group_rows(rows: Iterable[ChangeRow]) -> Iterator[tuple[bool, list[ChangeRow]]]:
     """Group neighbouring lines: yield whether the lines of a group are changed, and the lines.
 
     A removed line after an added line begins a new group.
     """
     for changed, found in groupby(rows, key=lambda row: row.sign != " "):
-        run: list[Row] = []
+        run: list[ChangeRow] = []
         for row in found:
             if run and row.sign == "-" and run[-1].sign == "+":
                 yield changed, run
@@ -68,9 +68,9 @@ def groups(rows: Iterable[Row]) -> Iterator[tuple[bool, list[Row]]]:
         yield changed, run
 
 
-def side_by_side(rows: Iterable[Row]) -> Iterator[Pair]:
+def side_by_side(rows: Iterable[ChangeRow]) -> Iterator[Pair]:
     """Yield pairs of lines for two columns. A removed line is next to the added line that replaces it."""
-    for changed, run in groups(rows):
+    for changed, run in group_rows(rows):
         if changed:
             yield from zip_longest(*([row for row in run if row.sign == sign] for sign in "-+"))
         else:

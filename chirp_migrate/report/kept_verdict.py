@@ -11,13 +11,13 @@ from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import JournalDamaged
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
-from chirp_migrate.transaction.journal import DOCTOR, VERDICT, applied_runs, keep_document
+from chirp_migrate.transaction.journal import DOCTOR, VERDICT, applied_runs, store_document
 from chirp_migrate.verify.verify_report import VerifyReport, encode
 
-__all__ = ["changed_since", "keep_problems", "keep_verdict", "verified_files"]
+__all__ = ["files_changed_since", "hashes_of_written_files", "store_doctor_report", "store_verdict"]
 
 
-def verified_files(root: Path) -> dict[str, str | None]:
+def hashes_of_written_files(root: Path) -> dict[str, str | None]:
     """Return path → present SHA-256 of every file that ``apply`` wrote; None for a file that cannot be read.
 
     Raises:
@@ -28,7 +28,7 @@ def verified_files(root: Path) -> dict[str, str | None]:
     return {path: _digest(root / path) for path in sorted(paths)}
 
 
-def keep_verdict(root: Path, report: VerifyReport) -> str | None:
+def store_verdict(root: Path, report: VerifyReport) -> str | None:
     """Store the document of ``verify`` in the journal, in place of an earlier document.
 
     A project without an applied run has no journal, and nothing is stored.
@@ -43,8 +43,8 @@ def keep_verdict(root: Path, report: VerifyReport) -> str | None:
     return _keep(root, VERDICT, encode(report), "The verdict")
 
 
-def keep_problems(root: Path, report: DoctorReport) -> str | None:
-    """Store the document of ``doctor`` in the journal, like :func:`keep_verdict`."""
+def store_doctor_report(root: Path, report: DoctorReport) -> str | None:
+    """Store the document of ``doctor`` in the journal, like :func:`store_verdict`."""
     return _keep(root, DOCTOR, doctor_report.encode(report), "The result")
 
 
@@ -52,16 +52,16 @@ def _keep(root: Path, name: str, content: bytes, what: str) -> str | None:
     try:
         runs = applied_runs(journal_root(root))
         if runs:
-            keep_document(runs[-1], name, content)
+            store_document(runs[-1], name, content)
     except (OSError, JournalDamaged) as error:
         why = getattr(error, "strerror", None) or str(error)
         return f"{what} could not be stored for `chirp-migrate report` ({why}): --json FILE writes it elsewhere."
     return None
 
 
-def changed_since(root: Path, files: Mapping[str, str | None]) -> tuple[str, ...]:
-    """Return the paths of the files that have changed: their SHA-256 differs from the value in ``files``."""
-    return tuple(path for path, digest in files.items() if _digest(root / path) != digest)
+def files_changed_since(root: Path, hashes: Mapping[str, str | None]) -> tuple[str, ...]:
+    """Return the paths of the files that have changed: their SHA-256 differs from the value in ``hashes``."""
+    return tuple(path for path, digest in hashes.items() if _digest(root / path) != digest)
 
 
 def _digest(path: Path) -> str | None:

@@ -6,16 +6,16 @@ import textwrap
 from pathlib import Path
 
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.report.page.charts import plots_of, times_plot
-from chirp_migrate.report.page.render import environment, style_sheet
+from chirp_migrate.report.page.charts import plots_of_measurements, times_plot
+from chirp_migrate.report.page.render import jinja_environment, style_sheet
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["draw_plots", "prepare"]
+__all__ = ["create_plot_folder", "draw_plots"]
 
 _COLUMNS = 60
 
 
-def prepare(folder: Path) -> None:
+def create_plot_folder(folder: Path) -> None:
     """Create the folder for the plots. ``verify`` does this first, because an error at its end would lose its results.
 
     Raises:
@@ -36,9 +36,9 @@ def draw_plots(folder: Path, report: VerifyReport) -> str:
     simulated = report.simulated
     more = [f"Machine: {report.described.machine}."]
     more += [f"SIMULATED device steps of {simulated.step_ms:g} ms, which use no CPU."] if simulated else []
-    template = environment().get_template("plot.svg.j2")
+    template = jinja_environment().get_template("plot.svg.j2")
     written = []
-    for plot in (*times_plot(report), *plots_of(report)):
+    for plot in (*times_plot(report), *plots_of_measurements(report)):
         lines = [line for text in (plot.says, *more) for line in textwrap.wrap(text, _COLUMNS)]
         path = folder / f"{plot.name}.svg"
         try:

@@ -10,35 +10,35 @@ from typing import TypeVar
 
 from chirp_migrate.doctor import doctor_report
 from chirp_migrate.doctor.doctor_report import DoctorReport
-from chirp_migrate.engine.discover import journal_root, root_of
-from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
-from chirp_migrate.plans.plan import FilePlan, Finding, Plan, SkippedFile, Status
-from chirp_migrate.report.files import finding_story, story_of_file
-from chirp_migrate.report.kept_verdict import changed_since
-from chirp_migrate.report.story import FileStory, FindingStory, RunStory, Story
-from chirp_migrate.review.loader_account import Ledger
-from chirp_migrate.review.plan_file import ContentLookup, PlanFile, load_plan, read_applied, read_document
-from chirp_migrate.review.selection import Choices, select
+from chirp_migrate.engine.discover import journal_root, project_root
+from chirp_migrate.errors import JournalDamaged, UsageProblem, WriteRefused
+from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Plan, SkippedFile
+from chirp_migrate.report.contents import FileDetails, FindingDetails, ReportContents, RunDetails
+from chirp_migrate.report.files import file_details, finding_details
+from chirp_migrate.report.kept_verdict import files_changed_since
+from chirp_migrate.review.loader_account import LoaderLedger
+from chirp_migrate.review.plan_file import ContentLookup, PlanFile, load_plan, read_applied_plan, read_plan_document
+from chirp_migrate.review.selection import Choices, apply_choices
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction.journal import APPLIED_PLAN, DOCTOR, VERDICT, JournalRun, read_runs
-from chirp_migrate.transaction.journal_schema import State
+from chirp_migrate.transaction.journal_schema import RunState
 from chirp_migrate.verify.verify_report import VerifyReport, decode
 
-__all__ = ["read_story"]
+__all__ = ["read_report_contents"]
 
 _Document = TypeVar("_Document", VerifyReport, DoctorReport)
 
 _NOT_WRITTEN = "it was read-only when this run was applied"
 
 
-def read_story(
+def read_report_contents(
     path: Path,
     *,
     run: int | None = None,
     plan_file: Path | None = None,
     verdict_file: Path | None = None,
     doctor_file: Path | None = None,
-) -> Story:
+) -> ReportContents:
     """Read all data of a report on a project.
 
     Args:
@@ -50,21 +50,23 @@ def read_story(
 
     Raises:
         UsageProblem: no run is applied, the run does not exist, or a file is no document of the expected kind.
-        Refused: the project has changed since the plan was made, or a run was interrupted.
+        WriteRefused: the project has changed since the plan was made, or a run was interrupted.
         JournalDamaged: a journal cannot be read or trusted.
     """
     doctor = None if doctor_file is None else _document_in(doctor_file, "doctor", doctor_report.decode)
     if plan_file is not None:
-        return replace(_story_of_plan(path, plan_file, verdict_file), doctor=doctor)
-    return _story_of_runs(path, run, verdict_file, doctor)
+        return replace(_contents_of_plan(path, plan_file, verdict_file), doctor=doctor)
+    return _contents_of_runs(path, run, verdict_file, doctor)
 
 
-def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, doctor: DoctorReport | None) -> Story:
+def _contents_of_runs(
+    path: Path, number: int | None, verdict_file: Path | None, doctor: DoctorReport | None
+) -> ReportContents:
     """Return the data of a report on the applied runs of a project."""
     root = journal_root(path)
     runs = read_runs(root)
-    if any(run.state is not State.APPLIED for run in runs):
-        raise Refused(
+    if any(run.state is not RunState.APPLIED for run in runs):
+        raise WriteRefused(
             f"a run of apply was interrupted in this project: undo it with `chirp-migrate rollback "
             f"{quote(str(path))}`, then report again."
         )
@@ -83,37 +85,37 @@ def _story_of_runs(path: Path, number: int | None, verdict_file: Path | None, do
         if verdict_file is None
         else (_document_in(verdict_file, "verify", decode), None)
     )
-    stories = [_story_of_run(run, runs) for run in chosen]
-    doubts = [*_find_mismatches(stories, verdict, kept_with, runs)]
+    details = [_details_of_run(run, runs) for run in chosen]
+    doubts = [*_find_mismatches(details, verdict, kept_with, runs)]
     if doctor is None:
         doctor, kept_with = _last_result(runs, DOCTOR, doctor_report.decode)
         if kept_with is not None and kept_with < runs[-1].number:
             doubts.append(f"Run {kept_with + 1} was applied after the last run of doctor: run doctor again.")
-    return Story(root.name, tuple(stories), verdict, tuple(doubts), doctor)
+    return ReportContents(root.name, tuple(details), verdict, tuple(doubts), doctor)
 
 
-def _story_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> Story:
+def _contents_of_plan(path: Path, plan_file: Path, verdict_file: Path | None) -> ReportContents:
     """Return the data of a report on a plan for a project."""
-    root = root_of(path)
+    root = project_root(path)
     found = load_plan(plan_file, root)
     verdict = None if verdict_file is None else _document_in(verdict_file, "verify", decode)
-    run = _story_of_found_plan(found)
-    return Story(root.name, (run,), verdict, ("This is a plan, which is not applied.",))
+    run = _details_of_found_plan(found)
+    return ReportContents(root.name, (run,), verdict, ("This is a plan, which is not applied.",))
 
 
-def _story_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
+def _details_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunDetails:
     edited = _edited_files(run, runs)
     data = run.document(APPLIED_PLAN)
     if data is None:
         files = tuple(_file_of(run, file.path) for file in run.files)
-        return replace(_run_story(Plan(run.root, files, (), ()), run=run, edited=edited), ledger=None)
+        return replace(_run_details(Plan(run.root, files, (), ()), run=run, edited=edited), ledger=None)
     try:
-        document = read_document(data)
+        document = read_plan_document(data)
         planned = [file.path for file in document.files]
-        plan = read_applied(document, run.root, _written_contents(run, planned))
+        plan = read_applied_plan(document, run.root, _written_contents(run, planned))
         written = {file.path for file in plan.files}
         left = tuple(SkippedFile(path, _NOT_WRITTEN) for path in planned if path not in written)
-        return _run_story(plan, left, run=run, edited=edited)
+        return _run_details(plan, left, run=run, edited=edited)
     except ValueError as error:  # for example, edits overlap
         raise JournalDamaged(
             f"the plan stored with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
@@ -121,26 +123,28 @@ def _story_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunStory:
         ) from None
 
 
-def _story_of_found_plan(found: PlanFile) -> RunStory:
+def _details_of_found_plan(found: PlanFile) -> RunDetails:
     plan, choices = found.plan, found.choices
     # Show refused hunks, too; show edited hunks as the user edited them.
-    shown = select(plan, {one: replace(choice, accepted=True) for one, choice in choices.items()})
+    shown = apply_choices(plan, {one: replace(choice, accepted=True) for one, choice in choices.items()})
     refused = {one for one, choice in choices.items() if not choice.accepted}
     findings = tuple(
-        replace(one, status=Status.REFUSED) if one.status is Status.REWRITE and (one.path, one.hunk) in refused else one
+        replace(one, status=FindingStatus.REFUSED)
+        if one.status is FindingStatus.REWRITE and (one.path, one.hunk) in refused
+        else one
         for one in plan.findings
     )
-    return replace(_run_story(replace(shown, findings=findings), choices=choices), tool=found.tool)
+    return replace(_run_details(replace(shown, findings=findings), choices=choices), tool=found.tool)
 
 
-def _run_story(
+def _run_details(
     plan: Plan,
     left: tuple[SkippedFile, ...] = (),
     *,
     run: JournalRun | None = None,
     edited: Collection[str] = (),
     choices: Choices | None = None,
-) -> RunStory:
+) -> RunDetails:
     """Return the data of a report on one run of ``apply``, or on a plan.
 
     Args:
@@ -154,26 +158,26 @@ def _run_story(
     unwritten = {one.path for one in left}
     findings: dict[str, list[Finding]] = {}
     for one in plan.findings:
-        in_vain = one.path in unwritten and one.status is Status.REWRITE
-        shown = replace(one, status=Status.REPORT, why="file-not-written") if in_vain else one
+        in_vain = one.path in unwritten and one.status is FindingStatus.REWRITE
+        shown = replace(one, status=FindingStatus.REPORT, why="file-not-written") if in_vain else one
         findings.setdefault(one.path, []).append(shown)
-    files: list[FileStory] = []
-    reported: dict[str, tuple[FindingStory, ...]] = {}
+    files: list[FileDetails] = []
+    reported: dict[str, tuple[FindingDetails, ...]] = {}
     for file in plan.files:
         own, since = findings.get(file.path, ()), file.path in edited
-        story, reported[file.path] = story_of_file(file, own, run=number, choices=choices or {}, edited_since=since)
-        files.append(story)
+        details, reported[file.path] = file_details(file, own, run=number, choices=choices or {}, edited_since=since)
+        files.append(details)
     for path in findings.keys() - reported.keys():
-        reported[path] = tuple(finding_story(one) for one in findings[path] if one.status is not Status.FINE)
-    return RunStory(
+        reported[path] = tuple(finding_details(one) for one in findings[path] if one.status is not FindingStatus.FINE)
+    return RunDetails(
         number=number,
         created="" if run is None else run.created,
         tool="" if run is None else f"chirp-migrate {run.record.tool}",
         files=tuple(sorted(files, key=lambda one: (one.action == "create", one.note != "rewrite", one.path))),
-        reported=tuple(story for path in sorted(reported) for story in reported[path]),
+        reported=tuple(one for path in sorted(reported) for one in reported[path]),
         skipped=(*plan.skipped, *left),
         left_out=plan.left_out,
-        ledger=Ledger.of(plan, left),
+        ledger=LoaderLedger.of(plan, left),
         notes=plan.notes,
     )
 
@@ -207,7 +211,7 @@ def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]
     """Return the files that the user has edited since a run, without files that a later run wrote."""
     later = {file.path for one in runs if one.number > run.number for file in one.files}
     mine = {file.path: file.sha256_after for file in run.files if file.path not in later}
-    return frozenset(changed_since(run.root, mine))
+    return frozenset(files_changed_since(run.root, mine))
 
 
 def _last_result(
@@ -244,17 +248,17 @@ def _document_in(file: Path, command: str, read: Callable[[bytes], _Document]) -
 
 
 def _find_mismatches(
-    stories: Sequence[RunStory], verdict: VerifyReport | None, kept_with: int | None, runs: Sequence[JournalRun]
+    details: Sequence[RunDetails], verdict: VerifyReport | None, kept_with: int | None, runs: Sequence[JournalRun]
 ) -> Iterator[str]:
     """Yield sentences on parts of a report that do not fit together, such as a verdict on an earlier run.
 
     Args:
-        stories: the runs to report.
+        details: the runs to report.
         verdict: the document of ``verify``; None without a verification.
         kept_with: number of the run with which the document is stored; None if it comes from a file.
         runs: all applied runs.
     """
-    for run in stories:
+    for run in details:
         if run.ledger is None:
             yield (
                 f"The journal lacks the plan of run {run.number}, so the changes of this run are shown without rules "
@@ -263,13 +267,13 @@ def _find_mismatches(
         edited = [file.path for file in run.files if file.edited_since]
         if edited:
             yield f"These files were edited after the migration, and are shown without the edits: {', '.join(edited)}."
-    if len(stories) < len(runs):
-        others = ", ".join(str(run.number) for run in runs if run.number not in {one.number for one in stories})
-        shown = stories[0].number
+    if len(details) < len(runs):
+        others = ", ".join(str(run.number) for run in runs if run.number not in {one.number for one in details})
+        shown = details[0].number
         yield f"Only run {shown} is shown, but the verdict is on all applied runs. Other applied runs: {others}."
     if verdict is None:
         return
-    changed = changed_since(runs[0].root, verdict.files)
+    changed = files_changed_since(runs[0].root, verdict.files)
     if changed:
         yield f"These files have changed since the verification, so verify again: {', '.join(changed)}."
     newer = [run.number for run in runs if kept_with is not None and run.number > kept_with]

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.measures.metric_data import Measure
+from chirp_migrate.verify.measures.metric_data import Metric
 from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = [
     "EntryTimes",
-    "all_together",
+    "batch_waits_ms",
+    "detectable_change",
     "entry_times",
-    "figures",
-    "noticeable_change",
+    "measured_metrics",
     "short_label",
     "tone_of_verdict",
-    "waits_ms",
+    "total_times",
 ]
 
 _SIDES = ("before", "after", "cached")
@@ -76,7 +76,7 @@ def tone_of_verdict(verdict: str) -> Literal["good", "open", "bad"]:
     return _TONES.get(verdict, "bad")
 
 
-def all_together(report: VerifyReport) -> EntryTimes | None:
+def total_times(report: VerifyReport) -> EntryTimes | None:
     """Return the times of all entry points together; None if nothing was timed."""
     if report.ratio is None:
         return None
@@ -95,14 +95,14 @@ def entry_times(report: VerifyReport) -> list[EntryTimes]:
     return rows
 
 
-def figures(report: VerifyReport) -> list[tuple[Measure, float | None, float | None]]:
+def measured_metrics(report: VerifyReport) -> list[tuple[Metric, float | None, float | None]]:
     """Return each metric that was measured, with its values before and after the migration (None: not measured)."""
     before, after = (report.measures.figures.get(side, {}) for side in ("before", "after"))
     rows = [(one, before.get(one.name), after.get(one.name)) for one in report.measures.definitions]
     return [row for row in rows if row[1:] != (None, None)]
 
 
-def noticeable_change(report: VerifyReport, label: str) -> float | None:
+def detectable_change(report: VerifyReport, label: str) -> float | None:
     """Return the smallest change of an augmentation's probability that the tests would find in 9 of 10 verifications.
 
     None means that the smallest change is not known.
@@ -110,7 +110,7 @@ def noticeable_change(report: VerifyReport, label: str) -> float | None:
     return max((one.share for one in report.noticed.get(label, {}).values()), default=None)
 
 
-def waits_ms(report: VerifyReport) -> dict[str, list[float]]:
+def batch_waits_ms(report: VerifyReport) -> dict[str, list[float]]:
     """Return version → sorted waits for training batches in milliseconds, without the first batch of each pass."""
     found = {}
     for side, raw in report.measures.raw.items():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from chirp_migrate.console.text import count
-from chirp_migrate.plans.plan import Finding, Gain, Safety, Status
-from chirp_migrate.review.loader_account import Ledger
+from chirp_migrate.console.text import pluralize
+from chirp_migrate.plans.plan import Finding, FindingStatus, Gain, Safety
+from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.rules import all_rules
 
 __all__ = [
@@ -17,11 +17,11 @@ __all__ = [
     "SAFETIES",
     "SUPPRESSED",
     "UNCHANGED",
+    "finding_outcomes",
+    "first_names_and_total",
+    "group_unchanged_findings",
     "ledger_sentences",
     "loader_outcomes",
-    "outcomes",
-    "sections",
-    "shorten",
     "unchanged_loaders",
 ]
 
@@ -48,39 +48,39 @@ SAFETIES = {
 }
 #: Status of a finding on a loader → its text.
 _FATES = {
-    Status.REWRITE: "migrated",
-    Status.FINE: "already migrated",
-    Status.UNCHANGED: "unchanged",
-    Status.SUPPRESSED: "suppressed",
-    Status.OPT_IN: "suggested",
-    Status.REFUSED: "refused",
-    Status.REPORT: "not rewritten",
+    FindingStatus.REWRITE: "migrated",
+    FindingStatus.FINE: "already migrated",
+    FindingStatus.UNCHANGED: "unchanged",
+    FindingStatus.SUPPRESSED: "suppressed",
+    FindingStatus.OPT_IN: "suggested",
+    FindingStatus.REFUSED: "refused",
+    FindingStatus.REPORT: "not rewritten",
 }
 _SUGGESTED = "Suggestions, not applied: these change training (--unsafe applies them)"
 _REFUSED, _BUGS, _LEFT = "Refused in the review", "Likely bugs, for you to look at", "Not rewritten"
 ADVICE, SUPPRESSED = "Advice", "Suppressed by a comment or a setting"
 UNCHANGED = "Unchanged, because nothing would be gained (--all-loaders rewrites them)"
 _TITLES = {
-    Status.OPT_IN: _SUGGESTED,
-    Status.REFUSED: _REFUSED,
-    Status.SUPPRESSED: SUPPRESSED,
-    Status.UNCHANGED: UNCHANGED,
+    FindingStatus.OPT_IN: _SUGGESTED,
+    FindingStatus.REFUSED: _REFUSED,
+    FindingStatus.SUPPRESSED: SUPPRESSED,
+    FindingStatus.UNCHANGED: UNCHANGED,
 }
 
 
-def outcomes(counts: Mapping[Status, int]) -> list[tuple[Status, str, int]]:
+def finding_outcomes(counts: Mapping[FindingStatus, int]) -> list[tuple[FindingStatus, str, int]]:
     """Return status, word and number of findings for each outcome; ``counts`` has the number of findings by status."""
-    words = {**_FATES, Status.REWRITE: "rewritten", Status.FINE: "fine", Status.REPORT: "reported"}
+    words = {**_FATES, FindingStatus.REWRITE: "rewritten", FindingStatus.FINE: "fine", FindingStatus.REPORT: "reported"}
     return [(status, word, counts[status]) for status, word in words.items() if counts.get(status)]
 
 
-def loader_outcomes(ledger: Ledger, *, planned: bool) -> list[tuple[Status, str, int]]:
+def loader_outcomes(ledger: LoaderLedger, *, planned: bool) -> list[tuple[FindingStatus, str, int]]:
     """Return status, word and number of loaders for each outcome; ``planned``: the plan is not applied."""
-    words, sites = {**_FATES, Status.REWRITE: "to migrate"} if planned else _FATES, ledger.loader_sites
+    words, sites = {**_FATES, FindingStatus.REWRITE: "to migrate"} if planned else _FATES, ledger.loader_sites
     return [(status, word, sites[status]) for status, word in words.items() if sites.get(status)]
 
 
-def ledger_sentences(ledger: Ledger, *, planned: bool = False, listed: str = "") -> Iterator[str]:
+def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, listed: str = "") -> Iterator[str]:
     """Yield sentences with the number of loaders by outcome and reason.
 
     Args:
@@ -91,35 +91,35 @@ def ledger_sentences(ledger: Ledger, *, planned: bool = False, listed: str = "")
     if ledger.counting:
         parts = loader_outcomes(ledger, planned=planned)
         fates = [f"{'all' if len(parts) == 1 and ledger.found > 1 else number} {word}" for _, word, number in parts]
-        where = listed if ledger.loader_sites.get(Status.REPORT) else ""
-        found = f"{count(ledger.found, 'loader')} found"
+        where = listed if ledger.loader_sites.get(FindingStatus.REPORT) else ""
+        found = f"{pluralize(ledger.found, 'loader')} found"
         yield f"{f'{found}: ' if fates else found}{', '.join(fates)}{where}."
         reasons = ledger.loader_reasons
         if set(reasons) - {"other"}:
             yield f"Loaders not rewritten: {', '.join(f'{number} {why}' for why, number in reasons.items())}."
         if ledger.values:
-            places = f"{count(ledger.values, 'place')}, which {'is' if ledger.values == 1 else 'are'} not rewritten"
+            places = f"{pluralize(ledger.values, 'place')}, which {'is' if ledger.values == 1 else 'are'} not rewritten"
             yield f"DataLoader is used as a value in {places}{'' if where else listed}."
     if ledger.unread:
         were = "is" if ledger.unread == 1 else "are"
-        yield f"{count(ledger.unread, 'file')} could not be handled and {were} not counted."
+        yield f"{pluralize(ledger.unread, 'file')} could not be handled and {were} not counted."
 
 
-def sections(found: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[tuple[str, list[_T]]]:
+def group_unchanged_findings(items: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[tuple[str, list[_T]]]:
     """Group the findings that were not rewritten under titles, most important title first."""
     rules = {rule.code: rule for rule in all_rules()}
 
     def title(finding: Finding) -> str:
         rule = rules.get(finding.rule)
-        if finding.status is not Status.REPORT or rule is None:
+        if finding.status is not FindingStatus.REPORT or rule is None:
             return _TITLES.get(finding.status, _LEFT)
         return _BUGS if rule.finds_bugs else ADVICE if rule.safety is Safety.ADVICE else _LEFT
 
     by_title: dict[str, list[_T]] = {
         name: [] for name in (_SUGGESTED, _REFUSED, _BUGS, _LEFT, ADVICE, UNCHANGED, SUPPRESSED)
     }
-    for one in found:
-        if finding_of(one).status not in (Status.REWRITE, Status.FINE):
+    for one in items:
+        if finding_of(one).status not in (FindingStatus.REWRITE, FindingStatus.FINE):
             by_title[title(finding_of(one))].append(one)
     return [(name, of) for name, of in by_title.items() if of]
 
@@ -134,20 +134,20 @@ def unchanged_loaders(findings: Iterable[Finding], most: int | None = 4) -> Iter
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     by_reason: dict[str, list[tuple[str, Gain]]] = {}
     for one in findings:
-        if one.status is Status.UNCHANGED and one.rule in counting and one.gain is not None:
+        if one.status is FindingStatus.UNCHANGED and one.rule in counting and one.gain is not None:
             by_reason.setdefault(one.gain.why, []).append((one.path, one.gain))
     for why, found in by_reason.items():
         paths = list(dict.fromkeys(path for path, _ in found))
         places = list(dict.fromkeys(f"{gain.path}:{gain.line}" for _, gain in found if gain.path))
-        at = f" ({shorten(places, most)})" if places else ""
+        at = f" ({first_names_and_total(places, most)})" if places else ""
         advice = "; chirp-migrate tune finds the best number of workers" if found[0][1].workers_may_help else ""
         yield (
-            f"{shorten(paths, most)}: {count(len(found), 'loader')} unchanged: {why}{at}, "
+            f"{first_names_and_total(paths, most)}: {pluralize(len(found), 'loader')} unchanged: {why}{at}, "
             f"so the factory has nothing to speed up{advice}."
         )
 
 
-def shorten(names: Sequence[str], most: int | None) -> str:
+def first_names_and_total(names: Sequence[str], most: int | None) -> str:
     """Return names as text; if there are more than ``most``, only the first ones and the number of all."""
     if most is None or len(names) <= most:
         return ", ".join(names)

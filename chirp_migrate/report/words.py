@@ -7,7 +7,7 @@ from pygments.token import Comment, Keyword, Name, Number, Operator, String, _To
 
 from chirp_migrate.source.text import NEWLINE
 
-__all__ = ["Word", "words_by_line"]
+__all__ = ["Word", "tokens_by_line"]
 
 #: Class of the token in the style sheet (``""`` for plain text), and text of the token.
 Word = tuple[str, str]
@@ -25,7 +25,7 @@ _KINDS: tuple[tuple[_TokenType, str], ...] = (
 )
 
 
-def words_by_line(text: str) -> list[tuple[Word, ...]]:
+def tokens_by_line(text: str) -> list[tuple[Word, ...]]:
     """Return the tokens of every line. Together, the tokens of a line are its text without the newline."""
     lines: list[list[Word]] = [[]]
     for _, token, value in PythonLexer().get_tokens_unprocessed(NEWLINE.sub("\n", text)):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.piece_table import lines_of
-from chirp_migrate.source.text import SOURCE_LINE, edited
+from chirp_migrate.source.piece_table import line_range_of_edit
+from chirp_migrate.source.text import SOURCE_LINE, apply_edits_in_span
 
 __all__ = ["LineBlock", "SourceLines"]
 
@@ -42,7 +42,7 @@ class SourceLines:
         """Return the blocks of lines that ``edits`` change, from top to bottom."""
         runs: list[tuple[int, int, list[Edit]]] = []
         for edit in sorted(edits, key=lambda one: (one.start, one.end)):
-            first, end = lines_of(edit, self.starts)
+            first, end = line_range_of_edit(edit, self.starts)
             if runs and (first < runs[-1][1] or first == runs[-1][0]):
                 run_first, run_end, members = runs.pop()
                 runs.append((run_first, max(run_end, end), [*members, edit]))
@@ -75,4 +75,4 @@ class SourceLines:
     def _block(self, first: int, end: int, edits: Sequence[Edit]) -> LineBlock:
         last = min(end, len(self.lines))
         start, stop = self.starts[min(first, len(self.lines))], self.starts[last]
-        return LineBlock(first + 1, last + 1, edited(self.text, (start, stop), edits))
+        return LineBlock(first + 1, last + 1, apply_edits_in_span(self.text, (start, stop), edits))

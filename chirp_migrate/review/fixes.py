@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chirp_migrate.edits.apply_hunks import compose
+from chirp_migrate.edits.apply_hunks import text_with_hunks
 from chirp_migrate.plans.plan import FilePlan
-from chirp_migrate.plans.plan_document import Replacement
+from chirp_migrate.plans.plan_document import ReplacementEntry
 from chirp_migrate.review.blocks import SourceLines
-from chirp_migrate.source.diff import changed_lines
+from chirp_migrate.source.diff import whole_line_edits
 from chirp_migrate.source.text import SourceFile
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module
@@ -16,7 +16,7 @@ from chirp_migrate.syntax.module import Module
 __all__ = ["line_fixes"]
 
 
-def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replacement, ...]]:
+def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[ReplacementEntry, ...]]:
     """Return, for the number of each hunk of a rewritten Python file, the replacements of lines.
 
     The replacements of a hunk have the same result as accepting only this hunk: they also add its imports, and remove
@@ -34,18 +34,18 @@ def line_fixes(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[Replace
     source = SourceFile.from_bytes(file.before)
     module = Module(file.path, source.text)
     lines = SourceLines(source.text)
-    fixes: dict[int, tuple[Replacement, ...]] = {}
+    fixes: dict[int, tuple[ReplacementEntry, ...]] = {}
     for hunk in file.hunks:
-        replacements = _replacements(lines, compose(module, [hunk], file.public, style))
+        replacements = _replacements(lines, text_with_hunks(module, [hunk], file.public, style))
         if replacements and (not source.bom or replacements[0].start > (1, 1)):
             fixes[hunk.number] = replacements
     return fixes
 
 
-def _replacements(lines: SourceLines, new: str) -> tuple[Replacement, ...]:
+def _replacements(lines: SourceLines, new: str) -> tuple[ReplacementEntry, ...]:
     return tuple(
-        Replacement(_line_and_column(lines, edit.start), _line_and_column(lines, edit.end), edit.replacement)
-        for edit in changed_lines(lines.text, new)
+        ReplacementEntry(_line_and_column(lines, edit.start), _line_and_column(lines, edit.end), edit.replacement)
+        for edit in whole_line_edits(lines.text, new)
     )
 
 

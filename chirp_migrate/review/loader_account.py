@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from chirp_migrate.plans.plan import Plan, SkippedFile, Status
-from chirp_migrate.plans.plan_document import LoaderAccount
+from chirp_migrate.plans.plan import FindingStatus, Plan, SkippedFile
+from chirp_migrate.plans.plan_document import LoaderCounts
 from chirp_migrate.rules import all_rules
 
-__all__ = ["Ledger"]
+__all__ = ["LoaderLedger"]
 
 #: Reason of a finding that is not rewritten and has only a message and no short reason.
 _OTHER = "other"
@@ -20,7 +20,7 @@ _VALUE = "used-as-value"
 
 
 @dataclass(frozen=True)
-class Ledger:
+class LoaderLedger:
     """Counts of the loaders and findings of a run.
 
     Attributes:
@@ -32,14 +32,14 @@ class Ledger:
         counting: whether a rule that counts loaders ran.
     """
 
-    sites: Mapping[Status, int]
+    sites: Mapping[FindingStatus, int]
     reasons: Mapping[str, int]
-    rules: Mapping[str, Mapping[Status, int]]
+    rules: Mapping[str, Mapping[FindingStatus, int]]
     unread: int
     counting: bool
 
     @classmethod
-    def of(cls, plan: Plan, left: Collection[SkippedFile] = ()) -> Ledger:
+    def of(cls, plan: Plan, left: Collection[SkippedFile] = ()) -> LoaderLedger:
         """Count the loaders and findings of a run.
 
         Args:
@@ -49,17 +49,17 @@ class Ledger:
         codes = plan.options.rules
         counting = {rule.code for rule in all_rules() if rule.counts_sites and (codes is None or rule.code in codes)}
         kept = {one.path for one in left}
-        sites: Counter[Status] = Counter()
+        sites: Counter[FindingStatus] = Counter()
         reasons: Counter[str] = Counter()
-        rules: dict[str, Counter[Status]] = {}
+        rules: dict[str, Counter[FindingStatus]] = {}
         for finding in plan.findings:
             status, why = finding.status, finding.why or _OTHER
-            if status is Status.REWRITE and finding.path in kept:
-                status, why = Status.REPORT, _NOT_WRITTEN
+            if status is FindingStatus.REWRITE and finding.path in kept:
+                status, why = FindingStatus.REPORT, _NOT_WRITTEN
             rules.setdefault(finding.rule, Counter())[status] += 1
             if finding.rule in counting:
                 sites[status] += 1
-                reasons.update([why] if status is Status.REPORT else [])
+                reasons.update([why] if status is FindingStatus.REPORT else [])
         return cls(sites, dict(reasons.most_common()), dict(sorted(rules.items())), len(plan.skipped), bool(counting))
 
     @property
@@ -73,18 +73,20 @@ class Ledger:
         return self.reasons.get(_VALUE, 0)
 
     @property
-    def loader_sites(self) -> Mapping[Status, int]:
+    def loader_sites(self) -> Mapping[FindingStatus, int]:
         """Return, for each status, the number of loaders with it, without uses of the class as a value."""
-        return {status: number - self.values * (status is Status.REPORT) for status, number in self.sites.items()}
+        return {
+            status: number - self.values * (status is FindingStatus.REPORT) for status, number in self.sites.items()
+        }
 
     @property
     def loader_reasons(self) -> Mapping[str, int]:
         """Return, for each short reason, the number of loaders that are not rewritten for this reason."""
         return {why: number for why, number in self.reasons.items() if why != _VALUE}
 
-    def account(self) -> LoaderAccount:
+    def account(self) -> LoaderCounts:
         """Return the ledger in the form that JSON documents contain."""
-        return LoaderAccount(
+        return LoaderCounts(
             sites={"found": sum(self.sites.values()), **_by_name(self.sites)},
             listed_by_reason=dict(self.reasons),
             rules={code: _by_name(counts) for code, counts in self.rules.items()},
@@ -92,14 +94,14 @@ class Ledger:
         )
 
 
-def _by_name(counts: Mapping[Status, int]) -> dict[str, int]:
+def _by_name(counts: Mapping[FindingStatus, int]) -> dict[str, int]:
     names = {
-        "migrated": Status.REWRITE,
-        "fine": Status.FINE,
-        "unchanged": Status.UNCHANGED,
-        "suppressed": Status.SUPPRESSED,
-        "refused": Status.REFUSED,
-        "opt_in": Status.OPT_IN,
-        "listed": Status.REPORT,
+        "migrated": FindingStatus.REWRITE,
+        "fine": FindingStatus.FINE,
+        "unchanged": FindingStatus.UNCHANGED,
+        "suppressed": FindingStatus.SUPPRESSED,
+        "refused": FindingStatus.REFUSED,
+        "opt_in": FindingStatus.OPT_IN,
+        "listed": FindingStatus.REPORT,
     }
     return {name: counts.get(status, 0) for name, status in names.items()}

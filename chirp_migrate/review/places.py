@@ -11,9 +11,9 @@ from pathlib import Path, PurePosixPath
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Finding, Plan
 from chirp_migrate.source.notebook_json import code_cells
-from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, UnreadableSource, decoded
+from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, SourceFile, UnreadableSource, decode_text
 
-__all__ = ["CheckedFile", "FileRegion", "FindingPlaces", "top_of"]
+__all__ = ["FileRegion", "FileWithFindings", "FindingPlaces", "base_of_report_paths"]
 
 _WINDOWS_CODEPAGE = re.compile(r"cp(125\d)")
 #: Encodings whose Python name is also their IANA name, apart from a hyphen.
@@ -35,7 +35,7 @@ class FileRegion:
     last_line: int | None = None
 
 
-def top_of(root: Path) -> Path:
+def base_of_report_paths(root: Path) -> Path:
     """Return the folder to which the paths in reports are relative.
 
     This is the top of the git work tree that contains ``root`` (an absolute path). Outside of a work tree, it is the
@@ -49,7 +49,7 @@ def top_of(root: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class CheckedFile:
+class FileWithFindings:
     """A file with findings.
 
     Attributes:
@@ -65,7 +65,7 @@ class CheckedFile:
     lines: Mapping[int | None, Sequence[str]]
 
     @classmethod
-    def from_bytes(cls, path: str, data: bytes) -> CheckedFile:
+    def from_bytes(cls, path: str, data: bytes) -> FileWithFindings:
         """Read the file called ``path``.
 
         Raises:
@@ -74,7 +74,7 @@ class CheckedFile:
         if not path.endswith(".ipynb"):
             source = SourceFile.from_bytes(data)
             return cls(data, _registered_name(source.encoding), {}, {None: SOURCE_LINE.findall(source.text)})
-        raw = decoded(data)
+        raw = decode_text(data)
         found = code_cells(raw)
         regions = {one.number: FileRegion(_line_at(raw, one.start), last_line=_line_at(raw, one.end)) for one in found}
         return cls(data, "utf-8", regions, {one.number: SOURCE_LINE.findall(one.text) for one in found})
@@ -103,14 +103,14 @@ class FindingPlaces:
     def __init__(self, plan: Plan) -> None:
         self._root = plan.root
         self._data = {file.path: file.before for file in plan.files if file.before is not None}
-        self._files: dict[str, CheckedFile] = {}
-        self._prefix = PurePosixPath(plan.root.relative_to(top_of(plan.root)).as_posix())
+        self._files: dict[str, FileWithFindings] = {}
+        self._prefix = PurePosixPath(plan.root.relative_to(base_of_report_paths(plan.root)).as_posix())
 
     def name(self, path: str) -> str:
-        """Return a path of the plan as a posix path from the top of the repository (see :func:`top_of`)."""
+        """Return a path of the plan as a posix path relative to :func:`base_of_report_paths`."""
         return str(self._prefix / path)
 
-    def file(self, path: str) -> CheckedFile:
+    def file(self, path: str) -> FileWithFindings:
         """Return the file at a path of the plan.
 
         Raises:
@@ -120,7 +120,7 @@ class FindingPlaces:
             try:
                 data = self._data.get(path)
                 data = (self._root / path).read_bytes() if data is None else data
-                self._files[path] = CheckedFile.from_bytes(path, data)
+                self._files[path] = FileWithFindings.from_bytes(path, data)
             except (OSError, UnreadableSource) as error:
                 raise _change_error(path) from error
         return self._files[path]

@@ -16,10 +16,10 @@ from typing import Any
 from msgspec import UNSET, structs
 
 from chirp_migrate import __version__
-from chirp_migrate.console.json_document import read_as, read_json
-from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.engine.plan_tree import source_of
-from chirp_migrate.errors import Refused, UsageProblem
+from chirp_migrate.console.json_document import convert_json, read_json
+from chirp_migrate.edits.apply_hunks import text_with_hunks
+from chirp_migrate.engine.plan_tree import decode_source
+from chirp_migrate.errors import UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import SCHEMA, Edit, FilePlan, Hunk, Plan, SkippedFile, sha256
 from chirp_migrate.plans.plan_document import (
     KIND,
@@ -27,29 +27,29 @@ from chirp_migrate.plans.plan_document import (
     FileEntry,
     HunkEntry,
     PlanDocument,
-    PlannedFile,
-    Replacement,
+    PlannedFileEntry,
+    ReplacementEntry,
     RunDocument,
 )
 from chirp_migrate.review.blocks import SourceLines
-from chirp_migrate.review.loader_account import Ledger
-from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId
+from chirp_migrate.review.loader_account import LoaderLedger
+from chirp_migrate.review.selection import WHOLE_FILE, Choices, HunkChoice, HunkId
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.text import UnreadableSource
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module, UnparsableModule
-from chirp_migrate.transaction.journal_schema import checked_path
+from chirp_migrate.transaction.journal_schema import check_relative_path
 
 __all__ = [
     "ContentLookup",
     "PlanFile",
+    "keep_earlier_decisions",
     "load_plan",
     "plan_document",
-    "read_applied",
-    "read_document",
+    "read_applied_plan",
     "read_plan",
+    "read_plan_document",
     "run_document",
-    "with_earlier_decisions",
 ]
 
 #: A function that returns the old and new bytes of a file, for its path and the SHA-256 of both. The new bytes are None
@@ -84,32 +84,32 @@ def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
         findings=list(plan.findings),
         skipped=list(plan.skipped),
         left_out=list(plan.left_out),
-        ledger=Ledger.of(plan).account(),
+        ledger=LoaderLedger.of(plan).account(),
         notes=list(plan.notes),
     )
 
 
-def run_document(plan: Plan, left: Sequence[SkippedFile], **more: Any) -> RunDocument:
+def run_document(plan: Plan, skipped: Sequence[SkippedFile], **more: Any) -> RunDocument:
     """Return the document of a finished or simulated run, without the contents of files.
 
     Args:
         plan: the plan of the run.
-        left: files that could not be written.
+        skipped: files that could not be written.
         more: ``strict`` and ``exit_code`` of ``check``.
     """
     return RunDocument(
         tool=f"chirp-migrate {__version__}",
         files=[FileEntry.of(file) for file in plan.files],
         findings=list(plan.findings),
-        skipped=[*plan.skipped, *left],
+        skipped=[*plan.skipped, *skipped],
         left_out=list(plan.left_out),
-        ledger=Ledger.of(plan, left).account(),
+        ledger=LoaderLedger.of(plan, skipped).account(),
         notes=list(plan.notes),
         **more,
     )
 
 
-def read_document(data: bytes) -> PlanDocument:
+def read_plan_document(data: bytes) -> PlanDocument:
     """Return the document in the bytes of a plan file. The document is not compared with the files on disk.
 
     Raises:
@@ -120,7 +120,7 @@ def read_document(data: bytes) -> PlanDocument:
         raise ValueError("it is another kind of document")
     if found.get("schema") != SCHEMA:
         raise _NewerSchemaError(f"{found.get('tool', 'another version')} with schema {found.get('schema')!r}")
-    return read_as(found, PlanDocument)
+    return convert_json(found, PlanDocument)
 
 
 def load_plan(file: Path, root: Path) -> PlanFile:
@@ -128,7 +128,7 @@ def load_plan(file: Path, root: Path) -> PlanFile:
 
     Raises:
         UsageProblem: the file cannot be read, or :func:`read_plan` raises this error.
-        Refused: :func:`read_plan` raises this error.
+        WriteRefused: :func:`read_plan` raises this error.
     """
     try:
         data = read_file(file)
@@ -147,11 +147,11 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
 
     Raises:
         UsageProblem: the data is not a plan, a newer version wrote it, or it contains paths that lead outside the tree.
-        Refused: files have changed since the plan was made; the message names these files.
+        WriteRefused: files have changed since the plan was made; the message names these files.
     """
     tree = _CurrentFiles(root)
     try:
-        plan_file = _PlanReader(read_document(data), root, tree).plan_file
+        plan_file = _PlanReader(read_plan_document(data), root, tree).plan_file
     except _NewerSchemaError as error:
         raise UsageProblem(
             f"{name} was made by {error}, which this version does not support: update chirp-migrate."
@@ -161,28 +161,28 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
             f"{name} is not a plan that can be applied ({error}): make one with `chirp-migrate plan PATH -o FILE`."
         ) from None
     if tree.changed:
-        raise Refused(
+        raise WriteRefused(
             f"changed since {name} was made: {', '.join(tree.changed)}; nothing was written. Make a new "
             f"plan: chirp-migrate plan {quote(str(root))} -o {quote(name)}"
         )
     return plan_file
 
 
-def read_applied(document: PlanDocument, root: Path, written: ContentLookup) -> Plan:
+def read_applied_plan(document: PlanDocument, root: Path, stored_bytes: ContentLookup) -> Plan:
     """Return the changes that an earlier run applied, from its stored plan. The project itself is not read.
 
     Args:
         document: the stored plan.
         root: folder that the paths of the plan are relative to.
-        written: function that returns the stored bytes of a file. Files for which it returns None are omitted.
+        stored_bytes: function that returns the stored bytes of a file. Files for which it returns None are omitted.
 
     Raises:
         ValueError: the document is not a valid plan; the message gives the reason.
     """
-    return _PlanReader(document, root, written).plan_file.plan
+    return _PlanReader(document, root, stored_bytes).plan_file.plan
 
 
-def with_earlier_decisions(old: PlanDocument, new: PlanDocument) -> PlanDocument:
+def keep_earlier_decisions(old: PlanDocument, new: PlanDocument) -> PlanDocument:
     """Return the plan ``new`` with the decisions of an earlier review, taken from equal hunks of the plan ``old``.
 
     Two hunks are equal if the sources of their files and their edits are equal.
@@ -192,7 +192,7 @@ def with_earlier_decisions(old: PlanDocument, new: PlanDocument) -> PlanDocument
     return structs.replace(new, files=files, reviewed=True)
 
 
-def _with_decisions(file: PlannedFile, old: PlannedFile) -> PlannedFile:
+def _with_decisions(file: PlannedFileEntry, old: PlannedFileEntry) -> PlannedFileEntry:
     if old.sha256_before != file.sha256_before:
         return file
     if not file.hunks or not old.hunks:
@@ -209,17 +209,17 @@ class _NewerSchemaError(ValueError):
     """The document has another schema version than this program; the message names the program that wrote it."""
 
 
-def _planned_file(file: FilePlan, choices: Choices) -> PlannedFile:
+def _planned_file(file: FilePlan, choices: Choices) -> PlannedFileEntry:
     entry = structs.asdict(FileEntry.of(file))
     if not file.hunks or file.before is None:
         content = file.after.decode("utf-8", errors="surrogateescape")
-        return PlannedFile(**entry, content=content, decision=_decision(choices.get((file.path, WHOLE_FILE))))
-    lines = SourceLines(source_of(file.path, file.before).text)
+        return PlannedFileEntry(**entry, content=content, decision=_decision(choices.get((file.path, WHOLE_FILE))))
+    lines = SourceLines(decode_source(file.path, file.before).text)
     hunks = [_hunk_entry(hunk, lines, choices.get((file.path, hunk.number))) for hunk in file.hunks]
-    return PlannedFile(**entry, public=sorted(file.public), hunks=hunks)
+    return PlannedFileEntry(**entry, public=sorted(file.public), hunks=hunks)
 
 
-def _hunk_entry(hunk: Hunk, lines: SourceLines, choice: Choice | None) -> HunkEntry:
+def _hunk_entry(hunk: Hunk, lines: SourceLines, choice: HunkChoice | None) -> HunkEntry:
     return HunkEntry(
         number=hunk.number,
         lines=[(block.first, block.end - 1) for block in lines.blocks(hunk.edits)],
@@ -231,11 +231,11 @@ def _hunk_entry(hunk: Hunk, lines: SourceLines, choice: Choice | None) -> HunkEn
     )
 
 
-def _replacements(edits: Iterable[Edit], lines: SourceLines) -> list[Replacement]:
-    return [Replacement(lines.position(edit.start), lines.position(edit.end), edit.replacement) for edit in edits]
+def _replacements(edits: Iterable[Edit], lines: SourceLines) -> list[ReplacementEntry]:
+    return [ReplacementEntry(lines.position(edit.start), lines.position(edit.end), edit.replacement) for edit in edits]
 
 
-def _decision(choice: Choice | None) -> Decision | None:
+def _decision(choice: HunkChoice | None) -> Decision | None:
     return None if choice is None else "accepted" if choice.accepted else "refused"
 
 
@@ -273,7 +273,7 @@ class _PlanReader:
     def __init__(self, whole: PlanDocument, root: Path, contents: ContentLookup) -> None:
         self._contents = contents
         self._style = ImportStyle(root, whole.options.vendor)
-        self._choices: dict[HunkId, Choice] = {}
+        self._choices: dict[HunkId, HunkChoice] = {}
         if len({entry.path for entry in whole.files}) != len(whole.files):
             raise ValueError("it names a file twice")
         files = tuple(file for entry in whole.files if (file := self._file(entry)) is not None)
@@ -288,8 +288,8 @@ class _PlanReader:
         )
         self.plan_file = PlanFile(plan, self._choices, whole.tool, whole.reviewed)
 
-    def _file(self, entry: PlannedFile) -> FilePlan | None:
-        path = checked_path(entry.path)
+    def _file(self, entry: PlannedFileEntry) -> FilePlan | None:
+        path = check_relative_path(entry.path)
         contents = self._contents(path, entry.sha256_before, entry.sha256_after)
         if contents is None:
             return None
@@ -310,17 +310,17 @@ class _PlanReader:
         return file
 
     def _rewritten(
-        self, path: str, before: bytes, after: bytes | None, entry: PlannedFile, entries: Sequence[HunkEntry]
+        self, path: str, before: bytes, after: bytes | None, entry: PlannedFileEntry, entries: Sequence[HunkEntry]
     ) -> FilePlan:
         if after is None and entry.public is UNSET:
             raise ValueError(f"the public names of {path} are missing")
         public = frozenset(entry.public or ())
         try:
-            source = source_of(path, before)
+            source = decode_source(path, before)
             lines = SourceLines(source.text)
             hunks = tuple(self._hunk(path, one, lines) for one in entries)
             if after is None:
-                after = source.encode(compose(Module(path, source.text), hunks, public, self._style))
+                after = source.encode(text_with_hunks(Module(path, source.text), hunks, public, self._style))
                 if not hunks or [hunk.number for hunk in hunks] != list(range(1, len(hunks) + 1)):
                     raise ValueError(f"the hunks of {path} have wrong numbers")
         except (UnparsableModule, UnreadableSource, SyntaxError) as error:
@@ -335,10 +335,10 @@ class _PlanReader:
 
     def _choose(self, one: HunkId, decision: Decision | None, edits: tuple[Edit, ...] | None) -> None:
         if decision is not None:
-            self._choices[one] = Choice(decision == "accepted", edits)
+            self._choices[one] = HunkChoice(decision == "accepted", edits)
 
 
-def _edits(entries: Iterable[Replacement], lines: SourceLines) -> tuple[Edit, ...]:
+def _edits(entries: Iterable[ReplacementEntry], lines: SourceLines) -> tuple[Edit, ...]:
     return tuple(Edit(lines.offset(*entry.start), lines.offset(*entry.end), entry.text) for entry in entries)
 
 

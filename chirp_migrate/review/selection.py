@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from chirp_migrate.additions.dependency import need_runtime
-from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.engine.plan_tree import source_of
-from chirp_migrate.errors import Refused
-from chirp_migrate.plans.plan import Edit, FilePlan, Hunk, Plan, Status
+from chirp_migrate.additions.dependency import any_file_needs_runtime
+from chirp_migrate.edits.apply_hunks import text_with_hunks
+from chirp_migrate.engine.plan_tree import decode_source
+from chirp_migrate.errors import WriteRefused
+from chirp_migrate.plans.plan import Edit, FilePlan, FindingStatus, Hunk, Plan
 from chirp_migrate.source.text import UnreadableSource
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module, UnparsableModule
 
-__all__ = ["WHOLE_FILE", "Choice", "Choices", "HunkId", "decisions_of", "select"]
+__all__ = ["WHOLE_FILE", "Choices", "HunkChoice", "HunkId", "apply_choices", "hunks_to_decide"]
 
 #: Identifies a hunk in a plan: the path of its file, and its number in this file.
 HunkId = tuple[str, int]
@@ -27,7 +27,7 @@ _SERVANTS = frozenset({"dependency", "vendor"})
 
 
 @dataclass(frozen=True)
-class Choice:
+class HunkChoice:
     """The decision on a hunk.
 
     Attributes:
@@ -39,31 +39,31 @@ class Choice:
     edits: tuple[Edit, ...] | None = None
 
 
-Choices = Mapping[HunkId, Choice]
+Choices = Mapping[HunkId, HunkChoice]
 
 
-def decisions_of(plan: Plan) -> list[HunkId]:
+def hunks_to_decide(plan: Plan) -> list[HunkId]:
     """Return the identifiers of all hunks and whole files of a plan that can be accepted or refused, in order."""
     return [
         (file.path, number) for file in plan.files for number in ([hunk.number for hunk in file.hunks] or [WHOLE_FILE])
     ]
 
 
-def select(plan: Plan, choices: Choices) -> Plan:
+def apply_choices(plan: Plan, choices: Choices) -> Plan:
     """Return ``plan`` with ``choices`` applied. Hunks without a decision are accepted.
 
     If no remaining file needs the runtime, the result neither adds the dependency nor copies the runtime.
 
     Raises:
-        Refused: the accepted hunks of a file depend on refused hunks, or an edited hunk is not valid Python.
+        WriteRefused: the accepted hunks of a file depend on refused hunks, or an edited hunk is not valid Python.
     """
     style = ImportStyle(plan.root, plan.is_vendored)
     files = [chosen for file in plan.files if (chosen := _select_in(file, choices, style)) is not None]
-    if need_runtime(plan.files) and not need_runtime(files):
+    if any_file_needs_runtime(plan.files) and not any_file_needs_runtime(files):
         files = [file for file in files if file.note not in _SERVANTS]
     findings = tuple(
-        replace(one, status=Status.REFUSED)
-        if one.status is Status.REWRITE and one.hunk is not None and _is_refused(choices, (one.path, one.hunk))
+        replace(one, status=FindingStatus.REFUSED)
+        if one.status is FindingStatus.REWRITE and one.hunk is not None and _is_refused(choices, (one.path, one.hunk))
         else one
         for one in plan.findings
     )
@@ -80,13 +80,15 @@ def _select_in(file: FilePlan, choices: Choices, style: ImportStyle) -> FilePlan
         return file
     if not kept or file.before is None:
         return None
-    source = source_of(file.path, file.before)
+    source = decode_source(file.path, file.before)
     try:
-        after = source.encode(compose(Module(file.path, source.text), kept, file.public, style))
+        after = source.encode(text_with_hunks(Module(file.path, source.text), kept, file.public, style))
     except (UnparsableModule, SyntaxError) as error:
-        raise Refused(f"{file.path}: the accepted hunks are not valid Python ({error}); nothing was changed.") from None
+        raise WriteRefused(
+            f"{file.path}: the accepted hunks are not valid Python ({error}); nothing was changed."
+        ) from None
     except UnreadableSource as error:
-        raise Refused(f"{file.path}: these hunks need the refused ones: {error}; nothing was changed.") from None
+        raise WriteRefused(f"{file.path}: these hunks need the refused ones: {error}; nothing was changed.") from None
     return replace(file, after=after, hunks=kept) if after != file.before else None
 
 

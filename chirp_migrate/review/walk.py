@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from chirp_migrate.engine.plan_tree import source_of
-from chirp_migrate.errors import Refused
-from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk, Plan, Status
+from chirp_migrate.engine.plan_tree import decode_source
+from chirp_migrate.errors import WriteRefused
+from chirp_migrate.plans.plan import Edit, FilePlan, Finding, FindingStatus, Hunk, Plan
 from chirp_migrate.review.blocks import LineBlock, SourceLines
-from chirp_migrate.review.selection import WHOLE_FILE, Choice, Choices, HunkId, select
-from chirp_migrate.source.diff import file_hunks, line_hunks
-from chirp_migrate.source.piece_table import group_items
+from chirp_migrate.review.selection import WHOLE_FILE, Choices, HunkChoice, HunkId, apply_choices
+from chirp_migrate.source.diff import diff_hunks_of_file, diff_hunks_of_lines
+from chirp_migrate.source.piece_table import group_connected_items
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits
 
-__all__ = ["InvalidEdit", "Review", "ReviewItem", "edit_buffer", "read_buffer"]
+__all__ = ["InvalidEdit", "Review", "ReviewItem", "edits_from_editor", "text_for_editor"]
 
 _MARKER = "#@@ chirp-migrate"
 
@@ -56,11 +56,11 @@ class ReviewItem:
             edits: the edits to show in place of the hunk's own edits; None shows the hunk's own edits.
         """
         if self.hunk is None or self.file.before is None:
-            yield from file_hunks(self.file)
+            yield from diff_hunks_of_file(self.file)
             return
-        text = source_of(self.file.path, self.file.before).text
+        text = decode_source(self.file.path, self.file.before).text
         after = apply_edits(text, self.hunk.edits if edits is None else edits)
-        for line in line_hunks(SOURCE_LINE.findall(text), SOURCE_LINE.findall(after)):
+        for line in diff_hunks_of_lines(SOURCE_LINE.findall(text), SOURCE_LINE.findall(after)):
             yield line.rstrip("\r\n") + "\n"
 
 
@@ -71,7 +71,9 @@ class Review:
         self._root = plan.root
         self.items = list(_items(plan))
         self._bound = _bound(self.items)
-        self.choices: dict[HunkId, Choice] = {item.id: choices[item.id] for item in self.items if item.id in choices}
+        self.choices: dict[HunkId, HunkChoice] = {
+            item.id: choices[item.id] for item in self.items if item.id in choices
+        }
         self._position = -1
         self._advance()
 
@@ -124,7 +126,7 @@ class Review:
         item = self._here()
         _check_edited_file(self._root, item, edits, self.choices)
         self._choose(self.decided_with(item), accepted=True)
-        self.choices[item.id] = Choice(True, edits)
+        self.choices[item.id] = HunkChoice(True, edits)
         self._advance()
 
     def _decide_all(self, accepted: bool, items: Iterable[ReviewItem]) -> int:
@@ -138,7 +140,7 @@ class Review:
     def _choose(self, items: Iterable[ReviewItem], accepted: bool) -> None:
         for one in items:
             before = self.choices.get(one.id)
-            self.choices[one.id] = Choice(accepted, before.edits if before is not None and accepted else None)
+            self.choices[one.id] = HunkChoice(accepted, before.edits if before is not None and accepted else None)
 
     def _advance(self) -> None:
         """Go to the next undecided item; after the last item, continue with the first."""
@@ -152,7 +154,7 @@ class Review:
         return item
 
 
-def edit_buffer(item: ReviewItem, choice: Choice | None) -> str:
+def text_for_editor(item: ReviewItem, choice: HunkChoice | None) -> str:
     """Return the text to edit a hunk in an editor: the new lines of each block, below a marker.
 
     The marker names the lines that the block replaces.
@@ -167,15 +169,15 @@ def edit_buffer(item: ReviewItem, choice: Choice | None) -> str:
     return "\n".join(text) + "\n"
 
 
-def read_buffer(item: ReviewItem, choice: Choice | None, text: str) -> tuple[Edit, ...]:
-    """Return the edits that an edited text of :func:`edit_buffer` describes.
+def edits_from_editor(item: ReviewItem, choice: HunkChoice | None, text: str) -> tuple[Edit, ...]:
+    """Return the edits that an edited text of :func:`text_for_editor` describes.
 
     Raises:
         InvalidEdit: a marker is missing or was changed.
     """
     lines, blocks = _blocks_of_item(item, choice)
     newline = "\r\n" if "\r\n" in lines.text else "\n"
-    markers = [line for line in edit_buffer(item, choice).splitlines() if line.startswith(_MARKER)]
+    markers = [line for line in text_for_editor(item, choice).splitlines() if line.startswith(_MARKER)]
     parts: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         if line.startswith(_MARKER):
@@ -193,7 +195,7 @@ def read_buffer(item: ReviewItem, choice: Choice | None, text: str) -> tuple[Edi
 def _items(plan: Plan) -> Iterator[ReviewItem]:
     findings: dict[tuple[str, int | None], list[Finding]] = defaultdict(list)
     for finding in plan.findings:
-        if finding.status is Status.REWRITE:
+        if finding.status is FindingStatus.REWRITE:
             findings[finding.path, finding.hunk].append(finding)
     for file in plan.files:
         for hunk in file.hunks:
@@ -213,18 +215,18 @@ def _bound(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
         for number, item in enumerate(items)
         for call in (item.hunk.together if item.hunk is not None else ())
     ]
-    groups = group_items(len(items), pairs)
+    groups = group_connected_items(len(items), pairs)
     return {
         item.id: [other for other, its_group in zip(items, groups, strict=True) if its_group == group]
         for item, group in zip(items, groups, strict=True)
     }
 
 
-def _blocks_of_item(item: ReviewItem, choice: Choice | None) -> tuple[SourceLines, list[LineBlock]]:
+def _blocks_of_item(item: ReviewItem, choice: HunkChoice | None) -> tuple[SourceLines, list[LineBlock]]:
     """Return the lines of an item's file, and the blocks of lines that its hunk changes, with the edits of the user."""
     if item.file.before is None or item.hunk is None:
         raise InvalidEdit("a file that is added is accepted or refused as a whole")
-    lines = SourceLines(source_of(item.file.path, item.file.before).text)
+    lines = SourceLines(decode_source(item.file.path, item.file.before).text)
     edited = None if choice is None else choice.edits
     return lines, lines.blocks(item.hunk.edits if edited is None else edited)
 
@@ -237,6 +239,6 @@ def _check_edited_file(root: Path, item: ReviewItem, edits: tuple[Edit, ...], ch
     """
     alone = Plan(root, (item.file,), (), ())
     try:
-        select(alone, {**choices, item.id: Choice(True, edits)})
-    except Refused as error:
+        apply_choices(alone, {**choices, item.id: HunkChoice(True, edits)})
+    except WriteRefused as error:
         raise InvalidEdit(str(error).partition("; nothing")[0]) from None

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
 
-from chirp_migrate.rules.base import Proposal, Rule
+from chirp_migrate.rules.base import Rule, RuleMatch
 
-__all__ = ["Proposal", "Rule", "all_rules", "codes_of", "selected_codes", "unknown_rule"]
+__all__ = ["Rule", "RuleMatch", "all_rules", "codes_matching", "selected_codes", "unknown_rule_message"]
 
 
 @cache
@@ -35,7 +35,7 @@ def all_rules() -> tuple[Rule, ...]:
     return tuple(rules[code] for code in sorted(rules))
 
 
-def codes_of(selector: str) -> frozenset[str]:
+def codes_matching(selector: str) -> frozenset[str]:
     """Return the codes of the rules that match a selector: a code, a prefix of codes (``CHP01``), a name, or ``ALL``.
 
     The result is empty if no rule matches. The selector may be in upper or lower case.
@@ -48,7 +48,7 @@ def codes_of(selector: str) -> frozenset[str]:
     )
 
 
-def unknown_rule(selector: str) -> str:
+def unknown_rule_message(selector: str) -> str:
     """Return the error message for a selector that matches no rule; it names the rule with the most similar name."""
     names = {name.upper(): rule for rule in all_rules() for name in (rule.code, rule.name)}
     near = get_close_matches(selector.upper(), names, n=1)
@@ -73,7 +73,7 @@ def _weights(selectors: Iterable[str]) -> dict[str, int]:
     """
     weights: dict[str, int] = {}
     for selector in selectors:
-        for code in codes_of(selector):
+        for code in codes_matching(selector):
             beginning = code.startswith(selector.upper())
             weight = len(selector) if beginning else 0 if selector.upper() == "ALL" else len(code)
             weights[code] = max(weights.get(code, 0), weight)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from chirp_migrate.plans.plan import Edit, Gain, Import, Safety
-from chirp_migrate.syntax.queries import one_line
+from chirp_migrate.syntax.queries import one_line_source
 from chirp_migrate.syntax.word_index import words_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ SEE_IT = "Run `doctor` to see it"
 
 
 @dataclass(frozen=True)
-class Proposal:
+class RuleMatch:
     """A problem that a rule found at one place in a module, and the edits that rewrite this place.
 
     Attributes:
@@ -74,7 +74,7 @@ def join_texts(parts: Sequence[str]) -> str:
 
 def quote_sources(module: Module, *nodes: cst.CSTNode) -> str:
     """Return a list of the sources of nodes, in backticks, as text for a message; equal sources appear once."""
-    return join_texts(list(dict.fromkeys(f"`{one_line(module, node)}`" for node in nodes)))
+    return join_texts(list(dict.fromkeys(f"`{one_line_source(module, node)}`" for node in nodes)))
 
 
 class Rule(ABC):
@@ -159,5 +159,5 @@ class Rule(ABC):
         return self.follows is None or not self.follows.isdisjoint(rewriters)
 
     @abstractmethod
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Yield the findings of the rule in ``module``, with their edits."""

@@ -8,12 +8,12 @@ from functools import partial
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, may_be_set_by_helper
+from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_patched_elsewhere, may_be_set_by_called_function
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_role import loader_role
-from chirp_migrate.analysis.loaders.loader_uses import Use, may_build, use_of
+from chirp_migrate.analysis.loaders.loader_uses import LoaderMentionUse, use_of_mention, uses_names_beyond_imports
 from chirp_migrate.edits.imports import hidden_names, local_import_edits
 from chirp_migrate.rules.api import (
     FACTORY,
@@ -26,18 +26,18 @@ from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
-    dotted,
-    find_in,
-    is_in_string,
+    dotted_source,
+    find_nodes,
+    is_in_fstring,
     is_read,
     quote_sources,
-    runtime,
+    runtime_import,
 )
 from chirp_migrate.rules.chp013_non_blocking_transfer import gain_of_pinned_copies
-from chirp_migrate.rules.moving import is_moved
+from chirp_migrate.rules.moving import is_moved_by_rule
 
 #: For each reason why a mention of `DataLoader` is not rewritten: the message.
 _NOT_REWRITTEN = {
@@ -106,19 +106,19 @@ class DataLoaderFactory(Rule):
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether the code uses ``DataLoader`` or the factory for more than imports and annotations."""
-        return may_build(outline, {*self.trigger, *self.names(project)})
+        return uses_names_beyond_imports(outline, {*self.trigger, *self.names(project)})
 
     def may_have_more(self, outline: Outline, project: Project) -> bool:
         """Return whether rewritten code still uses ``DataLoader`` for more than imports and annotations."""
-        return may_build(outline, {"DataLoader", *self.names(project)})
+        return uses_names_beyond_imports(outline, {"DataLoader", *self.names(project)})
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Rewrite every call that resolves to PyTorch's ``DataLoader``; report other uses of the class."""
         spellings = {"DataLoader", *self.names(project)}
         known = {*spellings, *FACTORY_FUNCTIONS}
         nodes: list[cst.Name | cst.Attribute] = [name for name in module.find(cst.Name) if name.value in known]
         nodes += [one for one in module.find(cst.Attribute) if one.attr.value in known]
-        mentions: list[tuple[cst.Name | cst.Attribute, Use, str]] = []
+        mentions: list[tuple[cst.Name | cst.Attribute, LoaderMentionUse, str]] = []
         made = set[str]()
         for node in sorted(nodes, key=lambda one: module.span(one)[0]):
             if not is_read(module, node):
@@ -128,11 +128,11 @@ class DataLoaderFactory(Rule):
             if last not in spellings:
                 if names and all(map(FACTORY_METHOD.fullmatch, names)):
                     made.add(last)
-                    yield Proposal(module.span(node)[0], "built by the factory", fine=True)
+                    yield RuleMatch(module.span(node)[0], "built by the factory", fine=True)
             else:
                 foreign = {name for name in names if not TORCH_LOADER.fullmatch(name)}
                 if foreign < names:
-                    mentions.append((node, use_of(module, project, node), " or ".join(sorted(foreign))))
+                    mentions.append((node, use_of_mention(module, project, node), " or ".join(sorted(foreign))))
         uses = [use for _, use, others in mentions if not others]
         # All loaders of a file are built in the same way: by `create_loader`, or by the methods for their roles.
         by_role = "create_loader" not in made and all(_shows_role(module, use) for use in uses)
@@ -140,7 +140,7 @@ class DataLoaderFactory(Rule):
             yield from _proposal(module, project, node, use, others, by_role=by_role)
 
 
-def _shows_role(module: Module, use: Use) -> bool:
+def _shows_role(module: Module, use: LoaderMentionUse) -> bool:
     """Return whether the code shows what a loader is for: training, validation or test.
 
     The result is also True for a mention of ``DataLoader`` that the rule does not rewrite.
@@ -165,62 +165,68 @@ def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
 
 
 def _proposal(
-    module: Module, project: Project, node: cst.Name | cst.Attribute, use: Use, others: str, *, by_role: bool
-) -> Iterable[Proposal]:
+    module: Module,
+    project: Project,
+    node: cst.Name | cst.Attribute,
+    use: LoaderMentionUse,
+    others: str,
+    *,
+    by_role: bool,
+) -> Iterable[RuleMatch]:
     """Yield the finding for one mention of ``DataLoader``; nothing for a mention such as an annotation."""
-    offset, root = module.span(node)[0], find_in(node, cst.Name)[0]
+    offset, root = module.span(node)[0], find_nodes(node, cst.Name)[0]
     if use.why == "named":
         return
     if others:
-        proposal = _not_rewritten(offset, "ambiguous-name", others)
+        match = _not_rewritten(offset, "ambiguous-name", others)
     elif use.call is not None:
-        proposal = _rewrite(module, project, use.call, by_role=by_role)
-        if proposal.edits:
-            proposal = _add_gain(module, project, use.call, proposal)
+        match = _rewrite(module, project, use.call, by_role=by_role)
+        if match.edits:
+            match = _add_gain(module, project, use.call, match)
     elif use.what:
         has_iteration = use.why == "subclass" and _overrides_iteration(module, node)
-        proposal = _not_rewritten(offset, use.why, use.what, reason="own-iteration" if has_iteration else use.why)
+        match = _not_rewritten(offset, use.why, use.what, reason="own-iteration" if has_iteration else use.why)
     else:
         message = "`DataLoader` as a callable: replaced by `create_loader`, which takes the same arguments"
         edit = Edit(*module.span(node), f"{FACTORY}.create_loader")
-        proposal = Proposal(offset, message, (edit,), gain=loader_gains(project).gain_of_value(module.path))
-    if proposal.edits and _is_replaced(module, project, node, root):
-        proposal = _not_rewritten(offset, "replaced", dotted(node) or root.value)
-    elif proposal.edits:
+        match = RuleMatch(offset, message, (edit,), gain=loader_gains(project).gain_of_value(module.path))
+    if match.edits and _is_replaced(module, project, node, root):
+        match = _not_rewritten(offset, "replaced", dotted_source(node) or root.value)
+    elif match.edits:
         # If a function imports the class, and the module itself does not import torch: import the factory there, too.
-        needed = frozenset({runtime(FACTORY)})
-        beside = local_import_edits(module, root, runtime(FACTORY), project.import_style)
-        if beside is None or hidden_names(module, needed, proposal.edits):
-            proposal = replace(proposal, imports=needed)
+        needed = frozenset({runtime_import(FACTORY)})
+        beside = local_import_edits(module, root, runtime_import(FACTORY), project.import_style)
+        if beside is None or hidden_names(module, needed, match.edits):
+            match = replace(match, imports=needed)
         else:
-            proposal = replace(proposal, edits=(*proposal.edits, *beside))
-    yield proposal
+            match = replace(match, edits=(*match.edits, *beside))
+    yield match
 
 
-def _add_gain(module: Module, project: Project, call: cst.Call, proposal: Proposal) -> Proposal:
+def _add_gain(module: Module, project: Project, call: cst.Call, match: RuleMatch) -> RuleMatch:
     """Return the rewrite with its gain. A loader may also gain something because its batches are copied faster."""
-    gain = loader_gains(project).gain_of_call(module, call, partial(is_moved, project))
+    gain = loader_gains(project).gain_of_call(module, call, partial(is_moved_by_rule, project))
     if gain.kind is GainKind.NOTHING:
         gain = gain_of_pinned_copies(module, project, call) or gain
-    return replace(proposal, gain=gain)
+    return replace(match, gain=gain)
 
 
 def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribute, root: cst.Name) -> bool:
     """Return whether other code replaces ``DataLoader`` in this module or in PyTorch, or one of its methods."""
     owner = module.scopes.lookup(root.value, node)
     asked_again = node is not root or owner is None or owner[0] is not module.scopes.module
-    path = dotted(node) or root.value
+    path = dotted_source(node) or root.value
     of_module = path.rpartition(".")[0].rpartition(".")[2]
     return (
-        any(is_replaced(module, project, one) for one in (path, "DataLoader"))
+        any(may_be_patched_elsewhere(module, project, one) for one in (path, "DataLoader"))
         or project.is_changed("DataLoader")
-        or may_be_set_by_helper(project, "DataLoader")
+        or may_be_set_by_called_function(project, "DataLoader")
         or (asked_again and any(project.is_replaced(one, "DataLoader") for one in ("data", "dataloader", of_module)))
     )
 
 
-def _not_rewritten(offset: int, why: str, what: str = "", *, reason: str = "") -> Proposal:
-    return Proposal(offset, _NOT_REWRITTEN[reason or why].format(what), why=why)
+def _not_rewritten(offset: int, why: str, what: str = "", *, reason: str = "") -> RuleMatch:
+    return RuleMatch(offset, _NOT_REWRITTEN[reason or why].format(what), why=why)
 
 
 def _overrides_iteration(module: Module, base: cst.CSTNode) -> bool:
@@ -230,14 +236,14 @@ def _overrides_iteration(module: Module, base: cst.CSTNode) -> bool:
     return any(one.name.value == "__iter__" for one in methods)
 
 
-def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool) -> Proposal:
+def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool) -> RuleMatch:
     offset, change = module.span(call)[0], CallEdit(module, call, project.code_style)
     star = max((argument.star for argument in call.args), key=len, default="")
     if star:
         change.rename(f"{FACTORY}.create_loader")
         given = quote_sources(module, *(one for one in call.args if one.star))
         message = f"`DataLoader` call with {given}: replaced by `create_loader`, with the same arguments"
-        return Proposal(offset, message, change.edits())
+        return RuleMatch(offset, message, change.edits())
     places = argument_positions(call)
     if "dataset" not in places:
         return _not_rewritten(offset, "no-dataset")
@@ -251,8 +257,8 @@ def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool)
     for name, position in places.items() if role else ():
         if position >= 2 and call.args[position].keyword is None:
             change.name(position, name)
-    config = None if is_in_string(module, call) else config_expression(module, project, call)
+    config = None if is_in_fstring(module, call) else config_expression(module, project, call)
     if config is not None:
         change.add(f"optimize={config}.get('optimize_dataloaders', True)")
         change.add(f"benchmark={config}.get('benchmark_performance', False)")
-    return Proposal(offset, message, change.edits())
+    return RuleMatch(offset, message, change.edits())

@@ -15,12 +15,12 @@ from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
-    bases_may_be,
-    functions_of,
-    runtime,
+    bases_may_match,
+    methods_of_class,
+    runtime_import,
 )
 
 _DOES = {
@@ -80,12 +80,12 @@ class WorkerSafeDatasetClass(Rule):
             isinstance(statement, ast.ClassDef)
             and len(statement.bases) == 1
             and not (statement.keywords or statement.decorator_list)
-            and "__getitem__" in functions_of(statement)
-            and bases_may_be(outline, project, statement, TORCH_DATASET)
+            and "__getitem__" in methods_of_class(statement)
+            and bases_may_match(outline, project, statement, TORCH_DATASET)
             for statement in outline.tree.body
         )
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Decorate the top-level dataset classes whose samples have one of the known forms."""
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef):
@@ -94,13 +94,13 @@ class WorkerSafeDatasetClass(Rule):
                     yield _propose_decorator(module, project, statement, declared)
                 elif declared is not None:
                     title, place = statement.name.value, module.span(statement.name)[0]
-                    yield Proposal(place, f"`{title}`: not rewritten: {declared}")
+                    yield RuleMatch(place, f"`{title}`: not rewritten: {declared}")
 
 
-def _propose_decorator(module: Module, project: Project, node: cst.ClassDef, declared: DeclaringDecorator) -> Proposal:
+def _propose_decorator(module: Module, project: Project, node: cst.ClassDef, declared: DeclaringDecorator) -> RuleMatch:
     name = declared.decorator
     message = f"`{node.name.value}` {_DOES[name]}: `@{name}` declares this, and the loader reads whole batches at once"
     edit = class_decorator_insertion(module, project.code_style, node, name, declared.arguments)
     place = module.span(node.name)[0]
     gain = loader_gains(project).gain_of_class(module.path, node.name.value)
-    return Proposal(place, message, (edit,), frozenset({runtime(name)}), gain=gain)
+    return RuleMatch(place, message, (edit,), frozenset({runtime_import(name)}), gain=gain)

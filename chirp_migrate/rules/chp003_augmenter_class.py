@@ -24,15 +24,15 @@ from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
-    find_in,
-    functions_of,
-    is_on_self,
+    find_nodes,
+    is_self_attribute,
     methods_of,
+    methods_of_class,
     resolves_to,
-    runtime,
+    runtime_import,
 )
 
 #: For each decorator: the method that augments, the constructor parameters that a class must have, and the function
@@ -94,23 +94,23 @@ class WorkerSafeAugmenter(Rule):
         """Return whether a top-level class has the constructor parameters of ``SpecAugment`` or ``GaussianNoise``."""
         for one in outline.tree.body:
             if isinstance(one, ast.ClassDef) and len(one.bases) < 2 and not (one.keywords or one.decorator_list):
-                methods = functions_of(one)
+                methods = methods_of_class(one)
                 init, method = methods.get("__init__"), "forward" if one.bases else "__call__"
                 given = {arg.arg for arg in init.args.args[1:]} if init is not None and method in methods else None
                 if any(entry == method and given == set(expected) for _, entry, expected, _ in _DECLARED):
                     return True
         return False
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Decorate the top-level classes that augment like a transform of ``chirpid_patch``."""
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef):
-                proposal = _examine(module, project, statement)
-                if proposal is not None:
-                    yield proposal
+                match = _examine(module, project, statement)
+                if match is not None:
+                    yield match
 
 
-def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal | None:
+def _examine(module: Module, project: Project, node: cst.ClassDef) -> RuleMatch | None:
     if len(node.bases) > 1 or node.keywords or node.decorators or not isinstance(node.body, cst.IndentedBlock):
         return None
     if node.bases and not resolves_to(module, node.bases[0].value, NN_MODULE, project):
@@ -132,20 +132,20 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> Proposal |
             problem = str(reason)
         if problem is not None:
             message = f"`{title}`: not rewritten, because its result may differ from what `@{decorator}` declares"
-            return Proposal(offset, f"{message}: {problem}")
-        calls_made = [call.func for call in find_in(methods[entry], cst.Call)]
-        called = [name for name in methods if any(is_on_self(one, name) for one in calls_made)]
+            return RuleMatch(offset, f"{message}: {problem}")
+        calls_made = [call.func for call in find_nodes(methods[entry], cst.Call)]
+        called = [name for name in methods if any(is_self_attribute(one, name) for one in calls_made)]
         calls = [f"calls={tuple_source(called)}"] if called else []
         edit = class_decorator_insertion(module, project.code_style, node, decorator, [*said, *calls])
         message = f"`{title}` augments single samples: `@{decorator}` declares this, and loaders augment whole batches"
         gain = loader_gains(project).gain_of_transform(module.path, title)
-        return Proposal(offset, message, (edit,), frozenset({runtime(decorator)}), gain=gain)
+        return RuleMatch(offset, message, (edit,), frozenset({runtime_import(decorator)}), gain=gain)
     return None
 
 
 def _names_problem(module: Module, project: Project, node: cst.ClassDef) -> str | None:
     """Return why a name such as ``random``, ``torch`` or ``len`` may not refer to the usual module or function."""
-    for call in find_in(node, cst.Call):
+    for call in find_nodes(node, cst.Call):
         spelled = module.source(call.func)
         meant = f"builtins.{spelled}" if spelled in ("len", "max", "min", "range") else spelled
         meant = re.sub("^np[.]", "numpy.", re.sub("^Image[.]", "PIL.Image.", meant))

@@ -8,26 +8,26 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
-from chirp_migrate.analysis.datasets.declared_class import short_number
+from chirp_migrate.analysis.datasets.declared_class import shortest_source
 from chirp_migrate.analysis.datasets.standardized_list import (
     StandardizedList,
     empty_list_line,
     list_built_by_comprehension,
     list_built_by_loop,
-    may_be_read_outside,
-    may_be_seen_unfinished,
+    may_be_read_outside_loop,
+    unfinished_list_may_be_seen,
 )
 from chirp_migrate.edits.call_arguments import call_text
-from chirp_migrate.edits.statements import line_deletion
+from chirp_migrate.edits.statements import delete_lines_of_statement
 from chirp_migrate.rules.api import (
     Edit,
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
-    runtime,
+    runtime_import,
 )
 
 _SHIPPED = "standardized_samples"
@@ -74,12 +74,12 @@ class MaterializedStandardization(Rule):
         code = (one for loop in (*loops, *makers) for one in outline.inside(loop))
         return any(isinstance(getattr(one, "op", 0), ast.Div) for one in code)
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Rewrite lists built by a comprehension or by a loop with ``append``."""
         for node in module.find(cst.ListComp):
             if (found := list_built_by_comprehension(module, node)) is not None:
                 edit = Edit(*module.span(node), _call_text(module, project, node, found, "").lstrip())
-                yield Proposal(edit.start, _MESSAGE, (edit,), frozenset({runtime(_SHIPPED)}))
+                yield RuleMatch(edit.start, _MESSAGE, (edit,), frozenset({runtime_import(_SHIPPED)}))
         for loop in module.find(cst.For):
             if (found := list_built_by_loop(module, loop)) is not None:
                 yield _rewrite_loop(module, project, loop, found)
@@ -95,28 +95,30 @@ def _appends(statement: ast.stmt) -> bool:
 def _call_text(module: Module, project: Project, node: cst.CSTNode, found: StandardizedList, before: str) -> str:
     """Return the text ``before``, followed by the call that builds the list."""
     arguments = [str(one) for one in (found.dataset, found.indices, found.mean, found.std)]
-    arguments += [f"eps={short_number(found.eps)}"] if found.eps else []
+    arguments += [f"eps={shortest_source(found.eps)}"] if found.eps else []
     arguments += [f"reads={found.reads}"] if found.reads != 1 else []
     start, end = module.span(node)
     indent = module.indentation(start)
     around = 0
     if not before:  # a comprehension may have other code on its line, which the new line must fit
         around = start - module.line_start(start) - len(indent) + len(module.text[end : module.line_end(end)].rstrip())
-    return call_text(module, project.code_style, f"{before}{_SHIPPED}", arguments, indent=indent, around=around)
+    return call_text(module, project.code_style, f"{before}{_SHIPPED}", arguments, indent=indent, columns_taken=around)
 
 
-def _rewrite_loop(module: Module, project: Project, node: cst.For, found: StandardizedList) -> Proposal:
+def _rewrite_loop(module: Module, project: Project, node: cst.For, found: StandardizedList) -> RuleMatch:
     """Return the finding for ``samples = []`` and a later loop that appends standardised samples to this list."""
     (offset, end), collected = module.span(node), found.collected
     empty = empty_list_line(module, node, collected)
     problem = ""
     if empty is None:
         problem = f"`{collected} = []` is not in the same block before the loop, or is used before the loop"
-    elif may_be_seen_unfinished(module, node, collected):
+    elif unfinished_list_may_be_seen(module, node, collected):
         problem = f"other code may see `{collected}` before the loop ends"
-    elif any(may_be_read_outside(module, project, node, one) for one in sorted(names_in_code(node))):
+    elif any(may_be_read_outside_loop(module, project, node, one) for one in sorted(names_in_code(node))):
         problem = "a variable of the loop may be read outside the loop"
     if empty is None or problem:
-        return Proposal(offset, f"{_FOUND}; not rewritten: {problem}")
+        return RuleMatch(offset, f"{_FOUND}; not rewritten: {problem}")
     made = Edit(offset, end, _call_text(module, project, node, found, f"{collected} = "))
-    return Proposal(offset, _MESSAGE, (line_deletion(module, empty), made), frozenset({runtime(_SHIPPED)}))
+    return RuleMatch(
+        offset, _MESSAGE, (delete_lines_of_statement(module, empty), made), frozenset({runtime_import(_SHIPPED)})
+    )

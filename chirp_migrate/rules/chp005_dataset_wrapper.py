@@ -9,28 +9,32 @@ from collections.abc import Iterable, Sequence, Set
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.capture_timing import early_binding_problem
-from chirp_migrate.analysis.dataflow.closures import Capture
+from chirp_migrate.analysis.dataflow.closures import CapturedName
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
-from chirp_migrate.analysis.dataflow.lifetimes import may_be_copied
+from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.symbolic import Name
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_read_by_getattr, set_from_outside, tries_attribute
+from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    any_attribute_read_by_getattr,
+    any_attribute_read_in_try,
+    pattern_of_outside_assignments,
+)
 from chirp_migrate.analysis.datasets.dataset_meaning import AugmentedSamples
-from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
-from chirp_migrate.analysis.datasets.type_members import meaning_of_members
-from chirp_migrate.edits.statements import is_dispensable, line_deletion
+from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
+from chirp_migrate.analysis.datasets.type_members import match_type_call
+from chirp_migrate.edits.statements import can_delete_lines_of, delete_lines_of_statement
 from chirp_migrate.rules.api import (
     CALL,
     Edit,
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
     is_name,
     last_name,
-    parameters,
-    runtime,
+    parameters_by_name,
+    runtime_import,
 )
 
 _SHIPPED = "WorkerSafeAugmentedDataset"
@@ -66,7 +70,7 @@ class DatasetWrapper(Rule):
     - `not-copied`: no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`, `AveragedModel`,
       `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines estimators of scikit-learn, which are
       cloned. If a file does, the dataset, and the loader that contains it, are only passed to a loader call, iterated
-      over, measured with `len`, or passed to a function of the project that does only these, and they are not returned.
+      over, measured with `len`, or passed to a function of the project with only such uses, and they are not returned.
 
     The new object has another class, with another name, and has the attributes `dataset`, `training` and `transforms`.
     Its samples are tuples. If a sample is not a pair, reading it raises a ValueError, because it cannot be unpacked.
@@ -91,19 +95,19 @@ class DatasetWrapper(Rule):
         """Return whether the module calls ``type`` with three arguments, which creates a class."""
         return any(last_name(call.func) == "type" and len(call.args) == 3 for call in outline.find(ast.Call))
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Replace calls that construct a dataset of such a class."""
         for call in module.find(cst.Call):
             match [call.func, *(argument.value for argument in call.args)]:
                 case [cst.Name(value="type"), cst.SimpleString(), cst.Tuple(elements=bases), cst.Dict() as entries]:
-                    proposal = _made_by_type(module, project, call, [base.value for base in bases], entries)
-                    if proposal is not None:
-                        yield proposal
+                    match = _made_by_type(module, project, call, [base.value for base in bases], entries)
+                    if match is not None:
+                        yield match
 
 
 def _made_by_type(
     module: Module, project: Project, node: cst.Call, bases: Sequence[cst.BaseExpression], entries: cst.Dict
-) -> Proposal | None:
+) -> RuleMatch | None:
     parent = module.parents[node]
     removal: list[Edit] = []
     if isinstance(parent, cst.Call) and parent.func is node:
@@ -111,54 +115,56 @@ def _made_by_type(
     elif isinstance(parent, cst.Assign) and [type(target.target) for target in parent.targets] == [cst.Name]:
         constructions = constructor_calls(module, parent, module.source(parent.targets[0].target)) or []
         line = module.parents[parent]
-        removal.append(line_deletion(module, line))
-        if not is_dispensable(module, line):
+        removal.append(delete_lines_of_statement(module, line))
+        if not can_delete_lines_of(module, line):
             constructions = []
     else:
         return None
-    is_dataset = is_torch_dataset(module, project, bases)
+    is_dataset = only_base_is_torch_dataset(module, project, bases)
     is_local = not isinstance(module.scopes.scope_of(node).node, cst.Module | cst.ClassDef)
     if not constructions or not is_local or not is_dataset:
         return None
     offset = module.span(node)[0]
-    meaning = meaning_of_members(module, node, entries)
+    meaning = match_type_call(module, node, entries)
     captured = None if meaning is None else _captured_names(module, node, meaning)
     if meaning is None or captured is None or any(construction.args for construction in constructions):
         message = (
             "this dataset class is made by type() from functions in a form that the rule does not recognise; write "
             "it as a class statement"
         )
-        return Proposal(offset, message)
+        return RuleMatch(offset, message)
     problem = next(
         (one for place in constructions if (one := early_binding_problem(module, project, place, captured))), None
     )
-    if problem is None and is_read_by_getattr(project, *_ATTRIBUTES):
+    if problem is None and any_attribute_read_by_getattr(project, *_ATTRIBUTES):
         problem = "the project reads `dataset` or `transforms` of objects with `hasattr` or `getattr`"
-    if problem is None and tries_attribute(project, *_ATTRIBUTES):
+    if problem is None and any_attribute_read_in_try(project, *_ATTRIBUTES):
         problem = "the project reads `dataset` or `transforms` of objects that may lack these attributes"
-    if problem is None and any(project.holds(set_from_outside(one), one) for one in (*_ATTRIBUTES, "training")):
+    if problem is None and any(
+        project.holds(pattern_of_outside_assignments(one), one) for one in (*_ATTRIBUTES, "training")
+    ):
         problem = "the project sets an attribute `dataset`, `training` or `transforms` of objects"
-    if problem is None and any(may_be_copied(module, project, place) for place in constructions):
+    if problem is None and any(may_be_deep_copied(module, project, place) for place in constructions):
         problem = "a deep copy of an object that holds it would also copy the dataset and the transforms"
     if problem is not None:
         found = "this dataset class is made by type() from lambdas; write it as a class statement"
-        return Proposal(offset, f"{found}. Not rewritten: {problem}")
+        return RuleMatch(offset, f"{found}. Not rewritten: {problem}")
     training = "" if meaning.training is None else f"training={meaning.training}, "
     arguments = f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.stages)}]"
     built = f"{_SHIPPED}({arguments})"
     edits = (*removal, *(Edit(*module.span(construction), built) for construction in constructions))
     message = f"a class made with `type()` and lambdas cannot be pickled for workers; replaced by `{_SHIPPED}`"
-    return Proposal(offset, message, edits, frozenset({runtime(_SHIPPED)}))
+    return RuleMatch(offset, message, edits, frozenset({runtime_import(_SHIPPED)}))
 
 
-def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[Capture] | None:
+def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[CapturedName] | None:
     """Return the variables of enclosing functions that ``meaning`` uses; ``None`` if it uses any other expression."""
-    found: list[Capture] = []
+    found: list[CapturedName] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]
     for one in (meaning.dataset, *(stage.function for stage in meaning.stages), meaning.training):
         owner = module.scopes.lookup(one.text, node) if isinstance(one, Name) else None
         if owner is not None and not isinstance(owner[0].node, cst.Module):
-            found.append(Capture(str(one), *owner))
+            found.append(CapturedName(str(one), *owner))
             if one in unconditional and _is_none_by_default(found[-1]):
                 return None  # the new class would skip a transform that is None, where the lambda raises an error
         elif one is not None:
@@ -166,6 +172,6 @@ def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -
     return found
 
 
-def _is_none_by_default(capture: Capture) -> bool:
-    parameter = parameters(capture.scope.node).get(capture.name)
+def _is_none_by_default(capture: CapturedName) -> bool:
+    parameter = parameters_by_name(capture.scope.node).get(capture.name)
     return parameter is not None and parameter.default is not None and is_name(parameter.default, "None")

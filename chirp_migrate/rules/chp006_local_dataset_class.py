@@ -10,16 +10,16 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
-from chirp_migrate.analysis.dataflow.uses_elsewhere import may_clash_elsewhere
-from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes
-from chirp_migrate.analysis.datasets.declared_class import may_declare
+from chirp_migrate.analysis.dataflow.uses_elsewhere import new_name_may_clash
+from chirp_migrate.analysis.dataflow.worker_escape import WorkerFunctionPurposes
+from chirp_migrate.analysis.datasets.declared_class import may_be_declarable
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import ObjectSort
+from chirp_migrate.analysis.objects.pickled import ReportedObjectKind
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.local_class import KEPT, LocalClass
 from chirp_migrate.edits.move_definition import NotMovable
-from chirp_migrate.edits.statements import lines_deletion
+from chirp_migrate.edits.statements import delete_line_range
 from chirp_migrate.rules.api import (
     DATASET,
     DATASET_WORDS,
@@ -27,18 +27,18 @@ from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
     dataset_names,
-    inherits,
-    parameters,
+    inherits_from,
+    parameters_by_name,
 )
 from chirp_migrate.rules.unpicklable import (
-    makes_unpicklable,
-    names_unpicklable,
-    unpicklable_proposals,
-    unpicklable_words,
+    creates_unpicklable,
+    may_create_unpicklable,
+    unpicklable_matches,
+    words_in_unpicklable_code,
 )
 
 #: Code that reads ``__name__`` of an object, which may be a class.
@@ -79,7 +79,7 @@ class LocalDatasetClass(Rule):
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the class and its
       objects. Such an object, and the loader that holds it, may be passed to a loader call, iterated over, measured
       with `len`, stored in a variable for the following statements of the same block, returned, or passed to a function
-      of the project that does only these. The variable of a comprehension counts as bound again. The methods do not
+      of the project with only such uses. The variable of a comprehension counts as bound again. The methods do not
       pass on the object, one of its methods, or a generator or function that reads the name. No base is a class of the
       project.
     - `plain-values`: a captured value is no local function, class or lambda, and its name does not begin with two
@@ -121,25 +121,25 @@ class LocalDatasetClass(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of the project's dataset classes, and words of code that creates classes for workers."""
-        return dataset_names(project) | unpicklable_words(project, ObjectSort.CLASS)
+        return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text may contain a local class, also one that is created without a `class` statement."""
-        return super().concerns(text, project) or names_unpicklable(text, project, ObjectSort.CLASS)
+        return super().concerns(text, project) or may_create_unpicklable(text, project, ReportedObjectKind.CLASS)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a class in a function may be a dataset, or its objects may be pickled for workers."""
-        return makes_unpicklable(outline, project, ObjectSort.CLASS) or any(
-            inherits(project, name, DATASET)
+        return creates_unpicklable(outline, project, ReportedObjectKind.CLASS) or any(
+            inherits_from(project, name, DATASET)
             for one in outline.find(ast.ClassDef)
             if any(isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef) for around in outline.ancestors(one))
             for base in one.bases
             for name in project.possible_names(outline, base)
         )
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Move dataset classes that are local to a function in front of this function."""
-        destinations = module.once(WorkerPurposes, project)
+        destinations = module.once(WorkerFunctionPurposes, project)
         taken: set[str] = set()
         seen: list[cst.ClassDef] = []
         for node in module.find(cst.ClassDef):
@@ -150,14 +150,16 @@ class LocalDatasetClass(Rule):
                 except NotMovable as reason:
                     title = node.name.value
                     message = f"local class `{title}` cannot be pickled for workers; not rewritten: {reason}"
-                    yield Proposal(module.span(node.name)[0], message)
+                    yield RuleMatch(module.span(node.name)[0], message)
                 else:
                     message = f"local class `{node.name.value}` cannot be pickled for workers: moved to module level"
                     place = module.span(node.name)[0]
-                    declares = may_declare(module, project, node)
+                    declares = may_be_declarable(module, project, node)
                     gain = loader_gains(project).gain_of_held(module, place, reads_batches=declares)
-                    yield Proposal(place, message, edits, gain=gain)
-        yield from unpicklable_proposals(module, project, ObjectSort.CLASS, (module.span(one.name)[0] for one in seen))
+                    yield RuleMatch(place, message, edits, gain=gain)
+        yield from unpicklable_matches(
+            module, project, ReportedObjectKind.CLASS, (module.span(one.name)[0] for one in seen)
+        )
 
 
 def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
@@ -168,10 +170,10 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     if calls is None:
         raise NotMovable("the code uses the class as a value")
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
-    is_free = not namesakes and movability.is_unused(module, local.project, title, local.scope)
+    is_free = not namesakes and movability.is_unused_outside_scope(module, local.project, title, local.scope)
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
-    unfree = {wish} if may_clash_elsewhere(module, local.project, wish) else set()
-    name = title if is_free else move.free_name(module, [wish], unfree.union(taken))
+    unfree = {wish} if new_name_may_clash(module, local.project, wish) else set()
+    name = title if is_free else move.first_unused_name(module, [wish], unfree.union(taken))
     if name != title and local.project.holds(_NAMES_OF_CLASSES, "__name__"):
         raise NotMovable(f"the name `{title}` is taken at module level, and the project reads names of classes")
     taken.add(name)
@@ -183,8 +185,11 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
         *_store_arguments(local),
         *_repeat_imports(local),
     ]
-    text = move.moved_text(module, local.project, (start, end), "", inside)
-    edits = [lines_deletion(module, start, end), *move.insert_at(module, move.insertion_offset(module, node), text)]
+    text = move.moved_source(module, local.project, (start, end), "", inside)
+    edits = [
+        delete_line_range(module, start, end),
+        *move.insert_definition(module, move.insertion_offset(module, node), text),
+    ]
     edits += move.remove_repeated_imports(module, (start, end), local.imports)
     for call in calls:
         edits += _edits_of_construction(local, call, name)
@@ -223,7 +228,7 @@ def _store_arguments(local: LocalClass) -> Iterator[Edit]:
     keeping = [f"self.{KEPT}{name} = {name}" for name in names]
     if init is not None:
         yield _keyword_parameters(module, init, names)
-        yield from move.opening_edits(module, init, local.indent_of(init), keeping)
+        yield from move.insert_lines_after_docstring(module, init, local.indent_of(init), keeping)
         return
     first, step = move.definition_range(module, local.methods[0])[0], local.indent_of(local.methods[0])
     inner = step + module.tree.default_indent
@@ -243,10 +248,10 @@ def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequen
             end = module.span(piece)[0] + 1
         elif isinstance(piece, cst.Param):
             annotation = piece.annotation.annotation if piece.annotation is not None else None
-            end = move.whole_span(module, piece.default or annotation or piece.name)[1]
+            end = move.span_with_parentheses(module, piece.default or annotation or piece.name)[1]
     takes_more = own.kwonly_params or isinstance(own.star_arg, cst.Param)
     words = ", ".join(names if takes_more else ["*", *names])
-    return Edit(end, end, f", {words}" if parameters(function) else words)
+    return Edit(end, end, f", {words}" if parameters_by_name(function) else words)
 
 
 def _repeat_imports(local: LocalClass) -> Iterator[Edit]:
@@ -254,4 +259,4 @@ def _repeat_imports(local: LocalClass) -> Iterator[Edit]:
     for method in local.methods:
         used = [one for one in local.imports if any(local.method_of(read) is method for read in one.reads)]
         lines = move.import_lines(local.module, used)
-        yield from move.opening_edits(local.module, method, local.indent_of(method), lines)
+        yield from move.insert_lines_after_docstring(local.module, method, local.indent_of(method), lines)

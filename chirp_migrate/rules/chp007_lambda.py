@@ -10,34 +10,38 @@ from itertools import takewhile
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_reads
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced, may_clash_elsewhere
-from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposes, lambdas_may_escape, may_have_destinations
-from chirp_migrate.analysis.datasets.declared_class import may_declare
-from chirp_migrate.analysis.datasets.lambda_meaning import has_same_meaning_early, runtime_replacement
+from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_patched_elsewhere, new_name_may_clash
+from chirp_migrate.analysis.dataflow.worker_escape import (
+    WorkerFunctionPurposes,
+    lambdas_may_escape,
+    may_send_functions_to_workers,
+)
+from chirp_migrate.analysis.datasets.declared_class import may_be_declarable
+from chirp_migrate.analysis.datasets.lambda_meaning import has_same_meaning_at_definition, replacement_for_lambda
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import ObjectSort
+from chirp_migrate.analysis.objects.pickled import ReportedObjectKind
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
-from chirp_migrate.edits.function_names import lambda_names
+from chirp_migrate.edits.function_names import names_for_lambda
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.moved_function import Defined, MovedFunction
-from chirp_migrate.edits.statements import with_comments
+from chirp_migrate.edits.statements import start_of_comments_above
 from chirp_migrate.rules.api import (
     Edit,
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
     is_name,
-    parameters,
-    runtime,
+    parameters_by_name,
+    runtime_import,
 )
 from chirp_migrate.rules.unpicklable import (
-    makes_unpicklable,
-    names_unpicklable,
-    unpicklable_proposals,
+    creates_unpicklable,
+    may_create_unpicklable,
+    unpicklable_matches,
 )
 
 #: A comment that only permits assigning a lambda to a name.
@@ -63,8 +67,8 @@ class PicklableFunction(Rule):
       managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The lambda,
       and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored in a
-      variable for the following statements of the same block, returned, or passed to a function of the project that
-      does only these. The variable of a comprehension counts as bound again. No generator or function that the lambda
+      variable for the following statements of the same block, returned, or passed to a function of the project with
+      only such uses. The variable of a comprehension counts as bound again. No generator or function that the lambda
       creates reads the name, unless the surrounding call consumes it.
     - `one-import`: if a captured name is imported, only one import statement binds it, on every path to the lambda. In
       the imported module, one statement at the top level assigns the name. No file replaces the name in that module, or
@@ -99,7 +103,8 @@ class PicklableFunction(Rule):
 
     A class or function of `chirpid_patch`, such as `Standardize`, replaces a lambda that does the same. Every name of
     the module that the lambda uses must be assigned once, above the lambda, and no call may pass its argument by
-    keyword. `Standardize` has attributes `mean` and `std`, which no file may read with `hasattr` or `getattr`.
+    keyword. `Standardize` has the attributes `mean` and `std`, so it replaces a lambda only if no file reads attributes
+    with these names by `hasattr` or `getattr`.
 
     A lambda that only calls a function of the project, with constants and captured values, becomes a `partial` of that
     function, unless other code may replace the function, or a call passes a parameter of the lambda by keyword. A
@@ -125,19 +130,20 @@ class PicklableFunction(Rule):
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text names a loader, dataset or transform that may pass a lambda to worker processes."""
         return super().concerns(text, project) and (
-            may_have_destinations(text, project) or names_unpicklable(text, project, ObjectSort.LAMBDA)
+            may_send_functions_to_workers(text, project)
+            or may_create_unpicklable(text, project, ReportedObjectKind.LAMBDA)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a lambda of the module may be pickled for workers."""
-        return lambdas_may_escape(outline, project) or makes_unpicklable(outline, project, ObjectSort.LAMBDA)
+        return lambdas_may_escape(outline, project) or creates_unpicklable(outline, project, ReportedObjectKind.LAMBDA)
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Turn lambdas that reach a loader, a dataset or a transform into functions."""
-        destinations = module.once(WorkerPurposes, project)
+        destinations = module.once(WorkerFunctionPurposes, project)
         # Do not use the names that CHP012 uses for the local functions that it moves.
         local = [
-            (one.name.value.strip("_"), movability.name_of_enclosing(module, one))
+            (one.name.value.strip("_"), movability.enclosing_function_name(module, one))
             for one in module.find(cst.FunctionDef)
         ]
         taken = {name for title, outer in local for name in (f"_{title}", f"_{outer}_{title}")}
@@ -151,17 +157,17 @@ class PicklableFunction(Rule):
                     yield _propose_function(module, project, node, wish, taken, made)
                 except NotMovable as reason:
                     message = f"lambda cannot be pickled for workers; not rewritten: {reason}"
-                    yield Proposal(module.span(node)[0], message)
+                    yield RuleMatch(module.span(node)[0], message)
         reported = [module.span(node)[0] for node in seen]
-        for proposal in unpicklable_proposals(module, project, ObjectSort.LAMBDA, reported):
-            nodes = (node for node in module.find(cst.Lambda) if module.span(node)[0] == proposal.offset)
+        for match in unpicklable_matches(module, project, ReportedObjectKind.LAMBDA, reported):
+            nodes = (node for node in module.find(cst.Lambda) if module.span(node)[0] == match.offset)
             found = (_as_function(module, project, node) for node in nodes if _is_constant(module, project, node))
-            yield next((one for one in found if one is not None), proposal)
+            yield next((one for one in found if one is not None), match)
 
 
 def _propose_function(
     module: Module, project: Project, node: cst.Lambda, wish: str, taken: set[str], made: _Made
-) -> Proposal:
+) -> RuleMatch:
     """Return the finding for a lambda, with the edits that replace the lambda by a function.
 
     Adds the name of the function to ``taken``, and the function to ``made``, where equal lambdas find it.
@@ -171,7 +177,7 @@ def _propose_function(
     moved.check()
     named = _assigned_names(module, node)
     called = {wish, *named}
-    shipped = runtime_replacement(module, project, node)
+    shipped = replacement_for_lambda(module, project, node)
     reads = [use for name in named for use in variable_reads(module, name, scope)]
     moved.check_indistinguishable([node, *reads], called, replaced=shipped is not None)
     if shipped is None and _is_constant(module, project, node):
@@ -181,18 +187,18 @@ def _propose_function(
         message = f"a lambda that {shipped.does}: `{shipped.name}` does the same for whole batches"
         edits = move.join_removals([move.replace_expression(module, node, shipped.source), *left_over])
         gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=True)
-        return Proposal(span[0], message, edits, frozenset({runtime(shipped.name)}), gain=gain)
+        return RuleMatch(span[0], message, edits, frozenset({runtime_import(shipped.name)}), gain=gain)
     bound = _existing_function(module, project, node, moved)
     if bound is not None:
         moved.check_indistinguishable([node, *reads], called, by_partial=True)
         value, imports = moved.partial_of(*bound, around=_columns_beside(module, project, span))
         message = f"lambda cannot be pickled for workers: `{bound[0]}` with bound values"
         edits = move.join_removals([move.replace_expression(module, node, value), *left_over])
-        return Proposal(span[0], message, edits, imports, gain=loader_gains(project).gain_of_held(module, span[0]))
+        return RuleMatch(span[0], message, edits, imports, gain=loader_gains(project).gain_of_held(module, span[0]))
     moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
         raise NotMovable("in the body of a class it becomes a method, and a `partial` would not")
-    wishes = lambda_names(module, node, wish)
+    wishes = names_for_lambda(module, node, wish)
     name = moved.free_name(wishes, taken)
     inner = moved.indent + module.tree.default_indent
     parameters, *lines = said = (moved.parameter_text(), *moved.import_lines, *_returned_lines(module, node, inner))
@@ -209,9 +215,9 @@ def _propose_function(
     message = f"lambda cannot be pickled for workers; replaced by {what}"
     edits = move.join_removals([move.replace_expression(module, node, value), *place, *left_over])
     owner = module.enclosing_class(node)
-    declares = owner is not None and may_declare(module, project, owner)
+    declares = owner is not None and may_be_declarable(module, project, owner)
     gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=declares)
-    return Proposal(span[0], message, edits, imports, gain=gain)
+    return RuleMatch(span[0], message, edits, imports, gain=gain)
 
 
 def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> int:
@@ -232,16 +238,16 @@ def _existing_function(
     result is None if other code may replace the function, or if a call may pass an argument of the lambda by keyword.
     """
     call, own = node.body, [one.name.value for one in node.params.params]
-    is_plain = own == list(parameters(node)) and all(one.default is None for one in node.params.params)
+    is_plain = own == list(parameters_by_name(node)) and all(one.default is None for one in node.params.params)
     if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name) or not own or not is_plain:
         return None
     names = project.resolved_names(module, call.func)
     found = project.function_definition(next(iter(names))) if len(names) == 1 else None
-    if found is None or moved.method is not None or not has_same_meaning_early(module, project, node):
+    if found is None or moved.method is not None or not has_same_meaning_at_definition(module, project, node):
         return None
     owner, function = found
     given = function.params
-    if function.decorators or function.asynchronous or is_replaced(owner, project, function.name.value):
+    if function.decorators or function.asynchronous or may_be_patched_elsewhere(owner, project, function.name.value):
         return None
     positional = [one.name.value for one in (*given.posonly_params, *given.params)]
     passed: list[str] = []
@@ -280,11 +286,11 @@ def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
             is_alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
             bindings = module.scopes.module.bindings.get(name, ())
             is_top = isinstance(module.parents.get(line), cst.Module) and not module.scopes.stars
-            return is_alone and is_top and len(bindings) == 1 and not is_replaced(module, project, name)
+            return is_alone and is_top and len(bindings) == 1 and not may_be_patched_elsewhere(module, project, name)
     return False
 
 
-def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal | None:
+def _as_function(module: Module, project: Project, node: cst.Lambda) -> RuleMatch | None:
     """Return the finding for ``name = lambda …`` at module level, with the edits that define a function ``name``.
 
     The result is ``None`` if other code may notice the difference between the lambda and the function.
@@ -300,7 +306,7 @@ def _as_function(module: Module, project: Project, node: cst.Lambda) -> Proposal
     return _defined_in_place(module, project, node)
 
 
-def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Proposal:
+def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> RuleMatch:
     """Return the finding with the edits that rewrite ``name = lambda x: …`` as ``def name(x): …``.
 
     The edits also put two blank lines around the function.
@@ -314,12 +320,12 @@ def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Pro
     rest = module.text[end : module.line_end(end - 1)]
     if _NOQA.fullmatch(rest.strip()):
         end += len(rest.rstrip())
-    above = with_comments(module, module.line_start(start), "")
+    above = start_of_comments_above(module, module.line_start(start), "")
     edits = [Edit(start, end, newline.join(lines))]
     message = f"lambda `{name}` cannot be pickled for workers; replaced by the function `{name}`"
     gain = loader_gains(project).gain_of_held(module, module.span(node)[0])
     if module.path.endswith(".ipynb"):
-        return Proposal(module.span(node)[0], message, tuple(edits), gain=gain)
+        return RuleMatch(module.span(node)[0], message, tuple(edits), gain=gain)
     if above > 0:
         edits.insert(0, Edit(above, above, newline * max(0, 2 - _blank_lines(reversed(_lines(module, 0, above))))))
     below = module.line_end(end - 1)
@@ -328,7 +334,7 @@ def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Pro
         blank = _blank_lines(_lines(module, below, len(module.text)))
         edits.append(Edit(below, below, newline * max(0, 2 - blank)))
     kept = tuple(one for one in edits if one.replacement)
-    return Proposal(module.span(node)[0], message, kept, gain=gain)
+    return RuleMatch(module.span(node)[0], message, kept, gain=gain)
 
 
 def _lines(module: Module, start: int, end: int) -> list[str]:
@@ -343,7 +349,7 @@ def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
     """Return the lines of the function's body: the comments in front of the lambda's body, and a ``return``."""
     comments = [line.strip() for line in module.tree.code_for_node(node.colon).splitlines()[:-1]]
     comments = [line.lstrip(": ") for line in comments if "#" in line]
-    body = move.returned_text(module, node.body, indent)
+    body = move.return_expression_source(module, node.body, indent)
     try:
         block = ast.parse(f"def f():\n{indent}return {body}").body[0]
         alone = isinstance(block, ast.FunctionDef) and len(block.body) == 1
@@ -370,7 +376,7 @@ def _find_equal_function(
         owner = module.scopes.lookup(name, node)
         is_meant = owner is not None and owner.scope is module.scopes.module and len(owner.bindings) == 1
         same = module.text[start:end].rstrip() == module.newline.join([f"def {name}({parameters}):", *body])
-        if same and is_meant and not may_clash_elsewhere(module, project, name):
+        if same and is_meant and not new_name_may_clash(module, project, name):
             return name, (Edit(start + 1, start + 1, ""),)
     return None
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.loaders.config_uses import first_whole_use
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety
+from chirp_migrate.analysis.loaders.config_uses import first_use_of_whole_config
+from chirp_migrate.rules.api import Edit, Module, Project, Rule, RuleMatch, Safety
 
 _TRAINING_KEYS = frozenset(
     {"batch_size", "num_epochs", "epochs", "learning_rate", "lr", "standardize", "early_stopping"}
@@ -53,7 +53,7 @@ class ConfigDefaults(Rule):
     trigger = ("default_config", "DEFAULT_CONFIG")
     beside = (_names_keys,)
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Add missing keys to the dictionaries with default settings, if the project reads settings for its loaders."""
         if not project.search(
             r"(?s)\A(?=.*\bconfig\.get\()(?=.*(\bDataLoader\(|OptimalDataLoaderFactory\b))", "config"
@@ -62,11 +62,9 @@ class ConfigDefaults(Rule):
         for assign in module.find(cst.Assign):
             match assign:
                 case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=cst.Dict() as defaults):
-                    proposal = (
-                        _add_missing_keys(module, project, defaults) if name.lower() == "default_config" else None
-                    )
-                    if proposal is not None:
-                        yield proposal
+                    match = _add_missing_keys(module, project, defaults) if name.lower() == "default_config" else None
+                    if match is not None:
+                        yield match
 
 
 def _is_read_otherwise(project: Project, key: str, default: str) -> bool:
@@ -75,7 +73,7 @@ def _is_read_otherwise(project: Project, key: str, default: str) -> bool:
     return project.search(rf"""\.get\(\s*(['"]){key}\1(?!\s*,\s*{own}\s*\))|(?<!get\()['"]{key}['"](?!\s*:)""", key)
 
 
-def _add_missing_keys(module: Module, project: Project, node: cst.Dict) -> Proposal | None:
+def _add_missing_keys(module: Module, project: Project, node: cst.Dict) -> RuleMatch | None:
     entries = [element.key for element in node.elements if isinstance(element, cst.DictElement)]
     keys = {entry.evaluated_value for entry in entries if isinstance(entry, cst.SimpleString)}
     if len(keys & _TRAINING_KEYS) < 3:
@@ -97,10 +95,10 @@ def _add_missing_keys(module: Module, project: Project, node: cst.Dict) -> Propo
     names = ", ".join(f"`{one}`" for one in missing)
     found = f"the default configuration lacks {names}; add them by hand. Not rewritten: "
     if len(entries) < len(node.elements):
-        return Proposal(offset, f"{found}a dictionary that is unpacked into it may contain them")
-    shown = first_whole_use(project)
+        return RuleMatch(offset, f"{found}a dictionary that is unpacked into it may contain them")
+    shown = first_use_of_whole_config(project)
     if shown is not None:
-        return Proposal(offset, f"{found}`{shown}` uses all of its keys")
+        return RuleMatch(offset, f"{found}`{shown}` uses all of its keys")
     start, end = module.span(last)
     quote = '"' if isinstance(last, cst.DictElement) and module.source(last.key).startswith('"') else "'"
     own_line = not module.text[module.line_start(start) : start].strip()
@@ -115,4 +113,4 @@ def _add_missing_keys(module: Module, project: Project, node: cst.Dict) -> Propo
         edits = (*comma, Edit(line_end, line_end, text + module.newline))
     else:
         edits = (Edit(end, end, "".join(f", {line}" for line in lines)),)
-    return Proposal(offset, f"the default configuration gets {names}", edits)
+    return RuleMatch(offset, f"the default configuration gets {names}", edits)

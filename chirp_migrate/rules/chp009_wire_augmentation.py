@@ -9,7 +9,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import loader_calls
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety
+from chirp_migrate.rules.api import Edit, Module, Project, Rule, RuleMatch, Safety
 
 _WRAPPER = "create_augmented_dataset_wrapper"
 
@@ -38,7 +38,7 @@ class WireAugmentation(Rule):
     trigger = (_WRAPPER,)
     follows = frozenset({"CHP001"})
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Wrap the dataset of migrated training loaders in the wrapper that the module imports but does not use."""
         for name, bindings in module.scopes.module.bindings.items():
             if bindings[0].qualified.rpartition(".")[2] != _WRAPPER or len(bindings) > 1:
@@ -50,7 +50,7 @@ class WireAugmentation(Rule):
                 yield from _wrap_dataset(module, project, name, found[1].params)
 
 
-def _wrap_dataset(module: Module, project: Project, name: str, wrapper: cst.Parameters) -> Iterable[Proposal]:
+def _wrap_dataset(module: Module, project: Project, name: str, wrapper: cst.Parameters) -> Iterable[RuleMatch]:
     more = [parameter.name.value for parameter in (*wrapper.params[1:], *wrapper.kwonly_params)]
     needed = {one.name.value for one in (*wrapper.params[1:], *wrapper.kwonly_params) if one.default is None}
     for loader in loader_calls(module, project):
@@ -72,4 +72,4 @@ def _wrap_dataset(module: Module, project: Project, name: str, wrapper: cst.Para
         dataset, given = call.args[0], ", ".join(f"{flag}={value}" for flag, value in flags.items())
         edit = Edit(*module.span(dataset), f"{name}({module.source(dataset.value)}, {given})")
         message = f"nothing reads `spec_augment` and `gaussian_noise` of the configuration: wraps the data in `{name}`"
-        yield Proposal(module.span(call)[0], message, (edit,))
+        yield RuleMatch(module.span(call)[0], message, (edit,))

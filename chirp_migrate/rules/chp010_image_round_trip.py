@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.augmenter_meaning import MASK_PARAMETERS
-from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
-from chirp_migrate.edits.superclass import AttributeStore, read_stores, superclass_edits
-from chirp_migrate.rules.api import Edit, Module, Project, Proposal, Rule, Safety, methods_of, runtime
+from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
+from chirp_migrate.edits.superclass import AttributeStore, read_attribute_stores, superclass_edits
+from chirp_migrate.rules.api import Edit, Module, Project, Rule, RuleMatch, Safety, methods_of, runtime_import
 
 #: Attributes of the new class that the rewritten class may also have, under the same names.
 _PROVIDED = frozenset({"dataset", "base_dataset", "augment_params", "training"})
@@ -48,7 +48,7 @@ class ImageRoundTrip(Rule):
     trigger = ("fromarray",)
     beside = ("__getitem__",)
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Rewrite dataset classes whose ``__getitem__`` converts a sample to an image and masks the image."""
         for statement in module.tree.body:
             if not isinstance(statement, cst.ClassDef):
@@ -61,23 +61,23 @@ class ImageRoundTrip(Rule):
 
 def _is_plain_dataset(module: Module, project: Project, node: cst.ClassDef) -> bool:
     """Return whether ``Dataset`` is the only base of a class, and ``augments_images`` its only decorator, if any."""
-    plain = not node.keywords and is_torch_dataset(module, project, [base.value for base in node.bases])
+    plain = not node.keywords and only_base_is_torch_dataset(module, project, [base.value for base in node.bases])
     return plain and all(module.source(one.decorator).startswith("augments_images(") for one in node.decorators)
 
 
-def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str) -> Proposal:
+def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str) -> RuleMatch:
     offset, init = module.span(node.name)[0], methods_of(node).get("__init__")
     found = f"`{node.name.value}` masks each sample as an 8-bit image, which rounds and rescales the values"
-    stores = read_stores(module, init) if init is not None else []
+    stores = read_attribute_stores(module, init) if init is not None else []
     base = next((s for s in stores if re.search(rf"self\.{s.attribute}\[", getitem)), None)
     training = next((s for s in stores if re.search(rf"if self\.{s.attribute}\b", getitem)), None)
     augmenter = next((s for s in stores if re.search(rf"self\.{s.attribute}\(", getitem)), None)
     made = _mask_construction(module, project, augmenter)
     if base is None or augmenter is None or made is None:
-        return Proposal(
+        return RuleMatch(
             offset, f"{found}; mask the tensor instead. Not rewritten: the rule does not recognise its masks"
         )
-    imports = frozenset({runtime(_SHIPPED), runtime("SpecAugment as WorkerSafeSpecAugment")})
+    imports = frozenset({runtime_import(_SHIPPED), runtime_import("SpecAugment as WorkerSafeSpecAugment")})
     sources = [base.value]
     if training is not None:
         sources.append(f"training={training.value}")
@@ -86,10 +86,10 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
     provided = _PROVIDED | {augmenter.attribute}
     edits = superclass_edits(module, node, stores, _SHIPPED, sources, consumed, provided, project.code_style)
     if isinstance(edits, str):
-        return Proposal(offset, f"{found}; mask the tensor instead. Not rewritten: {edits}")
+        return RuleMatch(offset, f"{found}; mask the tensor instead. Not rewritten: {edits}")
     edits = (*edits, _remove_declaration(module, node))
     message = f"{found}; replaced by `{_SHIPPED}`, which masks the tensor"
-    return Proposal(offset, message, edits, imports)
+    return RuleMatch(offset, message, edits, imports)
 
 
 def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:

@@ -9,11 +9,11 @@ from itertools import chain, count
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
-from chirp_migrate.analysis.datasets.dataset_names import dataset_test
-from chirp_migrate.analysis.datasets.label_loops import Comprehension, label_comprehension, label_loop
-from chirp_migrate.analysis.datasets.label_scan import LabelPass
-from chirp_migrate.analysis.datasets.label_scan_outline import has_dataset_facts, may_scan
-from chirp_migrate.edits.move_definition import whole_span
+from chirp_migrate.analysis.datasets.dataset_names import cached_dataset_test
+from chirp_migrate.analysis.datasets.label_loops import Comprehension, read_label_comprehension, read_label_loop
+from chirp_migrate.analysis.datasets.label_scan import ScannedSamples
+from chirp_migrate.analysis.datasets.label_scan_outline import may_scan_labels, may_show_dataset_type
+from chirp_migrate.edits.move_definition import span_with_parentheses
 from chirp_migrate.rules.api import (
     DATASET_WORDS,
     GAP,
@@ -21,12 +21,12 @@ from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
     dataset_names,
     is_name,
-    runtime,
+    runtime_import,
 )
 
 _READ, _ITERATE = "read_labels", "iterate_labels"
@@ -90,42 +90,42 @@ class LabelScan(Rule):
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text may contain a dataset, by a name or by other evidence."""
         return super().concerns(text, project) and (
-            _GONE_THROUGH.search(text) is not None or has_dataset_facts(text, project)
+            _GONE_THROUGH.search(text) is not None or may_show_dataset_type(text, project)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether the module may contain a loop or comprehension that uses only the labels of a dataset."""
-        return may_scan(outline, project)
+        return may_scan_labels(outline, project)
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Rewrite comprehensions and loops that use only the labels of samples."""
-        is_dataset = module.once(dataset_test, project)
+        is_dataset = module.once(cached_dataset_test, project)
         for node in module.find(cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp, cst.For):
             if isinstance(node, cst.For):
-                scan = label_loop(module, project, is_dataset, node)
+                scan = read_label_loop(module, project, is_dataset, node)
             else:
                 assert isinstance(node, Comprehension)
-                scan = label_comprehension(module, project, is_dataset, node)
+                scan = read_label_comprehension(module, project, is_dataset, node)
             if scan is not None:
                 yield _proposal(module, node, scan)
 
 
-def _proposal(module: Module, node: cst.CSTNode, scan: LabelPass) -> Proposal:
+def _proposal(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> RuleMatch:
     offset, called = module.span(node)[0], _runtime_function(module, node, scan)
     if scan.problem is not None:
         indices = "" if scan.index is None else ", indices"
         advice = f"loop over `{_ITERATE}({module.source(scan.dataset).strip()}{indices})` instead"
-        return Proposal(offset, f"{_FOUND}; {advice}. Not rewritten: {scan.problem}")
+        return RuleMatch(offset, f"{_FOUND}; {advice}. Not rewritten: {scan.problem}")
     message = f"{_FOUND}: `{called}` reads labels alone"
-    return Proposal(offset, message, tuple(_edits(module, node, scan, called)), frozenset({runtime(called)}))
+    return RuleMatch(offset, message, tuple(_edits(module, node, scan, called)), frozenset({runtime_import(called)}))
 
 
-def _runtime_function(module: Module, node: cst.CSTNode, scan: LabelPass) -> str:
+def _runtime_function(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> str:
     """Return the function that replaces the code: ``read_labels``, or ``iterate_labels`` to read labels one by one."""
     return _READ if isinstance(node, cst.ListComp) and _is_whole(module, node, scan) else _ITERATE
 
 
-def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: LabelPass) -> bool:
+def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: ScannedSamples) -> bool:
     """Return whether a comprehension only yields the unchanged labels, and contains no comment.
 
     A single call can then replace the whole comprehension.
@@ -134,18 +134,18 @@ def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: Label
     return as_they_are and scan.iterable is node.for_in.iter and "#" not in module.source(node)
 
 
-def _edits(module: Module, node: cst.CSTNode, scan: LabelPass, called: str) -> Iterator[Edit]:
+def _edits(module: Module, node: cst.CSTNode, scan: ScannedSamples, called: str) -> Iterator[Edit]:
     """Yield the edits that make the loop iterate over labels."""
     arguments = scan.arguments(module)
     if scan.unpack is (scan.index is not None):  # the code unpacks samples otherwise than the default of the function
         arguments += f", unpack={scan.unpack}"
     call = f"{called}({arguments})"
     if isinstance(node, cst.ListComp | cst.GeneratorExp) and _is_whole(module, node, scan):
-        yield Edit(*whole_span(module, node), call)
+        yield Edit(*span_with_parentheses(module, node), call)
         return
     label = scan.label or _free_label(module.enclosing_scope(node) if isinstance(node, cst.For) else node)
-    yield Edit(*whole_span(module, scan.target), label)
-    yield Edit(*whole_span(module, scan.iterable), call)
+    yield Edit(*span_with_parentheses(module, scan.target), label)
+    yield Edit(*span_with_parentheses(module, scan.iterable), call)
     yield from (Edit(*module.span(read), label) for read in scan.reads)
     if scan.opening is not None:
         start, end = module.span(scan.opening)

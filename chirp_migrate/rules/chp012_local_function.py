@@ -8,26 +8,36 @@ from textwrap import dedent
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import captures, variable_reads
+from chirp_migrate.analysis.dataflow.closures import captured_names, variable_reads
 from chirp_migrate.analysis.dataflow.worker_escape import (
     DESTINATION_WORDS,
-    WorkerPurposes,
+    WorkerFunctionPurposes,
     local_functions_may_escape,
-    may_have_destinations,
+    may_send_functions_to_workers,
 )
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
-from chirp_migrate.analysis.objects.pickled import ObjectSort
+from chirp_migrate.analysis.objects.pickled import ReportedObjectKind
 from chirp_migrate.edits import movability
 from chirp_migrate.edits import move_definition as move
 from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.edits.moved_function import Defined, MovedFunction
-from chirp_migrate.edits.statements import lines_deletion
-from chirp_migrate.rules.api import DATASET_WORDS, Edit, Module, Outline, Project, Proposal, Rule, Safety, dataset_names
+from chirp_migrate.edits.statements import delete_line_range
+from chirp_migrate.rules.api import (
+    DATASET_WORDS,
+    Edit,
+    Module,
+    Outline,
+    Project,
+    Rule,
+    RuleMatch,
+    Safety,
+    dataset_names,
+)
 from chirp_migrate.rules.unpicklable import (
-    makes_unpicklable,
-    names_unpicklable,
-    unpicklable_proposals,
-    unpicklable_words,
+    creates_unpicklable,
+    may_create_unpicklable,
+    unpicklable_matches,
+    words_in_unpicklable_code,
 )
 
 #: Decorators that behave the same anywhere. Workers find the decorated function by its name.
@@ -55,7 +65,7 @@ class LocalFunction(Rule):
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The
       function, and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored
       in a variable for the following statements of the same block, returned, or passed to a function of the project
-      that does only these. The variable of a comprehension counts as bound again. No generator or function that the
+      with only such uses. The variable of a comprehension counts as bound again. No generator or function that the
       function creates reads the name, unless the surrounding call consumes it.
     - `one-import`: if a captured name is imported, only one import statement binds it, on every path to the function.
       In the imported module, one statement at the top level assigns the name. No file replaces the name in that module,
@@ -107,21 +117,24 @@ class LocalFunction(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of the project's dataset classes, and words of code that creates functions for workers."""
-        return dataset_names(project) | unpicklable_words(project, ObjectSort.FUNCTION)
+        return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text names a loader, dataset or transform that may pass a function to workers."""
         return super().concerns(text, project) and (
-            may_have_destinations(text, project) or names_unpicklable(text, project, ObjectSort.FUNCTION)
+            may_send_functions_to_workers(text, project)
+            or may_create_unpicklable(text, project, ReportedObjectKind.FUNCTION)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a local function of the module may be pickled for workers."""
-        return local_functions_may_escape(outline, project) or makes_unpicklable(outline, project, ObjectSort.FUNCTION)
+        return local_functions_may_escape(outline, project) or creates_unpicklable(
+            outline, project, ReportedObjectKind.FUNCTION
+        )
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Move local functions that reach a loader, a dataset or a transform."""
-        destinations = module.once(WorkerPurposes, project)
+        destinations = module.once(WorkerFunctionPurposes, project)
         taken: set[str] = set()
         made: _Made = {}
         seen: list[cst.FunctionDef] = []
@@ -133,9 +146,9 @@ class LocalFunction(Rule):
                     yield _edits_of_move(module, project, node, purpose, taken, made)
                 except NotMovable as reason:
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
-                    yield Proposal(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
-        yield from unpicklable_proposals(
-            module, project, ObjectSort.FUNCTION, (module.span(one.name)[0] for one in seen)
+                    yield RuleMatch(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
+        yield from unpicklable_matches(
+            module, project, ReportedObjectKind.FUNCTION, (module.span(one.name)[0] for one in seen)
         )
 
 
@@ -152,7 +165,7 @@ def _text_of_definition(module: Module, node: cst.FunctionDef) -> str:
 
 def _edits_of_move(
     module: Module, project: Project, node: cst.FunctionDef, purpose: str, taken: set[str], made: _Made
-) -> Proposal:
+) -> RuleMatch:
     """Return the finding with the edits that move the function.
 
     Adds the new name to ``taken``, and the name and the edits that define the function to ``made``, where equal
@@ -182,10 +195,10 @@ def _edits_of_move(
     inside = [
         Edit(*module.span(node.name), name),
         *moved.parameters(),
-        *move.opening_edits(module, node, moved.indent, moved.import_lines),
+        *move.insert_lines_after_docstring(module, node, moved.indent, moved.import_lines),
         *(edit for edit in renamed if start <= edit.start < end),
     ]
-    text = move.moved_text(module, project, (start, end), moved.indent, inside)
+    text = move.moved_source(module, project, (start, end), moved.indent, inside)
     place = moved.defined(text) if shared is None else shared[1]
     if moved.method is None:
         made[said] = name, place
@@ -194,13 +207,13 @@ def _edits_of_move(
     stays = Edit(start, end, f"{stood}{title} = {value}{module.newline}")
     edits = [edit for edit in renamed if not start <= edit.start < end]
     edits += [*place, *move.remove_repeated_imports(module, (start, end), moved.imports)]
-    edits.append(lines_deletion(module, start, end) if goes else stays)
+    edits.append(delete_line_range(module, start, end) if goes else stays)
     taken.add(moved.expression_for(name))
     what = f"the method `{name}`" if moved.method else f"the module-level function `{name}`"
     message = f"local function `{title}` cannot be pickled for workers; moved out as {what}"
     place_of_name = module.span(node.name)[0]
     gain = loader_gains(project).gain_of_held(module, place_of_name)
-    return Proposal(place_of_name, message, move.join_removals(edits), imports, gain=gain)
+    return RuleMatch(place_of_name, message, move.join_removals(edits), imports, gain=gain)
 
 
 def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> None:
@@ -209,7 +222,7 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
         call = one.decorator if isinstance(one.decorator, cst.Call) else cst.Call(one.decorator)
         names = module.qualified_names(call.func)
         same = all(movability.has_same_value_at(module, moved.project, given.value, moved.place) for given in call.args)
-        if not names or not names <= _HARMLESS or captures(module, one) or not same:
+        if not names or not names <= _HARMLESS or captured_names(module, one) or not same:
             raise NotMovable("it is decorated")
     if node.type_parameters is not None:
         raise NotMovable("it has type parameters")
@@ -230,8 +243,8 @@ def _name(moved: MovedFunction, node: cst.FunctionDef, goes: bool, taken: set[st
     same = (function for function in module.find(cst.FunctionDef) if function.name.value == title)
     namesakes = [one for one in same if _text_of_definition(module, one) != said]
     is_free = goes and title not in taken and not namesakes
-    if is_free and movability.is_unused(module, moved.project, title, module.scopes.scope_of(node)):
+    if is_free and movability.is_unused_outside_scope(module, moved.project, title, module.scopes.scope_of(node)):
         return title
     bare = title.strip("_")
     wishes = [f"_{bare}"] if not any(_is_local(module, namesake) for namesake in namesakes) else []
-    return moved.free_name([*wishes, f"_{movability.name_of_enclosing(module, node)}_{bare}"], taken)
+    return moved.free_name([*wishes, f"_{movability.enclosing_function_name(module, node)}_{bare}"], taken)

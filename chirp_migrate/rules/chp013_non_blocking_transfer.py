@@ -10,17 +10,21 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import is_dtype
 from chirp_migrate.analysis.devices.device_value import device_value
-from chirp_migrate.analysis.devices.own_transfers import place_of_mps, place_of_observed_transfer, why_own_transfer
+from chirp_migrate.analysis.devices.own_transfers import (
+    find_inspected_transfer,
+    find_mps_device,
+    why_to_may_lack_non_blocking,
+)
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.device_data import reads_device_data
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
-from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
-from chirp_migrate.analysis.loops.batch_names import Batch, Path
-from chirp_migrate.analysis.loops.loop_names import statement_of
-from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.analysis.loops.sync_points import DeviceLoop, waits_at_once
-from chirp_migrate.edits.statements import separate_assignments
+from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
+from chirp_migrate.analysis.loops.batch_names import BatchExpressions, Path
+from chirp_migrate.analysis.loops.loop_names import innermost_statement
+from chirp_migrate.analysis.loops.loop_outline import names_called_in_loops
+from chirp_migrate.analysis.loops.sync_points import DeviceLoop, waits_right_after
+from chirp_migrate.edits.statements import split_tuple_assignment
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
@@ -31,16 +35,16 @@ from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
-    argument,
-    find_own,
+    call_argument,
+    called_method_name,
+    find_in_scope,
     is_name,
-    keywords,
-    method_called,
+    keyword_arguments,
 )
-from chirp_migrate.rules.moving import is_moved
+from chirp_migrate.rules.moving import is_moved_by_rule
 
 _TRANSFER = re.compile(rf"\.{GAP}(to|cuda){CALL}(?![^()\r\n]*\bnon_blocking\s*=)")
 #: Names of devices for which a copy from pinned memory runs in parallel with Python.
@@ -100,9 +104,9 @@ class NonBlockingTransfer(Rule):
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a loop that may iterate over a loader contains a call of ``to`` or ``cuda``."""
-        return any(names & {"to", "cuda"} for names in called_in_loops(outline))
+        return any(names & {"to", "cuda"} for names in names_called_in_loops(outline))
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Add ``non_blocking=True`` to copies of batches in the body of a loop."""
         for loop, loaders in loader_loops(module, project):
             if all(_pins(project, loader) for _, loader in loaders):
@@ -110,18 +114,18 @@ class NonBlockingTransfer(Rule):
 
 
 def _check_loop(
-    module: Module, project: Project, loop: cst.For, loaders: list[tuple[cst.BaseExpression, Loader]]
-) -> Iterator[Proposal]:
-    batch = Batch(module, loop, [target for target, _ in loaders])
+    module: Module, project: Project, loop: cst.For, loaders: list[tuple[cst.BaseExpression, LoaderValue]]
+) -> Iterator[RuleMatch]:
+    batch = BatchExpressions(module, loop, [target for target, _ in loaders])
     collated = all(_collates_tensors(loader) for _, loader in loaders)
     statements: dict[cst.CSTNode, list[tuple[cst.Call, str | None]]] = {}
-    for call in sorted(find_own(loop.body, cst.Call), key=lambda node: module.span(node)[0]):
+    for call in sorted(find_in_scope(loop.body, cst.Call), key=lambda node: module.span(node)[0]):
         match call.func:
             case cst.Attribute(value=moved, attr=cst.Name(value="to" | "cuda" as method)):
                 path = batch.value(moved)
                 if path is not None and _goes_to_a_device(module, call, method):
                     problem = _why_unsafe(module, project, call, path, collated) or batch.why_written_after(call, path)
-                    statements.setdefault(statement_of(module, call), []).append((call, problem))
+                    statements.setdefault(innermost_statement(module, call), []).append((call, problem))
     if statements and (
         all(reads_device_data(loader) for _, loader in loaders)
         or loader_gains(project).has_data_on_device(module, loop)
@@ -132,15 +136,15 @@ def _check_loop(
         problems = [problem for _, problem in transfers if problem is not None]
         if problems:
             message = f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` was not added: {problems[0]}"
-            yield Proposal(offset, message, why="not-surely-safe")
+            yield RuleMatch(offset, message, why="not-surely-safe")
         else:
             message = (
                 f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` lets it overlap with computation"
             )
             edits = tuple(edit for call, _ in transfers for edit in _argument(module, call))
-            edits = separate_assignments(module, project.code_style, statement, edits) or edits
+            edits = split_tuple_assignment(module, project.code_style, statement, edits) or edits
             gain, together = _gain(module, project, loop, loaders, [call for call, _ in transfers])
-            yield Proposal(offset, message, edits, gain=gain, together=together)
+            yield RuleMatch(offset, message, edits, gain=gain, together=together)
 
 
 def gain_of_pinned_copies(module: Module, project: Project, call: cst.Call) -> Gain | None:
@@ -166,25 +170,25 @@ def _gain(
     module: Module,
     project: Project,
     loop: cst.For,
-    loaders: list[tuple[cst.BaseExpression, Loader]],
+    loaders: list[tuple[cst.BaseExpression, LoaderValue]],
     transfers: list[cst.Call],
 ) -> tuple[Gain, frozenset[tuple[str, int]]]:
     """Return the gain of the copies in one statement, and file and line of the calls that build the loaders."""
-    pinned = loader_gains(project).pinned_in(module, loop, partial(is_moved, project))
+    pinned = loader_gains(project).pinned_in(module, loop, partial(is_moved_by_rule, project))
     if not pinned:
         return Gain(GainKind.NOTHING, "the loader may not pin its batches, or is not rewritten"), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
-    if waits_at_once(DeviceLoop(module, loop, loaders), transfers):
+    if waits_right_after(DeviceLoop(module, loop, loaders), transfers):
         return Gain(GainKind.NOTHING, "the loop waits for the copy at once"), frozenset()
     places = [(one.path, getattr(one.node, "lineno", 1)) for one in pinned]
     return Gain(GainKind.PINNED, "the loader pins its batches", path, line), frozenset(places)
 
 
-def _pins(project: Project, loader: Loader) -> bool:
+def _pins(project: Project, loader: LoaderValue) -> bool:
     """Return whether a loader may pin its batches: not every call that builds it sets ``pin_memory=False``."""
     if not loader.calls:
         return project.holds(_MAKES_LOADERS)
-    return not all(is_name(keywords(call).get("pin_memory"), "False") for _, call in loader.calls)
+    return not all(is_name(keyword_arguments(call).get("pin_memory"), "False") for _, call in loader.calls)
 
 
 def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
@@ -201,10 +205,10 @@ def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
 
 def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
     """Return whether a call of ``to`` or ``cuda`` copies to CUDA or XPU, and has only arguments that the rule knows."""
-    names = keywords(call).keys()
+    names = keyword_arguments(call).keys()
     if any(one.star for one in call.args) or not names <= {"device", "dtype", "memory_format", "copy"}:
         return False
-    device, second = argument(call, 0, "device"), argument(call, 1)
+    device, second = call_argument(call, 0, "device"), call_argument(call, 1)
     positional = len(call.args) - len(names)
     if method == "cuda":
         return positional <= 1
@@ -213,10 +217,10 @@ def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
     return device is not None and device_value(module, device).may_be(_PINNING)
 
 
-def _collates_tensors(loader: Loader) -> bool:
+def _collates_tensors(loader: LoaderValue) -> bool:
     """Return whether PyTorch's own collation builds the batches, so that only tensors in them have ``to``."""
     for _, call in loader.calls:
-        single = is_name(keywords(call).get("batch_size"), "None")
+        single = is_name(keyword_arguments(call).get("batch_size"), "None")
         if single or "collate_fn" in argument_positions(call) or any(a.star for a in call.args):
             return False
     return loader.complete
@@ -225,12 +229,12 @@ def _collates_tensors(loader: Loader) -> bool:
 def _why_unsafe(module: Module, project: Project, call: cst.Call, path: Path, collated: bool) -> str | None:
     """Return why a non-blocking copy may be unsafe in this project; None if it is safe."""
     shown = module.source(call)
-    certain = method_called(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
-    if not certain and (place := place_of_mps(project)) is not None:
+    certain = called_method_name(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
+    if not certain and (place := find_mps_device(project)) is not None:
         return f"the project also runs on MPS ({place}), where it is not known to be safe"
-    if not collated and (problem := why_own_transfer(project)) is not None:
+    if not collated and (problem := why_to_may_lack_non_blocking(project)) is not None:
         return problem
-    if (place := place_of_observed_transfer(project)) is not None:
+    if (place := find_inspected_transfer(project)) is not None:
         return f"the project inspects the arguments of such calls ({place})"
     if not path and project.holds(_TRANSFORMERS, "transformers"):
         return "the batch may be a `BatchEncoding`, whose `to` takes no `non_blocking` in old versions of transformers"

@@ -8,21 +8,25 @@ from collections.abc import Iterable, Iterator
 import libcst as cst
 
 from chirp_migrate.analysis.known_names import PROGRESS
-from chirp_migrate.analysis.loaders.distributed_sampler import DistributedSampler, has_set_epoch_call, sampler_of
-from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
-from chirp_migrate.edits.statements import first_in_block
+from chirp_migrate.analysis.loaders.distributed_sampler import (
+    DistributedSampler,
+    distributed_sampler_of_loader,
+    has_set_epoch_call,
+)
+from chirp_migrate.analysis.loaders.loader_values import LoaderExpressions, may_use_loader
+from chirp_migrate.edits.statements import insert_at_start_of_block
 from chirp_migrate.rules.api import (
     LINE,
     SEE_IT,
     Module,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
-    dotted,
-    find_in,
+    dotted_source,
+    find_nodes,
     is_call_of,
-    own_nodes,
+    nodes_in_scope,
 )
 
 _COUNTED = re.compile(r"builtins\.range|tqdm(\.\w+)*\.trange")
@@ -71,14 +75,16 @@ class SetEpoch(Rule):
         """Return whether the text contains the words of this rule, and the project names ``DistributedSampler``."""
         return super().concerns(text, project) and project.holds(r"\bDistributedSampler\b", "DistributedSampler")
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Call ``set_epoch`` at the start of each epoch in loops that use a loader with a ``DistributedSampler``."""
         epochs = [loop for loop in module.find(cst.For) if _is_counted(module, project, loop.iter)]
-        names = module.once(LoaderNames, project)
+        names = module.once(LoaderExpressions, project)
         seen: set[tuple[cst.CSTNode, str]] = set()
         for place, node in _loader_passes(module, project, epochs):
             loader = names.loader(node)
-            sampler = sampler_of(module, project, node, loader, place) if loader is not None else None
+            sampler = (
+                distributed_sampler_of_loader(module, project, node, loader, place) if loader is not None else None
+            )
             around = [one for one in module.ancestors(place) if isinstance(one, cst.For) and one in epochs]
             if sampler is None or not around or (around[-1], sampler.name) in seen:
                 continue
@@ -101,7 +107,7 @@ def _loader_passes(
 
     The expression is the iterable of the loop, a part of this iterable, or an argument of the call.
     """
-    inside = {node for loop in epochs for node in own_nodes(loop.body) if isinstance(node, cst.For | cst.Call)}
+    inside = {node for loop in epochs for node in nodes_in_scope(loop.body) if isinstance(node, cst.For | cst.Call)}
     for node in sorted(inside, key=lambda one: module.span(one)[0]):
         if isinstance(node, cst.For):
             yield from ((node, part) for part in _parts(node.iter))
@@ -115,15 +121,15 @@ def _parts(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         yield from _parts(argument.value)
 
 
-def _propose_set_epoch(module: Module, around: list[cst.For], sampler: DistributedSampler) -> Proposal:
+def _propose_set_epoch(module: Module, around: list[cst.For], sampler: DistributedSampler) -> RuleMatch:
     inner = [loop for loop in around if not any(loop in module.ancestors(made.value) for made in sampler.made)]
-    named = [loop for loop in inner if "epoch" in (dotted(loop.target) or "").lower()]
+    named = [loop for loop in inner if "epoch" in (dotted_source(loop.target) or "").lower()]
     chosen = named if len(named) == 1 else inner
     loop = next(iter(chosen), around[0])
-    epoch = dotted(loop.target) or "."
+    epoch = dotted_source(loop.target) or "."
     call = f"{sampler.name}.set_epoch({epoch})"
     lines = [f"if isinstance({sampler.name}, {sampler.guard}):", f"\t{call}"] if sampler.guard else [call]
-    edit = first_in_block(module, loop.iter, loop.body, lines)
+    edit = insert_at_start_of_block(module, loop.iter, loop.body, lines)
     problems = (
         (edit is None, "the name may refer to another sampler, or to none"),
         (not inner, "the loop builds the sampler again in every iteration"),
@@ -137,12 +143,12 @@ def _propose_set_epoch(module: Module, around: list[cst.For], sampler: Distribut
     if problem is not None:
         found += f" at the start of each epoch; not rewritten: {problem}. {SEE_IT}"
     edits = (edit,) if edit is not None and problem is None else ()
-    return Proposal(module.span(loop)[0], found, edits, by_default=_is_guarded(module, loop, sampler))
+    return RuleMatch(module.span(loop)[0], found, edits, by_default=_is_guarded(module, loop, sampler))
 
 
 def _is_guarded(module: Module, loop: cst.For, sampler: DistributedSampler) -> bool:
     """Return whether a condition about distributed training decides if the sampler is built or the loop runs."""
     places = (loop, *(one.value for one in sampler.made))
     tests = [one.test for place in places for one in module.ancestors(place) if isinstance(one, cst.If)]
-    tests += [one.test for made in sampler.made for one in find_in(made.value, cst.IfExp)]
+    tests += [one.test for made in sampler.made for one in find_nodes(made.value, cst.IfExp)]
     return any(_DISTRIBUTED.search(module.source(test)) for test in tests)

@@ -23,14 +23,14 @@ from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
-    bases_may_be,
-    find_in,
-    find_own,
-    functions_of,
+    bases_may_match,
+    find_in_scope,
+    find_nodes,
     methods_of,
+    methods_of_class,
 )
 
 _ENTRY = re.compile(r"__getitems?__|__call__|\w*collate\w*")
@@ -55,24 +55,24 @@ class AugmenterPerSample(Rule):
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a class may have a method that runs for each sample and creates an object."""
         return any(
-            any(map(_ENTRY.fullmatch, functions_of(definition)))
-            and bases_may_be(outline, project, definition, _BASE)
+            any(map(_ENTRY.fullmatch, methods_of_class(definition)))
+            and bases_may_match(outline, project, definition, _BASE)
             and any(
                 isinstance(call, ast.Call) and project.possible_class(outline, call.func)
-                for name, method in functions_of(definition).items()
+                for name, method in methods_of_class(definition).items()
                 for call in (outline.inside(method) if name != "__init__" else ())
             )
             for definition in outline.find(ast.ClassDef)
         )
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the calls that create a transform from values that do not depend on the sample."""
         for definition in module.find(cst.ClassDef):
             if all(resolves_to(module, base.value, _BASE, project) for base in definition.bases):
                 for call in _transforms_made(module, project, definition):
                     shown = module.source(call.func).strip()
                     message = f"`{shown}` is created again for every sample; create it once in `__init__`"
-                    yield Proposal(module.span(call)[0], message)
+                    yield RuleMatch(module.span(call)[0], message)
 
 
 def _transforms_made(module: Module, project: Project, definition: cst.ClassDef) -> Iterator[cst.Call]:
@@ -83,17 +83,17 @@ def _transforms_made(module: Module, project: Project, definition: cst.ClassDef)
     methods = methods_of(definition)
     running = [name for name in methods if _ENTRY.fullmatch(name)]
     for name in running:  # the loop appends the methods that these call on ``self``
-        for call in find_own(methods[name], cst.Call):
+        for call in find_in_scope(methods[name], cst.Call):
             match call.func:
                 case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=called)):
                     if called in methods.keys() - {"__init__", *running}:
                         running.append(called)
     for method in (methods[name] for name in running):
         local = module.scopes.names_bound(method) - {"self"}
-        found = {call for call in find_own(method.body, cst.Call) if _makes_transform(module, project, call)}
+        found = {call for call in find_in_scope(method.body, cst.Call) if _makes_transform(module, project, call)}
         for call in sorted(found, key=lambda one: module.span(one)[0]):
             around = takewhile(lambda one, method=method: one is not method, module.ancestors(call))  # type: ignore[misc]
-            names = {name.value for name in find_in(call, cst.Name)}
+            names = {name.value for name in find_nodes(call, cst.Name)}
             if found.isdisjoint(around) and local.isdisjoint(names):
                 yield call
 

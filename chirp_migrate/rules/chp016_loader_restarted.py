@@ -9,20 +9,20 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
-from chirp_migrate.analysis.loaders.loader_values import LoaderNames, may_use_loader
+from chirp_migrate.analysis.loaders.loader_values import LoaderExpressions, may_use_loader
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
+    bound_target,
     last_name,
-    one_line,
-    own_nodes,
-    target_of,
+    nodes_in_scope,
+    one_line_source,
 )
 
 _NEXT = re.compile(rf"\bnext{CALL}{GAP}(builtins{GAP}\.{GAP})?iter\b")
@@ -49,9 +49,9 @@ class LoaderRestarted(Rule):
             for call in outline.find(ast.Call)
         )
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report ``next(iter(loader))`` in a loop if the loader is built outside of the loop."""
-        names = module.once(LoaderNames, project)
+        names = module.once(LoaderExpressions, project)
         for call in module.find(cst.Call):
             iterator = _first_argument(module, call, "builtins.next")
             node = _first_argument(module, iterator, "builtins.iter")
@@ -59,10 +59,10 @@ class LoaderRestarted(Rule):
             if node is None or loop is None or _is_bound_in(loop, node) or names.loader(node) is None:
                 continue
             message = (
-                f"`next(iter({one_line(module, node)}))` in a loop restarts the loader and its workers each time: "
-                "loop over it, or create the iterator once before the loop"
+                f"`next(iter({one_line_source(module, node)}))` in a loop restarts the loader and its workers each "
+                "time: loop over it, or create the iterator once before the loop"
             )
-            yield Proposal(module.span(call)[0], message)
+            yield RuleMatch(module.span(call)[0], message)
 
 
 def _first_argument(module: Module, call: cst.CSTNode | None, function: str) -> cst.BaseExpression | None:
@@ -92,6 +92,6 @@ def _innermost_loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
 
 def _is_bound_in(loop: cst.CSTNode, loader: cst.CSTNode) -> bool:
     """Return whether the loop binds a name of the expression ``loader``, so that each iteration may have its own."""
-    targets = (target for node in (loop, *own_nodes(loop)) if (target := target_of(node)) is not None)
+    targets = (target for node in (loop, *nodes_in_scope(loop)) if (target := bound_target(node)) is not None)
     bound = {name for target in targets for name in names_in_code(target)}
     return not names_in_code(loader).isdisjoint(bound - {"self"})

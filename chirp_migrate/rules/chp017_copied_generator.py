@@ -8,9 +8,9 @@ from collections.abc import Iterable, Set
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_generators import find_dataset_generators
-from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
-from chirp_migrate.analysis.datasets.dataset_state import dataset_states
+from chirp_migrate.analysis.datasets.dataset_generators import find_random_generators
+from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
+from chirp_migrate.analysis.datasets.dataset_state import dataset_classes
 from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.analysis.loaders.worker_seeding import RepeatedSeed, repeated_seeds
 from chirp_migrate.rules.api import (
@@ -19,12 +19,12 @@ from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
     dataset_names,
     is_name,
-    keywords,
+    keyword_arguments,
     quote_sources,
 )
 
@@ -71,22 +71,22 @@ class CopiedGenerator(Rule):
             return True
         if "get_state" in outline.text and any(_SEEDS_WORKERS.search(one.name) for one in outline.functions):
             return True
-        return _HELD.search(outline.text) is not None and bool(outline.once(possible_datasets, project))
+        return _HELD.search(outline.text) is not None and bool(outline.once(possible_dataset_classes, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
         """Return whether a rewrite may turn a positional argument into ``worker_init_fn=…``, which this rule reads."""
         return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "worker_init_fn")
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report random generators in datasets, and each ``worker_init_fn`` that sets the same seed again."""
         if _HELD.search(module.text):
-            for one in (one for state in dataset_states(module, project) for one in find_dataset_generators(state)):
-                yield Proposal(
+            for one in (one for state in dataset_classes(module, project) for one in find_random_generators(state)):
+                yield RuleMatch(
                     module.span(one.value)[0],
                     f"`{one.name}`: every {one.workers} starts with the same state, so "
                     f"`{one.drawn.function.name.value}` draws the same numbers in each. {_REMEDY}. {SEE_IT}",
                 )
-        found: dict[cst.Call, Proposal] = {}
+        found: dict[cst.Call, RuleMatch] = {}
         for argument in module.find(cst.Arg):
             if is_name(argument.keyword, "worker_init_fn"):
                 for seed in repeated_seeds(module, argument.value):
@@ -104,12 +104,12 @@ def _may_persist(module: Module, argument: cst.Arg) -> bool:
     """Return whether the call with an argument may build a loader whose workers live for several epochs."""
     call = module.parents[argument]
     others = call.args if isinstance(call, cst.Call) else ()
-    persistent = keywords(call).get("persistent_workers") if isinstance(call, cst.Call) else None
+    persistent = keyword_arguments(call).get("persistent_workers") if isinstance(call, cst.Call) else None
     kept_on = persistent is not None and not is_name(persistent, "False")
     return kept_on or any(one.star == "**" for one in others)
 
 
-def _seeds_alike(module: Module, seed: RepeatedSeed) -> Proposal:
+def _seeds_alike(module: Module, seed: RepeatedSeed) -> RuleMatch:
     names, called = module.qualified_names(seed.call.func), module.source(seed.call.func).strip()
     bound = " % 2**32" if any(name.startswith("numpy.") for name in names) else ""
     remedy = f"`{called}(torch.initial_seed(){bound})`"
@@ -121,4 +121,4 @@ def _seeds_alike(module: Module, seed: RepeatedSeed) -> Proposal:
         message += (
             f": {happens} the same numbers. Remove it (PyTorch seeds workers itself), or write {remedy}. {SEE_IT}"
         )
-    return Proposal(module.span(seed.call)[0], message)
+    return RuleMatch(module.span(seed.call)[0], message)

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
-from chirp_migrate.analysis.datasets.dataset_state import pickled_state
+from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
+from chirp_migrate.analysis.datasets.dataset_state import pickled_attribute_values
 from chirp_migrate.analysis.devices.device_moves import moves_to_cuda
-from chirp_migrate.analysis.objects.pickled import ObjectSort, unpicklable
+from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, find_unpicklable_objects
 from chirp_migrate.rules.api import (
     CALL,
     DATASET_WORDS,
@@ -20,16 +20,16 @@ from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
     dataset_names,
 )
 from chirp_migrate.rules.unpicklable import (
-    makes_unpicklable,
-    names_unpicklable,
-    unpicklable_proposals,
-    unpicklable_words,
+    creates_unpicklable,
+    may_create_unpicklable,
+    unpicklable_matches,
+    words_in_unpicklable_code,
 )
 
 #: Code that may create an open file, a connection, a lock or a CUDA tensor, not in a ``with`` statement.
@@ -56,31 +56,33 @@ class UnpicklableState(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of the project's dataset classes, and words of code that creates open files or similar."""
-        return dataset_names(project) | unpicklable_words(project, ObjectSort.STATE)
+        return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text may contain a dataset, or may create such an object for a dataset elsewhere."""
-        return super().concerns(text, project) or names_unpicklable(text, project, ObjectSort.STATE)
+        return super().concerns(text, project) or may_create_unpicklable(text, project, ReportedObjectKind.STATE)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a class may be a dataset, or code creates such an object for a dataset elsewhere."""
-        return bool(outline.once(possible_datasets, project)) or makes_unpicklable(outline, project, ObjectSort.STATE)
+        return bool(outline.once(possible_dataset_classes, project)) or creates_unpicklable(
+            outline, project, ReportedObjectKind.STATE
+        )
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the attributes of datasets that cannot be sent to workers."""
 
         def is_on_cuda(value: cst.BaseExpression) -> bool | None:
             return (isinstance(value, cst.Call) and moves_to_cuda(module, value)) or None
 
-        for attribute, value, _ in pickled_state(module, project, is_on_cuda):
+        for attribute, value, _ in pickled_attribute_values(module, project, is_on_cuda):
             owner = module.enclosing_class(value)
-            if owner is not None and unpicklable(project).is_idle(module.path, owner.name.value):
+            if owner is not None and find_unpicklable_objects(project).is_idle(module.path, owner.name.value):
                 continue
             what = f"`self.{attribute}` (CUDA tensors made in `__init__`)"
-            yield Proposal(
+            yield RuleMatch(
                 module.span(value)[0],
                 f"{what} fails in forked workers, and opens a CUDA context in every other worker. With workers, "
                 "keep them on the CPU and move batches in the training loop",
             )
-        for one in unpicklable_proposals(module, project, ObjectSort.STATE):
+        for one in unpicklable_matches(module, project, ReportedObjectKind.STATE):
             yield replace(one, message=f"{one.message}. {SEE_IT}")

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
-from chirp_migrate.analysis.datasets.dataset_state import DatasetState, contained_expressions, dataset_states
-from chirp_migrate.analysis.devices.device_moves import cuda_uses, moves_to_cuda
+from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
+from chirp_migrate.analysis.datasets.dataset_state import DatasetClass, contained_expressions, dataset_classes
+from chirp_migrate.analysis.devices.device_moves import calls_initializing_cuda, moves_to_cuda
 from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.rules.api import (
     CALL,
@@ -18,13 +18,13 @@ from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
-    find_in,
-    keywords,
+    find_nodes,
+    keyword_arguments,
     may_name_dataset,
-    one_line,
+    one_line_source,
 )
 
 _STARTS = frozenset({"multiprocessing.set_start_method", "torch.multiprocessing.set_start_method"})
@@ -59,7 +59,7 @@ class ForkAfterCuda(Rule):
         asked = any(one.arg == "multiprocessing_context" for one in outline.find(ast.keyword)) or any(
             outline.possible_names(call.func) & _STARTS for call in outline.find(ast.Call)
         )
-        return asked or bool(outline.once(possible_datasets, project))
+        return asked or bool(outline.once(possible_dataset_classes, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
         """Return whether a rewrite may turn a positional argument into ``multiprocessing_context=…``.
@@ -70,39 +70,42 @@ class ForkAfterCuda(Rule):
             module, "multiprocessing_context"
         )
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report code that selects ``fork`` although CUDA is in use, and datasets that create samples on the GPU."""
         yield from _forks(module)
-        for state in dataset_states(module, project):
+        for state in dataset_classes(module, project):
             yield from _samples_on_gpu(state)
 
 
-def _samples_on_gpu(state: DatasetState) -> Iterator[Proposal]:
+def _samples_on_gpu(state: DatasetClass) -> Iterator[RuleMatch]:
     module = state.module
     for method in state.sampling:
         if method.module is not module or method.owner not in (state.node, module.tree):
             continue
-        calls = find_in(method.function, cst.Call)
+        calls = find_nodes(method.function, cst.Call)
         moving = next((call for call in calls if moves_to_cuda(module, call)), None)
         if moving is not None:
-            yield Proposal(
+            yield RuleMatch(
                 module.span(moving)[0],
                 f"`{_short(module, moving)}` moves samples to the GPU in `{method.function.name.value}`: forked "
                 "workers cannot use CUDA. Return CPU tensors; move batches in the training loop",
             )
 
 
-def _forks(module: Module) -> Iterator[Proposal]:
+def _forks(module: Module) -> Iterator[RuleMatch]:
     for call in module.find(cst.Call):
         first = call.args[0].value if call.args else None
         if _is_fork(module, first) and module.qualified_names(call.func) & _STARTS:
-            used = next(cuda_uses(module, module.tree, nested=True), None)
+            used = next(calls_initializing_cuda(module, module.tree, nested=True), None)
             if used is not None:
                 yield _forking(module, call, used)
-        context = keywords(call).get("multiprocessing_context")
+        context = keyword_arguments(call).get("multiprocessing_context")
         scope = module.enclosing_function(call) or module.tree
         if context is not None and any(_is_fork(module, one) for one in contained_expressions(module, scope, context)):
-            used = next((use for one in dict.fromkeys((scope, module.tree)) for use in cuda_uses(module, one)), None)
+            used = next(
+                (use for one in dict.fromkeys((scope, module.tree)) for use in calls_initializing_cuda(module, one)),
+                None,
+            )
             if used is not None:
                 yield _forking(module, context, used)
 
@@ -116,9 +119,9 @@ def _is_fork(module: Module, node: cst.BaseExpression | None) -> bool:
     return False
 
 
-def _forking(module: Module, asked: cst.CSTNode, used: cst.Call) -> Proposal:
+def _forking(module: Module, asked: cst.CSTNode, used: cst.Call) -> RuleMatch:
     line = module.position(module.span(used)[0])[0]
-    return Proposal(
+    return RuleMatch(
         module.span(asked)[0],
         f"workers are forked after CUDA was used (`{_short(module, used)}`, line {line}): these workers "
         'cannot use CUDA, and may hang. Use "forkserver" or "spawn", with a picklable dataset',
@@ -126,5 +129,5 @@ def _forking(module: Module, asked: cst.CSTNode, used: cst.Call) -> Proposal:
 
 
 def _short(module: Module, call: cst.Call) -> str:
-    text = one_line(module, call)
+    text = one_line_source(module, call)
     return text if len(text) <= 60 else f"{text[:57]}…"

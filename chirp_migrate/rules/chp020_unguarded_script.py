@@ -8,11 +8,11 @@ from collections.abc import Iterable, Set
 from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
 from chirp_migrate.analysis.objects.at_import import (
     GIVES_WORKERS,
-    iterates_at_import,
-    may_iterate,
+    find_worker_starts_at_import,
+    may_start_workers_at_import,
     modules_with_loaders,
 )
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety
+from chirp_migrate.rules.api import Module, Outline, Project, Rule, RuleMatch, Safety
 from chirp_migrate.rules.unpicklable import has_word
 
 _WORKERS = ("num_workers",)
@@ -42,24 +42,24 @@ class UnguardedScript(Rule):
         """Return whether the text, or a module that it imports, may build a loader with workers."""
         gives = "oader" in text and GIVES_WORKERS.search(text) is not None
         is_beside = super().concerns(text, project) and (gives or has_word(text, self.names(project)))
-        return is_beside and may_iterate(project, text)
+        return is_beside and may_start_workers_at_import(project, text)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether the import of the module may iterate over a loader with workers."""
-        return bool(iterates_at_import(project, outline.path))
+        return bool(find_worker_starts_at_import(project, outline.path))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
         """Return whether a rewrite may turn a positional argument into ``num_workers=…``, which this rule reads."""
         return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "num_workers")
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report loaders with workers that are iterated over when the module is imported."""
         if module.path.endswith((".ipynb", "__main__.py")):  # workers run neither notebooks nor `python -m package`
             return
-        for one in iterates_at_import(project, module.path):
+        for one in find_worker_starts_at_import(project, module.path):
             node = one.place.node
             what = "this loader with workers is built" if one.builds else "this loader with workers is iterated over"
-            yield Proposal(
+            yield RuleMatch(
                 module.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0)),
                 f"{what} at import: under spawn and forkserver (macOS, Windows, Linux from "
                 'Python 3.14) each worker runs this line again. Move it under `if __name__ == "__main__":`',

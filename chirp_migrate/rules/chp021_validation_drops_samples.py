@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_state import DatasetState, assigned_value, contained_expressions
+from chirp_migrate.analysis.datasets.dataset_state import DatasetClass, contained_expressions, value_assigned_to
 from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls, may_build_loader
-from chirp_migrate.rules.api import SEE_IT, Module, Outline, Project, Proposal, Rule, Safety, dotted, is_name
+from chirp_migrate.rules.api import SEE_IT, Module, Outline, Project, Rule, RuleMatch, Safety, dotted_source, is_name
 
 _EVALUATION = re.compile(r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev|holdout)(?![a-z])", re.IGNORECASE)
 _TRAINING = re.compile(r"train|fit", re.IGNORECASE)
@@ -37,19 +37,19 @@ class ValidationDropsSamples(Rule):
         )
         return any(isinstance(call, ast.Call) and may_build_loader(outline, project, call) for call in calls)
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the loaders with ``drop_last=True`` that neither shuffle nor have a sampler."""
         for loader in loader_calls(module, project, "drop_last"):
             if not is_name(loader.arguments["drop_last"], "True") or loader.given("batch_sampler"):
                 continue
             offset = module.span(loader.call)[0]
             if loader.role in ("validation", "test"):
-                yield Proposal(
+                yield RuleMatch(
                     offset,
                     f"`create_{loader.role}_loader` ignores `drop_last=True`, and warns: remove it",
                 )
             elif _reads_in_order(module, project, loader) and (lost := _describe_loss(loader)):
-                yield Proposal(
+                yield RuleMatch(
                     offset,
                     f"`drop_last=True` in evaluation omits {lost} at the end of the dataset, the same in every epoch. "
                     f"Remove it, unless this loader is for training. {SEE_IT}",
@@ -100,13 +100,13 @@ def _is_iterable(module: Module, project: Project, loader: LoaderCall) -> bool:
     scope = module.enclosing_function(loader.call) or module.tree
     values = [*contained_expressions(module, scope, dataset)]
     if isinstance(dataset, cst.Attribute):
-        same = [n for n in module.find(cst.Attribute) if dotted(n) == dotted(dataset)]
-        values += [v for n in same if (v := assigned_value(module, n)) is not None]
+        same = [n for n in module.find(cst.Attribute) if dotted_source(n) == dotted_source(dataset)]
+        values += [v for n in same if (v := value_assigned_to(module, n)) is not None]
     for value in values:
         names = project.resolved_names(module, value.func) if isinstance(value, cst.Call) else set()
         for name in names:
             found = project.class_definition(name)
-            if "Iterable" in name or (found is not None and DatasetState(found[0], project, found[1]).is_iterable):
+            if "Iterable" in name or (found is not None and DatasetClass(found[0], project, found[1]).is_iterable):
                 return True
     return False
 

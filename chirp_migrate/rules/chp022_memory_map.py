@@ -7,9 +7,19 @@ from collections.abc import Iterable, Set
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_names import possible_datasets
-from chirp_migrate.analysis.datasets.dataset_state import pickled_state
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, is_call_of, is_name, keywords
+from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
+from chirp_migrate.analysis.datasets.dataset_state import pickled_attribute_values
+from chirp_migrate.rules.api import (
+    Module,
+    Outline,
+    Project,
+    Rule,
+    RuleMatch,
+    Safety,
+    is_call_of,
+    is_name,
+    keyword_arguments,
+)
 
 _MAPS = re.compile(r"numpy\.(memmap|lib\.format\.open_memmap)")
 _NONE = cst.Name("None")
@@ -34,12 +44,14 @@ class PickledMemoryMap(Rule):
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a class may be a dataset."""
-        return bool(outline.once(possible_datasets, project))
+        return bool(outline.once(possible_dataset_classes, project))
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the attributes of datasets that are memory maps, unless the dataset defines its own pickling."""
-        for attribute, value, _ in pickled_state(module, project, lambda one: _is_map(module, project, one) or None):
-            yield Proposal(
+        for attribute, value, _ in pickled_attribute_values(
+            module, project, lambda one: _is_map(module, project, one) or None
+        ):
+            yield RuleMatch(
                 module.span(value)[0],
                 f"`self.{attribute}`: pickling a memory map copies the whole file to each worker that is not "
                 "forked. Store the path and map the file on first use, or use `WorkerSafeArrayDataset`",
@@ -49,5 +61,5 @@ class PickledMemoryMap(Rule):
 def _is_map(module: Module, project: Project, value: cst.BaseExpression) -> bool:
     match value:
         case cst.Call() if project.resolved_names(module, value.func) == {"numpy.load"}:
-            return not is_name(keywords(value).get("mmap_mode", _NONE), "None")
+            return not is_name(keyword_arguments(value).get("mmap_mode", _NONE), "None")
     return is_call_of(module, value, _MAPS, project)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.loaders.custom_loading import STREAMS, THREADS, WORKERS, CustomLoading, custom_loading
-from chirp_migrate.rules.api import CALL, GAP, Module, Project, Proposal, Rule, Safety, join_texts
+from chirp_migrate.analysis.loaders.custom_loading import STREAMS, THREADS, WORKERS, CustomLoading, find_custom_loading
+from chirp_migrate.rules.api import CALL, GAP, Module, Project, Rule, RuleMatch, Safety, join_texts
 
 _WHAT = {WORKERS: "a worker pool", THREADS: "a prefetch thread", STREAMS: "CUDA streams"}
 #: For each kind of hand-written code: the arguments of a loader that do the same.
@@ -57,9 +57,9 @@ class CustomLoadingCode(Rule):
     beside = ("torch", _DATA, _has_machinery)
     follows = frozenset()
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report classes, functions and scripts that load batches by hand."""
-        for found in custom_loading(module, project):
+        for found in find_custom_loading(module, project):
             place: cst.CSTNode = next(iter(found.machinery.values()))
             subject = "this script"
             if not isinstance(found.node, cst.Module):
@@ -68,7 +68,7 @@ class CustomLoadingCode(Rule):
                 [_describe_machinery(module, kind, first) for kind, first in found.machinery.items()]
             )
             message = f"{subject} implements loading with {machinery}: {_advice(found)} (docs/migration-notes.md)"
-            yield Proposal(module.span(place)[0], message, why="+".join(found.machinery))
+            yield RuleMatch(module.span(place)[0], message, why="+".join(found.machinery))
 
 
 def _describe_machinery(module: Module, kind: str, first: cst.Call | cst.Arg) -> str:

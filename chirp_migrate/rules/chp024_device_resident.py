@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chirp_migrate.analysis.devices.device_moves import may_move
+from chirp_migrate.analysis.devices.device_moves import may_move_to_device
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.device_data import reads_device_data
-from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
-from chirp_migrate.analysis.loops.loop_outline import called_in_loops
+from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
+from chirp_migrate.analysis.loops.loop_outline import names_called_in_loops
 from chirp_migrate.analysis.loops.sync_points import device_loops
 from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
     join_texts,
-    keywords,
+    keyword_arguments,
     quote_sources,
 )
 
@@ -38,14 +38,14 @@ class DeviceResident(Rule):
     safety = Safety.ADVICE
     verbose_only = True
     trigger = (".to", ".cuda", "to_")
-    beside = (may_use_loader, may_move)
+    beside = (may_use_loader, may_move_to_device)
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a loop that may iterate over a loader moves an object to a device."""
-        return any(called_in_loops(outline, moving=True))
+        return any(names_called_in_loops(outline, only_moving=True))
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the loops over loaders that move parts of their batches to one device, where they are not yet."""
         for there in device_loops(module, project):
             devices = list(dict.fromkeys(quote_sources(module, device) for device in there.moves.values()))
@@ -57,13 +57,13 @@ class DeviceResident(Rule):
                 first, *others = sorted(there.moves, key=lambda move: module.span(move)[0])
                 copies = "copies" if not others else "copy"
                 sources = join_texts([quote_sources(module, one) for one in (first, *others)])
-                yield Proposal(
+                yield RuleMatch(
                     module.span(first)[0],
                     f"{sources} {copies} every batch in the loop; if every loop over this loader does so, build the "
                     f"loader with `device=`: its batches then arrive on {devices[0]}",
                 )
 
 
-def _has_device(loader: Loader) -> bool:
+def _has_device(loader: LoaderValue) -> bool:
     """Return whether every call that may build a loader has the argument ``device``."""
-    return bool(loader.calls) and all("device" in keywords(call) for _, call in loader.calls)
+    return bool(loader.calls) and all("device" in keyword_arguments(call) for _, call in loader.calls)

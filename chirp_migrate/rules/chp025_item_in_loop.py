@@ -8,25 +8,25 @@ from functools import partial
 
 import libcst as cst
 
-from chirp_migrate.analysis.devices.device_moves import may_move
+from chirp_migrate.analysis.devices.device_moves import may_move_to_device
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
-from chirp_migrate.analysis.loops.loop_names import statement_of
-from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.analysis.loops.sync_points import Wait, device_loops, group_by_advice
+from chirp_migrate.analysis.loops.loop_names import innermost_statement
+from chirp_migrate.analysis.loops.loop_outline import names_called_in_loops
+from chirp_migrate.analysis.loops.sync_points import DeviceWait, device_loops, group_by_advice
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
-    find_in,
-    holds,
+    called_method_name,
+    contains_node,
+    find_nodes,
     is_read,
     join_texts,
-    method_called,
     quote_sources,
 )
 
@@ -64,31 +64,31 @@ class ItemInLoop(Rule):
     safety = Safety.ADVICE
     verbose_only = True
     trigger = (".item", "float(", "int(")
-    beside = (may_use_loader, may_move, _READ)
+    beside = (may_use_loader, may_move_to_device, _READ)
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a loop that may iterate over a loader moves objects to a device and also reads numbers."""
-        return any(names & {"item", "float", "int"} for names in called_in_loops(outline, moving=True))
+        return any(names & {"item", "float", "int"} for names in names_called_in_loops(outline, only_moving=True))
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the numbers that a loop over a loader reads in every step; one finding for each kind of advice."""
         for there in device_loops(module, project):
             numbers = [wait for wait in there.waits() if wait.is_number]
             for instead, waits in group_by_advice(numbers, partial(_advice_for, module, there.loop)).items():
                 message = f"{_describe_waits(module, waits)} in every step; {instead}"
-                yield Proposal(module.span(waits[0].node)[0], message)
+                yield RuleMatch(module.span(waits[0].node)[0], message)
 
 
-def _describe_waits(module: Module, waits: list[Wait]) -> str:
+def _describe_waits(module: Module, waits: list[DeviceWait]) -> str:
     texts = [quote_sources(module, wait.node) for wait in waits]
     return f"{join_texts(texts)} {'forces' if len(texts) == 1 else 'force'} a GPU sync"
 
 
-def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
+def _advice_for(module: Module, loop: cst.For, wait: DeviceWait) -> str | None:
     """Return the advice for one read of a number; ``None`` if the loop returns the number and so ends."""
-    statement = statement_of(module, wait.node)
-    collects = (one for one in module.ancestors(wait.node) if method_called(one) in ("append", "extend"))
+    statement = innermost_statement(module, wait.node)
+    collects = (one for one in module.ancestors(wait.node) if called_method_name(one) in ("append", "extend"))
     match next(collects, statement):
         case cst.AugAssign(target=target) as adding:
             return _SUMMED[_is_used(module, loop, adding, target)]
@@ -101,7 +101,7 @@ def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
         case cst.Return():
             return None
     calls = (one for one in module.ancestors(wait.node) if isinstance(one, cst.Call) and one is not wait.node)
-    called = next((module.source(one.func) for one in calls if not holds(module, one.func, wait.node)), "")
+    called = next((module.source(one.func) for one in calls if not contains_node(module, one.func, wait.node)), "")
     if _SHOWS.search(called) or not called:
         return "show it every N steps"
     return "pass the detached tensor, and call `.item()` where the number is shown"
@@ -111,5 +111,5 @@ def _is_used(module: Module, loop: cst.For, statement: cst.CSTNode, target: cst.
     """Return whether the loop may use a target outside of one statement; always True if the target is not a name."""
     if not isinstance(target, cst.Name):
         return True
-    names = (one for one in find_in(loop.body, cst.Name) if one.value == target.value)
-    return any(is_read(module, one) and not holds(module, statement, one) for one in names)
+    names = (one for one in find_nodes(loop.body, cst.Name) if one.value == target.value)
+    return any(is_read(module, one) and not contains_node(module, statement, one) for one in names)

@@ -8,26 +8,31 @@ from functools import partial
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.value_flow import CallArgument, DisplayElement, ValueAssignment, step_of
-from chirp_migrate.analysis.devices.device_moves import may_move
+from chirp_migrate.analysis.dataflow.value_flow import (
+    CallArgument,
+    ContainerElement,
+    ValueAssignment,
+    next_step_of_value,
+)
+from chirp_migrate.analysis.devices.device_moves import may_move_to_device
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
-from chirp_migrate.analysis.loops.loop_names import statement_of
-from chirp_migrate.analysis.loops.loop_outline import called_in_loops
-from chirp_migrate.analysis.loops.sync_points import Wait, device_loops, group_by_advice
+from chirp_migrate.analysis.loops.loop_names import innermost_statement
+from chirp_migrate.analysis.loops.loop_outline import names_called_in_loops
+from chirp_migrate.analysis.loops.sync_points import DeviceWait, device_loops, group_by_advice
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
-    Mention,
     Module,
+    NameRole,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
-    find_own,
-    holds,
-    mention,
-    method_called,
+    called_method_name,
+    contains_node,
+    find_in_scope,
+    name_role,
     quote_sources,
     resolves_to,
 )
@@ -53,14 +58,14 @@ class CopiesInLoop(Rule):
     safety = Safety.ADVICE
     verbose_only = True
     trigger = (".cpu", ".numpy", ".tolist")
-    beside = (may_use_loader, may_move, _COPY)
+    beside = (may_use_loader, may_move_to_device, _COPY)
     follows = frozenset()
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a loop that may iterate over a loader moves objects to a device and also copies tensors."""
-        return any(names & {"cpu", "numpy", "tolist"} for names in called_in_loops(outline, moving=True))
+        return any(names & {"cpu", "numpy", "tolist"} for names in names_called_in_loops(outline, only_moving=True))
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report copies to the CPU if the loop only appends them to a list, or iterates over the values of a copy."""
         for there in device_loops(module, project):
             copies = (one for one in there.waits() if not one.is_number)
@@ -68,28 +73,32 @@ class CopiesInLoop(Rule):
                 shown = " and ".join(quote_sources(module, wait.node) for wait in waits)
                 verb = "forces" if len(waits) == 1 else "force"
                 message = f"{shown} {verb} a GPU sync in every step; {instead}"
-                yield Proposal(module.span(waits[0].node)[0], message)
+                yield RuleMatch(module.span(waits[0].node)[0], message)
 
 
-def _advice_for(module: Module, loop: cst.For, wait: Wait) -> str | None:
+def _advice_for(module: Module, loop: cst.For, wait: DeviceWait) -> str | None:
     """Return the advice for a copy to the CPU; ``None`` if the step needs the copied values."""
     if _is_collected(module, wait.node):
         return _LATER
-    match step_of(module, wait.node):
+    match next_step_of_value(module, wait.node):
         case ValueAssignment((cst.Name(value=name),), cst.Assign() as statement):
-            names = (node for node in find_own(loop.body, cst.Name) if node.value == name)
-            reads = [one for one in names if mention(module, one) is Mention.READ and not holds(module, statement, one)]
+            names = (node for node in find_in_scope(loop.body, cst.Name) if node.value == name)
+            reads = [
+                one
+                for one in names
+                if name_role(module, one) is NameRole.READ and not contains_node(module, statement, one)
+            ]
             return _LATER if reads and all(_is_collected(module, read) for read in reads) else None
-    around = statement_of(module, wait.node)
-    return _ONE_BY_ONE if isinstance(around, cst.For) and holds(module, around.iter, wait.node) else None
+    around = innermost_statement(module, wait.node)
+    return _ONE_BY_ONE if isinstance(around, cst.For) and contains_node(module, around.iter, wait.node) else None
 
 
 def _is_collected(module: Module, node: cst.CSTNode) -> bool:
     """Return whether the code only appends a value to a list, or concatenates it with the values collected before."""
-    match step_of(module, node):
-        case DisplayElement(cst.Element(), display):
+    match next_step_of_value(module, node):
+        case ContainerElement(cst.Element(), display):
             return _is_collected(module, display)
-        case CallArgument(_, call) if method_called(call) in ("append", "extend"):
+        case CallArgument(_, call) if called_method_name(call) in ("append", "extend"):
             return True
         case CallArgument(_, call) if module.qualified_names(call.func) == {"builtins.list"}:
             return _is_collected(module, call)
@@ -103,7 +112,7 @@ def _is_collected(module: Module, node: cst.CSTNode) -> bool:
 
 def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
     """Return whether a call has the form ``all = torch.cat([all, new])``."""
-    match step_of(module, call):
+    match next_step_of_value(module, call):
         case ValueAssignment(targets, cst.Assign()):
             given = [argument.value for argument in call.args]
             given += [part.value for one in given if isinstance(one, cst.Tuple | cst.List) for part in one.elements]
@@ -114,4 +123,4 @@ def _is_joined_to_itself(module: Module, call: cst.Call) -> bool:
 def _is_list(module: Module, node: cst.CSTNode) -> bool:
     """Return whether an expression is a list, so that ``+=`` appends to a list and does not add numbers."""
     made = isinstance(node, cst.Call) and module.qualified_names(node.func) == {"builtins.list"}
-    return made or isinstance(node, cst.List) or method_called(node) == "tolist"
+    return made or isinstance(node, cst.List) or called_method_name(node) == "tolist"

@@ -8,18 +8,18 @@ from collections.abc import Iterable, Set
 import libcst as cst
 
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
-from chirp_migrate.analysis.loaders.loader_values import Loader, may_use_loader
+from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
 from chirp_migrate.analysis.loops.loop_outline import calls_in_loops
-from chirp_migrate.analysis.loops.sync_points import is_each_step
+from chirp_migrate.analysis.loops.sync_points import runs_in_every_iteration
 from chirp_migrate.rules.api import (
     Module,
     Outline,
     Project,
-    Proposal,
     Rule,
+    RuleMatch,
     Safety,
-    argument,
-    find_own,
+    call_argument,
+    find_in_scope,
     is_integer,
     is_name,
     quote_sources,
@@ -60,7 +60,7 @@ class CacheEmptiedInLoop(Rule):
             for name in project.possible_names(outline, call.func)
         )
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report calls that empty the cache or synchronise in each step of a loop over loaders.
 
         Each loop has at most one finding of each kind. Calls in ``except`` blocks are omitted.
@@ -68,20 +68,20 @@ class CacheEmptiedInLoop(Rule):
         for loop, loaders in loader_loops(module, project):
             if all(_gives_single(loader) for _, loader in loaders):
                 continue
-            calls = [node for node in find_own(loop.body, cst.Call) if is_each_step(module, loop, node)]
+            calls = [node for node in find_in_scope(loop.body, cst.Call) if runs_in_every_iteration(module, loop, node)]
             calls.sort(key=lambda one: module.span(one)[0])
             emptying = [call for call in calls if resolves_to(module, call, _EMPTIES, project)]
             collecting = [call for call in calls if project.resolved_names(module, call.func) & _COLLECTS]
             waiting = [call for call in calls if resolves_to(module, call, _WAITS, project)]
             if emptying:
-                yield Proposal(
+                yield RuleMatch(
                     module.span(emptying[0])[0],
                     f"calling {quote_sources(module, *emptying, *collecting)} after each batch forces a GPU sync, "
                     "and the next step allocates the memory again: call it once after the loop, or remove it; if "
                     "memory is short, use smaller batches",
                 )
             if waiting and not _is_timed(module, project, loop):
-                yield Proposal(
+                yield RuleMatch(
                     module.span(waiting[0])[0],
                     f"calling {quote_sources(module, *waiting)} after each batch forces a GPU sync that this loop "
                     "does not need: remove it",
@@ -90,15 +90,15 @@ class CacheEmptiedInLoop(Rule):
 
 def _is_timed(module: Module, project: Project, loop: cst.For) -> bool:
     """Return whether the function around a loop reads a clock."""
-    calls = find_own(module.enclosing_function(loop) or module.tree, cst.Call)
+    calls = find_in_scope(module.enclosing_function(loop) or module.tree, cst.Call)
     return any(_CLOCKS.fullmatch(name) for call in calls for name in project.resolved_names(module, call.func))
 
 
-def _gives_single(loader: Loader) -> bool:
+def _gives_single(loader: LoaderValue) -> bool:
     """Return whether a loader yields one sample at a time: all calls that may build it omit the batch size or set 1."""
     calls = [call for _, call in loader.calls]
     if any(one.star or is_name(one.keyword, "batch_sampler") for call in calls for one in call.args):
         return False
-    sizes = (argument(call, 1, "batch_size") for call in calls)
+    sizes = (call_argument(call, 1, "batch_size") for call in calls)
     literal = (size for size in sizes if size is not None and not is_name(size, "None"))
     return loader.complete and all(is_integer(size, "1") for size in literal)

@@ -10,7 +10,17 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.delegating_transform import read_delegation
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.edits.statements import class_decorator_insertion
-from chirp_migrate.rules.api import Module, Outline, Project, Proposal, Rule, Safety, functions_of, last_name, runtime
+from chirp_migrate.rules.api import (
+    Module,
+    Outline,
+    Project,
+    Rule,
+    RuleMatch,
+    Safety,
+    last_name,
+    methods_of_class,
+    runtime_import,
+)
 
 #: Words in code of masks and noise. `chirpid_patch` can apply such augmentations to whole batches.
 _AUGMENTS = ("time_mask_param", "randn_like")
@@ -49,11 +59,11 @@ class ComposedTransforms(Rule):
             isinstance(statement, ast.ClassDef)
             and all(last_name(base) == "object" for base in statement.bases)
             and not (statement.keywords or statement.decorator_list)
-            and _may_hand_on(functions_of(statement).get("__call__"))
+            and _may_hand_on(methods_of_class(statement).get("__call__"))
             for statement in outline.tree.body
         )
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Decorate top-level classes whose ``__call__`` only calls one transform, or several transforms in turn."""
         for node in module.tree.body if _augments(project) else ():
             if not isinstance(node, cst.ClassDef) or (found := read_delegation(module, node)) is None:
@@ -63,7 +73,8 @@ class ComposedTransforms(Rule):
             does = "only chains transforms" if found.composes else "only calls a function"
             message = f"`{node.name.value}` {does}: `@{decorator}` declares this, and loaders apply it to whole batches"
             gain = loader_gains(project).gain_of_transform(module.path, node.name.value)
-            yield Proposal(module.span(node.name)[0], message, (edit,), frozenset({runtime(decorator)}), gain=gain)
+            imports = frozenset({runtime_import(decorator)})
+            yield RuleMatch(module.span(node.name)[0], message, (edit,), imports, gain=gain)
 
 
 def _augments(project: Project) -> bool:

@@ -8,10 +8,25 @@ from collections.abc import Iterable
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import origins
-from chirp_migrate.analysis.datasets.dataset_names import dataset_test
-from chirp_migrate.analysis.datasets.label_scan import LabelPass, stacked_samples, why_too_early
-from chirp_migrate.rules.api import GAP, Edit, Module, Outline, Project, Proposal, Rule, Safety, is_call_of, runtime
+from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations
+from chirp_migrate.analysis.datasets.dataset_names import cached_dataset_test
+from chirp_migrate.analysis.datasets.label_scan import (
+    ScannedSamples,
+    read_stacked_samples,
+    why_not_readable_before_loop,
+)
+from chirp_migrate.rules.api import (
+    GAP,
+    Edit,
+    Module,
+    Outline,
+    Project,
+    Rule,
+    RuleMatch,
+    Safety,
+    is_call_of,
+    runtime_import,
+)
 
 _RUNTIME = "stack_samples"
 _FOUND = "samples read one by one and stacked"
@@ -71,18 +86,18 @@ class StackedSamples(Rule):
             if "torch.stack" in outline.possible_names(call.func)
         )
 
-    def check(self, module: Module, project: Project) -> Iterable[Proposal]:
+    def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Rewrite calls of ``torch.stack`` that stack the samples of a dataset."""
-        stands_for_dataset = module.once(dataset_test, project)
+        stands_for_dataset = module.once(cached_dataset_test, project)
         for call in module.find(cst.Call):
-            scan = stacked_samples(module, stands_for_dataset, call)
+            scan = read_stacked_samples(module, stands_for_dataset, call)
             if scan is None or isinstance(module.enclosing_scope(call), cst.ClassDef):
                 continue
             yield _proposal(module, project, call, scan)
 
 
-def _proposal(module: Module, project: Project, call: cst.Call, scan: LabelPass) -> Proposal:
-    offset, problem = module.span(call)[0], why_too_early(module, project, scan)
+def _proposal(module: Module, project: Project, call: cst.Call, scan: ScannedSamples) -> RuleMatch:
+    offset, problem = module.span(call)[0], why_not_readable_before_loop(module, project, scan)
     computed = scan.index is not None and not isinstance(scan.index, cst.Name)
     if problem is None and computed and not _is_at_hand(module, scan.iterable):
         problem = f"`{module.source(scan.iterable).strip()}` may be computed while samples are read"
@@ -90,17 +105,17 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: LabelPass)
         problem = "the rewrite would lose a comment in this code"
     if problem is not None:
         dataset = module.source(scan.dataset).strip()
-        return Proposal(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Not rewritten: {problem}")
+        return RuleMatch(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Not rewritten: {problem}")
     message = f"{_FOUND}: `{_RUNTIME}` gathers the same tensor at once"
     edit = Edit(*module.span(call), f"{_RUNTIME}({scan.arguments(module)})")
-    return Proposal(offset, message, (edit,), frozenset({runtime(_RUNTIME)}))
+    return RuleMatch(offset, message, (edit,), frozenset({runtime_import(_RUNTIME)}))
 
 
 def _is_at_hand(module: Module, iterable: cst.BaseExpression) -> bool:
     """Return whether all items of an iterable provably exist before the first iteration."""
     if isinstance(iterable, cst.Name):
         owner = module.scopes.lookup(iterable.value, iterable)
-        values = origins(module, owner[0].node, iterable.value)[0] if owner is not None else []
+        values = assigned_values_and_annotations(module, owner[0].node, iterable.value)[0] if owner is not None else []
         every = owner is not None and len(values) == len(owner[1])
         return every and all(origin.part is None and _is_made(module, origin.value) for origin in values)
     return _is_made(module, iterable)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from chirp_migrate.analysis.objects.things import Place
+from chirp_migrate.analysis.objects.things import CreationPlace
 from chirp_migrate.rules.api import Module, Project
 from chirp_migrate.rules.chp006_local_dataset_class import LocalDatasetClass
 from chirp_migrate.rules.chp007_lambda import PicklableFunction
 from chirp_migrate.rules.chp012_local_function import LocalFunction
 
-__all__ = ["is_moved"]
+__all__ = ["is_moved_by_rule"]
 
 
-def is_moved(project: Project, place: Place) -> bool:
+def is_moved_by_rule(project: Project, place: CreationPlace) -> bool:
     """Return whether a rule moves, or has moved, the lambda, local function or local class at a place."""
     module = project.module(place.path)
     return getattr(place.node, "lineno", 0) not in module.once(_unmoved_lines, project)

@@ -10,30 +10,30 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Set
 
-from chirp_migrate.analysis.objects.pickled import ObjectSort, UnpicklableObject, unpicklable
+from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObject, find_unpicklable_objects
 from chirp_migrate.rules.api import Module, Outline, Project
-from chirp_migrate.rules.base import Proposal
+from chirp_migrate.rules.base import RuleMatch
 
 __all__ = [
+    "creates_unpicklable",
     "has_word",
-    "makes_unpicklable",
-    "names_unpicklable",
-    "unpicklable_proposals",
-    "unpicklable_words",
+    "may_create_unpicklable",
+    "unpicklable_matches",
+    "words_in_unpicklable_code",
 ]
 
 _WORD = re.compile(r"\w+")
 _OPENING = re.compile(r"[\s(]*")
 
 
-def unpicklable_words(project: Project, sort: ObjectSort) -> frozenset[str]:
-    """Return words such that every file that creates an unpicklable object of a sort contains one of them."""
-    return unpicklable(project).words(sort)
+def words_in_unpicklable_code(project: Project, kind: ReportedObjectKind) -> frozenset[str]:
+    """Return words such that every file that creates an unpicklable object of a kind contains one of them."""
+    return find_unpicklable_objects(project).words(kind)
 
 
-def names_unpicklable(text: str, project: Project, sort: ObjectSort) -> bool:
-    """Return whether a source text may create an unpicklable object of a sort."""
-    return has_word(text, unpicklable_words(project, sort))
+def may_create_unpicklable(text: str, project: Project, kind: ReportedObjectKind) -> bool:
+    """Return whether a source text may create an unpicklable object of a kind."""
+    return has_word(text, words_in_unpicklable_code(project, kind))
 
 
 def has_word(text: str, words: Set[str]) -> bool:
@@ -41,19 +41,19 @@ def has_word(text: str, words: Set[str]) -> bool:
     return bool(words) and not words.isdisjoint(_WORD.findall(text))
 
 
-def makes_unpicklable(outline: Outline, project: Project, sort: ObjectSort) -> bool:
-    """Return whether a module creates an unpicklable object of a sort."""
-    return bool(unpicklable(project).in_file(outline.path, sort))
+def creates_unpicklable(outline: Outline, project: Project, kind: ReportedObjectKind) -> bool:
+    """Return whether a module creates an unpicklable object of a kind."""
+    return bool(find_unpicklable_objects(project).in_file(outline.path, kind))
 
 
-def unpicklable_proposals(
-    module: Module, project: Project, sort: ObjectSort, reported: Iterable[int] = ()
-) -> Iterator[Proposal]:
-    """Yield a finding for each unpicklable object of a sort, except at the offsets that a rule has ``reported``."""
-    known = {_bare(module, offset) for offset in reported}
-    for offset, found in unpicklable(project).places(module, sort):
+def unpicklable_matches(
+    module: Module, project: Project, kind: ReportedObjectKind, reported_offsets: Iterable[int] = ()
+) -> Iterator[RuleMatch]:
+    """Yield a finding for each unpicklable object of a kind, except at ``reported_offsets``."""
+    known = {_bare(module, offset) for offset in reported_offsets}
+    for offset, found in find_unpicklable_objects(project).places(module, kind):
         if _bare(module, offset) not in known:
-            yield Proposal(offset, _message(found))
+            yield RuleMatch(offset, _message(found))
 
 
 def _bare(module: Module, offset: int) -> int:
@@ -69,14 +69,14 @@ def _message(found: UnpicklableObject) -> str:
     node = found.place.node
     name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else ""
     match found.sort:
-        case ObjectSort.LAMBDA:
+        case ReportedObjectKind.LAMBDA:
             what, remedy = "lambda", "Use a module-level function, or `functools.partial`"
-        case ObjectSort.FUNCTION:
+        case ReportedObjectKind.FUNCTION:
             what, remedy = f"local function `{name}`", "Move the function to module level, or use `functools.partial`"
-        case ObjectSort.CLASS:
+        case ReportedObjectKind.CLASS:
             what = f"local class `{name}`" if name else "class that is made in a function"
             remedy = "Move the class to module level"
-        case ObjectSort.STATE:
+        case ReportedObjectKind.STATE:
             assert found.kind is not None
             what, happens, remedy = found.kind.value
             if found.attribute:

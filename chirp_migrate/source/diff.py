@@ -11,11 +11,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Plan, Status
+from chirp_migrate.plans.plan import Edit, FilePlan, Finding, FindingStatus, Plan
 from chirp_migrate.source.matching_lines import fewest_changes, group_differences
 from chirp_migrate.source.text import SOURCE_LINE
 
-__all__ = ["changed_lines", "count_changes", "file_diff", "file_hunks", "line_hunks", "unified_diff"]
+__all__ = [
+    "count_changes",
+    "diff_hunks_of_file",
+    "diff_hunks_of_lines",
+    "file_diff",
+    "unified_diff",
+    "whole_line_edits",
+]
 
 _CONTEXT = 3
 _NO_NEWLINE = "\\ No newline at end of file\n"
@@ -28,7 +35,7 @@ def unified_diff(plan: Plan) -> Iterator[str]:
     Comment lines above the diff of each file name the rules that change the file, and their reasons.
     """
     for file in plan.files:
-        findings = [f for f in plan.findings if f.path == file.path and f.status is Status.REWRITE]
+        findings = [f for f in plan.findings if f.path == file.path and f.status is FindingStatus.REWRITE]
         yield from file_diff(file, findings)
 
 
@@ -44,7 +51,7 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
         yield "new file mode 100644\n"
         if not file.after:
             yield "index 0000000..e69de29\n"
-    hunks = file_hunks(file)
+    hunks = diff_hunks_of_file(file)
     if hunks:
         yield f"--- {'/dev/null' if file.before is None else _header_name(old)}\n"
         yield f"+++ {_header_name(new)}\n"
@@ -54,11 +61,11 @@ def file_diff(file: FilePlan, findings: Iterable[Finding]) -> Iterator[str]:
 
 def count_changes(file: FilePlan) -> tuple[int, int]:
     """Return the numbers of lines that are added to and removed from a file."""
-    lines = file_hunks(file)
+    lines = diff_hunks_of_file(file)
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
 
 
-def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
+def whole_line_edits(before: str, after: str) -> tuple[Edit, ...]:
     """Return edits of whole lines that turn ``before`` into ``after``."""
     old, new = SOURCE_LINE.findall(before), SOURCE_LINE.findall(after)
     starts = [0, *accumulate(map(len, old))]
@@ -69,17 +76,17 @@ def changed_lines(before: str, after: str) -> tuple[Edit, ...]:
     )
 
 
-def file_hunks(file: FilePlan) -> Sequence[str]:
+def diff_hunks_of_file(file: FilePlan) -> Sequence[str]:
     """Return the lines of all hunks of one file, without the two lines (``---`` and ``+++``) that name the file."""
     return _hunks(file.before or b"", file.after)
 
 
 @lru_cache(maxsize=256)  # one caller prints the lines, another caller counts them
 def _hunks(before: bytes, after: bytes) -> tuple[str, ...]:
-    return tuple(line_hunks(_lines_of_bytes(before), _lines_of_bytes(after)))
+    return tuple(diff_hunks_of_lines(_lines_of_bytes(before), _lines_of_bytes(after)))
 
 
-def line_hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+def diff_hunks_of_lines(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     """Yield the lines of all hunks of a diff between two lists of lines."""
     for group in group_differences(before, after, _CONTEXT):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]

@@ -9,13 +9,13 @@ import shutil
 import stat
 from pathlib import Path
 
-__all__ = ["discard", "read_file", "replace_file", "sync_folder", "write_new"]
+__all__ = ["read_file", "remove_if_exists", "replace_file", "sync_folder", "write_new_file"]
 
 #: Error numbers of file systems that cannot flush a folder. The program then continues without flushing it.
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 
-def write_new(path: Path, content: bytes, *, like: Path | None = None, mode: int | None = None) -> None:
+def write_new_file(path: Path, content: bytes, *, like: Path | None = None, mode: int | None = None) -> None:
     """Create ``path`` with ``content`` and wait until the bytes are on disk.
 
     Args:
@@ -43,7 +43,7 @@ def write_new(path: Path, content: bytes, *, like: Path | None = None, mode: int
                 path.chmod(mode)
             os.fsync(file.fileno())
     except BaseException:
-        discard(path)
+        remove_if_exists(path)
         raise
 
 
@@ -56,12 +56,12 @@ def replace_file(path: Path, content: bytes, temporary: Path, *, like: Path | No
     Raises:
         OSError: the file cannot be written; ``path`` then keeps its earlier bytes.
     """
-    discard(temporary)
-    write_new(temporary, content, like=like)
+    remove_if_exists(temporary)
+    write_new_file(temporary, content, like=like)
     try:
         temporary.replace(path)
     except OSError:
-        discard(temporary)
+        remove_if_exists(temporary)
         raise
     sync_folder(path.parent)
 
@@ -98,7 +98,7 @@ def read_file(path: Path) -> bytes:
         return file.read()
 
 
-def discard(path: Path) -> bool:
+def remove_if_exists(path: Path) -> bool:
     """Remove a file if it exists, and return whether it did."""
     try:
         path.unlink()

@@ -8,26 +8,26 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from chirp_migrate.errors import Refused
+from chirp_migrate.errors import WriteRefused
 
-__all__ = ["guard", "ignored_paths", "run_git", "uncommitted_paths"]
+__all__ = ["ignored_paths", "refuse_uncommitted_changes", "run_git", "uncommitted_paths"]
 
 #: Largest number of paths in one call of git. With it, the command line stays well below any limit on its length.
 _PATHS_A_CALL = 200
 
 
-def guard(root: Path, paths: Iterable[str]) -> None:
-    """Raise Refused if one of ``paths`` (posix, relative to ``root``) has changes that git could not restore.
+def refuse_uncommitted_changes(root: Path, paths: Iterable[str]) -> None:
+    """Raise WriteRefused if one of ``paths`` (posix, relative to ``root``) has changes that git could not restore.
 
     Untracked files count as changed, because git has no copy of their bytes. Files that git ignores do not count. The
     function does nothing outside a work tree, and if git is not installed.
 
     Raises:
-        Refused: files have such changes (the error lists them), or git cannot read the repository.
+        WriteRefused: files have such changes (the error lists them), or git cannot read the repository.
     """
     changed = uncommitted_paths(root, paths)
     if changed:
-        raise Refused(
+        raise WriteRefused(
             f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} uncommitted changes: commit or stash "
             "first, or pass --allow-dirty. Nothing was changed."
         )
@@ -37,7 +37,7 @@ def uncommitted_paths(root: Path, paths: Iterable[str]) -> list[str]:
     """Return those of ``paths``, sorted, that are modified, staged or untracked in their git work tree.
 
     Raises:
-        Refused: git is installed but cannot read the repository.
+        WriteRefused: git is installed but cannot read the repository.
     """
     repositories: dict[Path, list[str]] = defaultdict(list)
     asked = {_resolve_link(root, path): path for path in paths}
@@ -54,7 +54,7 @@ def uncommitted_paths(root: Path, paths: Iterable[str]) -> list[str]:
             some = [path.removeprefix(offset) for path in members[start : start + _PATHS_A_CALL]]
             found = run_git(base, ["status", "--porcelain", "-z", "--no-renames", "-uall", "--", *some])
             if found is None or found.returncode:
-                raise Refused(_unusable(base, found))
+                raise WriteRefused(_unusable(base, found))
             names = [entry[3:] for entry in _split(found.stdout)]
             changed += [by_name[name] for name in names if name in by_name]
     return sorted(changed)
@@ -103,7 +103,7 @@ def _prefix_in_work_tree(base: Path) -> str | None:
     if found is None or (found.returncode and b"not a git repository" in found.stderr):
         return None
     if found.returncode:
-        raise Refused(_unusable(base, found))
+        raise WriteRefused(_unusable(base, found))
     inside, _, prefix = os.fsdecode(found.stdout).partition("\n")
     return prefix.removesuffix("\n") if inside == "true" else None
 
@@ -115,12 +115,12 @@ def _unusable(base: Path, found: subprocess.CompletedProcess[bytes] | None) -> s
 
 
 def run_git(
-    folder: Path, arguments: Sequence[str], given: bytes = b"", fetch: bool = True
+    folder: Path, arguments: Sequence[str], stdin: bytes = b"", fetch: bool = True
 ) -> subprocess.CompletedProcess[bytes] | None:
     """Run git in ``folder`` without changing git's index; return ``None`` if git is not installed.
 
     Args:
-        given: standard input of git.
+        stdin: standard input of git.
         fetch: whether git may download objects that a partial clone lacks.
     """
     # A git hook sets variables that would direct git to another repository than the one that contains the folder.
@@ -130,7 +130,7 @@ def run_git(
         environment["GIT_NO_LAZY_FETCH"] = "1"
     command = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
     try:
-        return subprocess.run(command, cwd=folder, env=environment, input=given, capture_output=True, check=False)
+        return subprocess.run(command, cwd=folder, env=environment, input=stdin, capture_output=True, check=False)
     except FileNotFoundError:
         return None
 

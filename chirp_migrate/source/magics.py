@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from chirp_migrate.source.text import NEWLINE, SOURCE_LINE, UnreadableSource
 
-__all__ = ["MaskedCell", "NotPython", "mask", "parse_cell", "words"]
+__all__ = ["CellNotPython", "MaskedCell", "mask_magics", "parse_cell", "possible_variable_names"]
 
 #: Cell magics above Python code. The code runs in the notebook's namespace; below `timeit`, in a function of its own.
 _PYTHON_BODY = frozenset({"time", "timeit", "capture", "prun"})
@@ -39,7 +39,7 @@ _TOKEN = re.compile(
 )
 
 
-class NotPython(Exception):
+class CellNotPython(Exception):
     """Raised for a cell that cannot be read as Python; the message has the reason.
 
     The message is empty for cells that the user marks as another language (`%%bash`).
@@ -99,13 +99,13 @@ class MaskedCell:
         raise UnreadableSource("a rewrite would displace a magic or shell line")
 
 
-def mask(source: str, tag: str, number: int) -> MaskedCell:
+def mask_magics(source: str, tag: str, number: int) -> MaskedCell:
     """Return the cell as valid Python, with masks for IPython's own syntax.
 
     The name in each mask is ``tag`` and a number. The first mask has ``number``, the next mask ``number + 1``.
 
     Raises:
-        NotPython: the cell is in another language, or cannot be parsed.
+        CellNotPython: the cell is in another language, or cannot be parsed.
     """
     head = _cell_magics(source)
     if not head and _syntax_problem(source) is None:
@@ -131,11 +131,11 @@ def mask(source: str, tag: str, number: int) -> MaskedCell:
     problem = _syntax_problem(cell.text)
     if problem is not None:
         row, message = problem
-        raise NotPython(f"line {cell.lines[min(row, len(cell.lines)) - 1]}: {message}" if row else message)
+        raise CellNotPython(f"line {cell.lines[min(row, len(cell.lines)) - 1]}: {message}" if row else message)
     return cell
 
 
-def words(text: str) -> set[str]:
+def possible_variable_names(text: str) -> set[str]:
     """Return the words in IPython's syntax that may be names of the notebook's variables."""
     return {word for word in re.findall(r"[^\W\d]\w*", text) if not keyword.iskeyword(word)}
 
@@ -166,11 +166,11 @@ def _cell_magics(source: str) -> str:
     """Return the cell magics at the beginning of a Python cell.
 
     Raises:
-        NotPython: the text below one of the cell magics is not Python, or may be another language.
+        CellNotPython: the text below one of the cell magics is not Python, or may be another language.
     """
     head = found[1] if (found := _CELL_MAGICS.match(source)) else ""
     if any(name not in _PYTHON_BODY for name in re.findall(r"(?m)^\s*%%(\w+)", head)):
-        raise NotPython("")
+        raise CellNotPython("")
     return head.rstrip()
 
 

@@ -16,9 +16,9 @@ from itertools import accumulate
 from math import inf
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.magics import MaskedCell, NotPython, mask, parse_cell, words
+from chirp_migrate.source.magics import CellNotPython, MaskedCell, mask_magics, parse_cell, possible_variable_names
 from chirp_migrate.source.notebook_json import CodeCell, code_cells
-from chirp_migrate.source.text import NEWLINE, UnreadableSource, apply_edits, decoded
+from chirp_migrate.source.text import NEWLINE, UnreadableSource, apply_edits, decode_text
 
 __all__ = ["NotebookSource", "has_stored_outputs"]
 
@@ -72,7 +72,7 @@ class NotebookSource:
             UnreadableSource: the file is not UTF-8, not JSON, or a notebook of another format or another language than
                 Python.
         """
-        raw = decoded(data)
+        raw = decode_text(data)
         cells = code_cells(raw)
         code = "\n".join(cell.text for cell in cells)
         newline = "\r\n" if (first := NEWLINE.search(code)) and first.group() == "\r\n" else "\n"
@@ -85,8 +85,8 @@ class NotebookSource:
         number = 1
         for cell in cells:
             try:
-                one = mask(cell.text, tag, number)
-            except NotPython as reason:
+                one = mask_magics(cell.text, tag, number)
+            except CellNotPython as reason:
                 masked.append((cell.number, 1, cell.text))
                 if str(reason):
                     unreadable.append((cell.number, str(reason)))
@@ -181,7 +181,7 @@ def _line_of_read_names(masked: Sequence[tuple[int, int, str]], tag: str, newlin
     line has no effect. The line is an annotation that is no valid type, so the words in it count as used names, but no
     rule can rewrite these words.
     """
-    found = sorted({word for *_, text in masked for word in words(text)})
+    found = sorted({word for *_, text in masked for word in possible_variable_names(text)})
     return f'{tag}: "? {" ".join(found)}"{newline}' if found else ""
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.text import edit_order
+from chirp_migrate.source.text import edit_sort_key
 
-__all__ = ["FOLLOWS", "Owners", "PieceTable", "group_items", "lines_of", "sharing_lines"]
+__all__ = ["FOLLOWS", "Owners", "PieceTable", "group_connected_items", "line_range_of_edit", "pairs_sharing_lines"]
 
 #: Numbers of the rewrites that an edit belongs to.
 Owners = frozenset[int]
@@ -84,7 +84,7 @@ class PieceTable:
                 position += piece.width
                 yield piece
 
-        for edit, owners in sorted(edits, key=lambda one: edit_order(one[0])):
+        for edit, owners in sorted(edits, key=lambda one: edit_sort_key(one[0])):
             done += advance(edit.start)
             if done and left and done[-1].text is not None and left[-1].text is not None:
                 # The edit is between two inserted pieces, or inside an inserted piece.
@@ -144,7 +144,7 @@ class PieceTable:
         self.joined |= {(one, other) for one in earlier for other in later if one != other}
 
 
-def group_items(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
+def group_connected_items(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
     """Group ``count`` items such that the two items of each pair are in the same group.
 
     The result has one number for each item: the smallest item of its group.
@@ -163,7 +163,7 @@ def group_items(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
     return [find(one) for one in range(count)]
 
 
-def sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+def pairs_sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield the pairs of rewrites that change the same line of the original.
 
     Args:
@@ -172,7 +172,7 @@ def sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[in
     """
     last, owners = -1, FOLLOWS
     for edit, present in edits:
-        first, end = lines_of(edit, line_starts)
+        first, end = line_range_of_edit(edit, line_starts)
         if first <= last:
             yield from ((owner, other) for owner in owners for other in present)
             last, owners = max(last, end - 1), owners | present
@@ -180,7 +180,7 @@ def sharing_lines(edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[in
             last, owners = end - 1, present
 
 
-def lines_of(edit: Edit, line_starts: Sequence[int]) -> tuple[int, int]:
+def line_range_of_edit(edit: Edit, line_starts: Sequence[int]) -> tuple[int, int]:
     """Return the first line that an edit changes and the line after the last one, both counted from 0.
 
     The two numbers are equal if the edit only inserts whole lines between two lines.

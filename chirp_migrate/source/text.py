@@ -15,7 +15,16 @@ from dataclasses import dataclass
 
 from chirp_migrate.plans.plan import Edit
 
-__all__ = ["NEWLINE", "SOURCE_LINE", "SourceFile", "UnreadableSource", "apply_edits", "decoded", "edit_order", "edited"]
+__all__ = [
+    "NEWLINE",
+    "SOURCE_LINE",
+    "SourceFile",
+    "UnreadableSource",
+    "apply_edits",
+    "apply_edits_in_span",
+    "decode_text",
+    "edit_sort_key",
+]
 
 NEWLINE = re.compile(r"\r\n|\r|\n")
 #: One line of source with its newline, as Python counts lines. ``str.splitlines`` also splits at other characters.
@@ -60,7 +69,7 @@ class SourceFile:
         bom = data.startswith(codecs.BOM_UTF8)
         if encoding == "utf-8-sig":
             encoding = "utf-8"
-        text = decoded(data[len(codecs.BOM_UTF8) if bom else 0 :], encoding)
+        text = decode_text(data[len(codecs.BOM_UTF8) if bom else 0 :], encoding)
         source = cls(text, encoding, bom)
         if source.data != data:
             raise UnreadableSource(f"its {encoding} text does not encode to the same bytes")
@@ -84,7 +93,7 @@ class SourceFile:
         return (codecs.BOM_UTF8 if self.bom else b"") + encoded
 
 
-def decoded(data: bytes, encoding: str = "utf-8") -> str:
+def decode_text(data: bytes, encoding: str = "utf-8") -> str:
     """Decode bytes with an encoding.
 
     Raises:
@@ -98,7 +107,7 @@ def decoded(data: bytes, encoding: str = "utf-8") -> str:
         raise UnreadableSource(f"its encoding {encoding} is not a text encoding: {error}") from None
 
 
-def edit_order(edit: Edit) -> tuple[int, int, int]:
+def edit_sort_key(edit: Edit) -> tuple[int, int, int]:
     """Return the key by which edits that are applied together are sorted.
 
     At the same offset, insertions precede a replacement. Among the insertions, whole lines are sorted by indentation,
@@ -112,14 +121,14 @@ def edit_order(edit: Edit) -> tuple[int, int, int]:
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     """Return ``text`` with ``edits`` applied; the text outside the spans of the edits does not change.
 
-    ``edits`` may have any order: :func:`edit_order` sorts them.
+    ``edits`` may have any order: :func:`edit_sort_key` sorts them.
 
     Raises:
         ValueError: two edits overlap, or one lies outside the text.
     """
     pieces: list[str] = []
     position = 0
-    for edit in sorted(edits, key=edit_order):
+    for edit in sorted(edits, key=edit_sort_key):
         if not 0 <= edit.start <= edit.end <= len(text):
             raise ValueError(f"an edit of {edit.start}:{edit.end} lies outside a text of {len(text)} characters")
         if edit.start < position:
@@ -129,7 +138,7 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     return "".join([*pieces, text[position:]])
 
 
-def edited(text: str, span: tuple[int, int], edits: Iterable[Edit]) -> str:
+def apply_edits_in_span(text: str, span: tuple[int, int], edits: Iterable[Edit]) -> str:
     """Return the part ``span`` of ``text`` with ``edits`` applied. All edits must lie inside the span."""
     start, end = span
     return apply_edits(text[start:end], (Edit(e.start - start, e.end - start, e.replacement) for e in edits))

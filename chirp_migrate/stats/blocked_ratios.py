@@ -22,7 +22,7 @@ from statistics import median
 
 from chirp_migrate.stats.ratios import Ratio
 
-__all__ = ["Pair", "blocked_ratios"]
+__all__ = ["Pair", "ratios_of_rounds"]
 
 Pair = tuple[float, float]
 """Seconds before and after the migration."""
@@ -59,7 +59,7 @@ class _EntryLogarithms:
         return math.fsum((value - mean) ** 2 for value in self.logs.values())
 
 
-def blocked_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, dict[str, Ratio]]:
+def ratios_of_rounds(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None, dict[str, Ratio]]:
     """Return the ratios after / before, with the data for their intervals.
 
     Args:

@@ -17,7 +17,16 @@ import msgspec
 if TYPE_CHECKING:  # importing NumPy takes a tenth of a second, and reading a document does not need it
     from numpy.typing import ArrayLike
 
-__all__ = ["POWER", "Ratio", "holm", "ks_p_value", "noticed_share", "noticed_shift", "paired_ratio", "student_quantile"]
+__all__ = [
+    "POWER",
+    "Ratio",
+    "detectable_difference",
+    "detectable_shift",
+    "holm_adjusted",
+    "ks_p_value",
+    "paired_ratio",
+    "student_quantile",
+]
 
 CONFIDENCE = 0.95
 
@@ -117,7 +126,7 @@ def student_quantile(probability: float, freedom: float) -> float:
     return float(t.ppf(probability, freedom))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm_adjusted(p_values: Sequence[float]) -> list[float]:
     """Adjust p-values for the number of tests (Holm 1979).
 
     If the adjusted p-values are compared with alpha, the probability of any false alarm is at most alpha.
@@ -144,7 +153,7 @@ def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
     return float(ks_2samp(first, second, method="asymp").pvalue)
 
 
-def noticed_share(first: int, second: int, alpha: float) -> float:
+def detectable_difference(first_count: int, second_count: int, alpha: float) -> float:
     """Return the smallest difference of two distributions that :func:`ks_p_value` finds in 9 of 10 cases.
 
     The difference is the change of the share of values, 0 to 1, below some point; 1.0 if the samples are too small to
@@ -156,12 +165,12 @@ def noticed_share(first: int, second: int, alpha: float) -> float:
     """
     from scipy.stats import kstwo, norm
 
-    both = first * second / (first + second)
+    both = first_count * second_count / (first_count + second_count)
     found = float(kstwo.isf(alpha, max(1, round(both)))) + float(norm.ppf(POWER)) * math.sqrt(0.25 / both)
     return min(1.0, found)
 
 
-def noticed_shift(values: ArrayLike, share: float) -> float | None:
+def detectable_shift(values: ArrayLike, share: float) -> float | None:
     """Return the smallest shift that moves ``share`` of the values past some point; None if too few values vary.
 
     The shift is the length of the shortest interval that contains this share of the values. The most common value, such

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # importing NumPy takes a tenth of a second, and reading a document does not need it
     from numpy.typing import NDArray
 
-__all__ = ["ERROR", "MIN_ROUNDS", "InterimAnalysis", "conclusion_error", "planned_analyses"]
+__all__ = ["ERROR", "MIN_ROUNDS", "InterimAnalysis", "last_analysis_error", "planned_analyses"]
 
 ERROR = 0.025
 """Probability that the true value is beyond one end of an interval, over all interim analyses together."""
@@ -50,21 +50,21 @@ class InterimAnalysis:
     share: float
 
 
-def planned_analyses(most: int) -> tuple[InterimAnalysis, ...]:
-    """Return the interim analyses for at most ``most`` rounds: after 3 and 5 rounds if ``most`` is 5."""
-    most = max(most, MIN_ROUNDS)
+def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
+    """Return the interim analyses for at most ``max_rounds`` rounds: after 3 and 5 rounds if ``max_rounds`` is 5."""
+    max_rounds = max(max_rounds, MIN_ROUNDS)
     counts = [MIN_ROUNDS]
-    while counts[-1] < most:
+    while counts[-1] < max_rounds:
         following = math.ceil(counts[-1] * _GROWTH)
         # If the last analysis followed soon after another, it would get only a small share.
-        counts.append(most if most < _ROOM * following else following)
-    spent = [0.0, *((count / most) ** _SPENDING for count in counts)]
+        counts.append(max_rounds if max_rounds < _ROOM * following else following)
+    spent = [0.0, *((count / max_rounds) ** _SPENDING for count in counts)]
     return tuple(
         InterimAnalysis(count, after - before) for count, before, after in zip(counts, spent, spent[1:], strict=False)
     )
 
 
-def conclusion_error(looks: Sequence[InterimAnalysis]) -> float:
+def last_analysis_error(analyses: Sequence[InterimAnalysis]) -> float:
     """Return the error probability for the last analysis with which all analyses keep to their shares.
 
     The sum of the rounds' values is a Brownian motion that reaches time 1 at the last analysis. For each analysis, the
@@ -75,8 +75,8 @@ def conclusion_error(looks: Sequence[InterimAnalysis]) -> float:
     from scipy import optimize, special
 
     points, weights, before, bound = np.zeros(1), np.ones(1), 0.0, 0.0
-    for look in looks:
-        time, error = look.rounds / looks[-1].rounds, look.share * ERROR
+    for look in analyses:
+        time, error = look.rounds / analyses[-1].rounds, look.share * ERROR
         spread, scale = math.sqrt(time - before), math.sqrt(time)
 
         def excess(bound: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["SOURCE", "reads_samples"]
+__all__ = ["SOURCE", "compiled_class_has_getitem"]
 
 #: Suffix of Cython sources.
 SOURCE = ".pyx"
@@ -13,14 +13,14 @@ _CLASS = re.compile(r"(?m)^(?:cdef[ \t]+)?class[ \t]+(\w+)[ \t]*(?:\(([^)]*)\))?
 _READER = re.compile(r"(?m)^[ \t]+(?:def|cpdef)\b[^(\n]*\b__getitem__[ \t]*\(")
 
 
-def reads_samples(text: str, name: str) -> bool:
+def compiled_class_has_getitem(text: str, class_name: str) -> bool:
     """Return whether a compiled class has a ``__getitem__``, so that loaders read single samples from its objects.
 
     A method that the class inherits from a class in the same file counts.
 
     Args:
         text: a Cython source.
-        name: name of the class.
+        class_name: name of the class.
     """
     if _RUNTIME in text:
         return False
@@ -28,10 +28,10 @@ def reads_samples(text: str, name: str) -> bool:
     ends = [*(one.start() for one in classes[1:]), len(text)]
     bodies = {one[1]: (one[2] or "", text[one.end() : end]) for one, end in zip(classes, ends, strict=False)}
     seen: set[str] = set()
-    while name in bodies and name not in seen:
-        seen.add(name)
-        bases, body = bodies[name]
+    while class_name in bodies and class_name not in seen:
+        seen.add(class_name)
+        bases, body = bodies[class_name]
         if _READER.search(body):
             return True
-        name = bases.partition(",")[0].strip()
+        class_name = bases.partition(",")[0].strip()
     return False

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-__all__ = ["ImportTable", "absolute_name", "member_name"]
+__all__ = ["ImportTable", "absolute_name", "qualified_member_name"]
 
 
 def absolute_name(name: str, package: str) -> str:
@@ -23,7 +23,7 @@ def absolute_name(name: str, package: str) -> str:
     return ".".join([*base, bare]) if bare else ".".join(base)
 
 
-def member_name(source: str, name: str) -> str:
+def qualified_member_name(source: str, name: str) -> str:
     """Return the qualified name of a member of a module; the module's name may have leading dots."""
     return f"{source}{name}" if source.endswith(".") else f"{source}.{name}"
 

@@ -21,9 +21,9 @@ from typing import Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 
 import libcst as cst
 
-from chirp_migrate.syntax.import_table import absolute_name, member_name
-from chirp_migrate.syntax.scopes import Binding, Kind, Scopes
-from chirp_migrate.syntax.spans import NotReproduced, Statement, node_spans, statement_spans
+from chirp_migrate.syntax.import_table import absolute_name, qualified_member_name
+from chirp_migrate.syntax.scopes import Binding, BindingKind, Scopes
+from chirp_migrate.syntax.spans import Statement, TextMismatch, node_spans, statement_spans
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _INDENTATION = re.compile(r"[ \t]*")
@@ -67,7 +67,7 @@ class UnparsableModule(Exception):
     """Raised for a text that cannot be parsed as Python; the message has the reason."""
 
 
-def is_deep(text: str) -> bool:
+def is_deeply_nested(text: str) -> bool:
     """Return whether the syntax of a text may be nested so deeply that recursion over its tree fails."""
     try:
         return _is_deeper(syntax_tree(text), _DEEP)
@@ -304,7 +304,7 @@ class Module:
                 self._known_spans.update(self._spans_by_codegen(node) if read is None else {node: read})
             except RecursionError as error:
                 raise UnparsableModule("expressions nested too deeply to be read") from error
-            except NotReproduced as error:
+            except TextMismatch as error:
                 raise UnparsableModule("LibCST does not reproduce this file") from error
         return self._known_spans[node]
 
@@ -355,14 +355,16 @@ class Module:
         if found is None and self.scopes.is_builtin(name):
             return {f"builtins.{path}"}
         if found is None:
-            return {self.absolute(member_name(source, path)) for source, _ in self._stars}
+            return {self.absolute(qualified_member_name(source, path)) for source, _ in self._stars}
         scope, bindings = found
         names = {
             self.absolute(f"{binding.qualified}.{rest}" if rest else binding.qualified)
             for binding in bindings
-            if binding.kind is Kind.IMPORT
+            if binding.kind is BindingKind.IMPORT
         }
-        local = [one for one in bindings if one.kind is not Kind.IMPORT and not (names and self._is_placeholder(one))]
+        local = [
+            one for one in bindings if one.kind is not BindingKind.IMPORT and not (names and self._is_placeholder(one))
+        ]
         if local:
             names.add(f"{self.name}.{scope.prefix}{path}")
         return names
@@ -388,7 +390,7 @@ class Module:
             return set()
         last = max(self.span(binding.node)[0] for binding in found.bindings)
         later = (source for source, star in self._stars if self.span(star)[0] > last)
-        return {self.absolute(member_name(source, path)) for source in later}
+        return {self.absolute(qualified_member_name(source, path)) for source in later}
 
     def absolute(self, name: str) -> str:
         """Resolve the leading dots of a relative import against this module's package."""
@@ -517,7 +519,7 @@ def code_children(node: cst.CSTNode) -> list[cst.CSTNode]:
     return children
 
 
-def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def walk_code(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Yield ``node`` and every node of code below it, in order of the text."""
     pending = [node]
     while pending:
@@ -526,6 +528,6 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         pending += reversed(code_children(current))
 
 
-def find_in(node: cst.CSTNode, *types: type[Node]) -> list[Node]:
+def find_nodes(node: cst.CSTNode, *types: type[Node]) -> list[Node]:
     """Return every node of exactly these types at or below ``node``, in order of the text."""
-    return [one for one in walk(node) if type(one) in types]  # type: ignore[misc]
+    return [one for one in walk_code(node) if type(one) in types]  # type: ignore[misc]

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import CODE_FIELDS, UnparsableModule, module_name, package_name, syntax_tree
 
-__all__ = ["Outline", "dotted_name", "functions_of", "last_name"]
+__all__ = ["Outline", "dotted_name", "last_name", "methods_of_class"]
 
 Node = TypeVar("Node", bound=ast.AST)
 _Asked = ParamSpec("_Asked")
@@ -181,6 +181,6 @@ def last_name(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def functions_of(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+def methods_of_class(node: ast.ClassDef) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return the methods of a class by name."""
     return {one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}

@@ -17,10 +17,10 @@ import libcst as cst
 from chirp_migrate.syntax import extension_modules
 from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_style import ImportStyle
-from chirp_migrate.syntax.import_table import ImportTable, absolute_name, member_name
+from chirp_migrate.syntax.import_table import ImportTable, absolute_name, qualified_member_name
 from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, package_name, syntax_tree
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.replacements import may_replace, reads_variable, replacements
+from chirp_migrate.syntax.replacements import may_replace_module_names, reads_variable, replaced_module_names
 from chirp_migrate.syntax.word_index import WordIndex, words_of
 
 _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
@@ -304,7 +304,7 @@ class Project:
         written = {f"{module.absolute(source)}.*" for source, _ in module.scopes.stars}
         sources = {one.rpartition(".")[0] for star in written for one in self._from_root(module.path, star)}
         found = {self.resolve(f"{source}.{name}") for source in sources if self._own_star_may_give(source, name)}
-        inside = member_name(module.name, name)
+        inside = qualified_member_name(module.name, name)
         return found | ({inside} if module.path.endswith("__init__.py") and inside in self._packages else set())
 
     def means_otherwise(self, besides: str, name: str, qualified: str) -> bool:
@@ -619,7 +619,9 @@ class Project:
     def reads_compiled(self, qualified: str) -> bool:
         """Return whether a qualified name is the name of a compiled class that has a ``__getitem__``."""
         module, _, name = qualified.rpartition(".")
-        return self.is_compiled(module) and extension_modules.reads_samples(self._settings[_source_of(module)], name)
+        return self.is_compiled(module) and extension_modules.compiled_class_has_getitem(
+            self._settings[_source_of(module)], name
+        )
 
     def imported_elsewhere(self, module: Module, name: str) -> bool:
         """Return whether another file or notebook of the backend may import or read ``name`` from ``module``.
@@ -716,7 +718,12 @@ class Project:
     def _replaced_names(self) -> frozenset[tuple[str, str]]:
         """Return the patched names: pairs of the module's last name ("" for any module) and the name itself."""
         texts = chain(self._texts.values(), self._notebooks.values())
-        return frozenset(one for text in texts if may_replace(text) for one in replacements(text, self.reads_variable))
+        return frozenset(
+            one
+            for text in texts
+            if may_replace_module_names(text)
+            for one in replaced_module_names(text, self.reads_variable)
+        )
 
     def reads_variable(self, name: str) -> bool:
         """Return whether any code may read a variable of this name: in its module, or in a module that imports it."""

@@ -8,18 +8,18 @@ from enum import Enum
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import Module, Node, code_children, walk
+from chirp_migrate.syntax.module import Module, Node, code_children, walk_code
 from chirp_migrate.syntax.scopes import TARGETS
 
 _DEFINITIONS = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
 
 
-def dotted(node: cst.CSTNode) -> str | None:
+def dotted_source(node: cst.CSTNode) -> str | None:
     """Return ``name`` or ``name.attribute…`` without spaces; ``None`` for any other expression."""
     if isinstance(node, cst.Name):
         return node.value
     if isinstance(node, cst.Attribute):
-        owner = dotted(node.value)
+        owner = dotted_source(node.value)
         return None if owner is None else f"{owner}.{node.attr.value}"
     return None
 
@@ -30,7 +30,7 @@ def plain_source(module: Module, node: cst.CSTNode) -> str:
     return ast.unparse(ast.parse(f"({source})" if isinstance(node, cst.BaseExpression) else source))
 
 
-def one_line(module: Module, node: cst.CSTNode) -> str:
+def one_line_source(module: Module, node: cst.CSTNode) -> str:
     """Return the source of a node in one line, with single spaces, for messages."""
     return " ".join(module.source(node).split())
 
@@ -45,7 +45,7 @@ def is_integer(node: cst.CSTNode | None, value: str) -> bool:
     return isinstance(node, cst.Integer) and node.value == value
 
 
-def is_on_self(node: cst.CSTNode | None, *names: str) -> bool:
+def is_self_attribute(node: cst.CSTNode | None, *names: str) -> bool:
     """Return whether a node is an attribute of ``self``; with ``names``, whether it is one of these attributes."""
     match node:
         case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=name)):
@@ -53,7 +53,7 @@ def is_on_self(node: cst.CSTNode | None, *names: str) -> bool:
     return False
 
 
-def owner_name(node: cst.CSTNode) -> str:
+def first_name_of(node: cst.CSTNode) -> str:
     """Return the variable at the beginning of an expression: ``a`` for ``a.b[0]`` and for ``a``.
 
     The result is "" for other expressions.
@@ -63,7 +63,7 @@ def owner_name(node: cst.CSTNode) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
-def is_in_string(module: Module, node: cst.CSTNode) -> bool:
+def is_in_fstring(module: Module, node: cst.CSTNode) -> bool:
     """Return whether an expression is part of an f-string."""
     return any(isinstance(one, cst.FormattedStringExpression) for one in module.ancestors(node))
 
@@ -79,7 +79,7 @@ def _printed_spans(module: Module) -> list[tuple[int, int]]:
     return [module.span(one) for one in printing]
 
 
-def is_super(node: cst.CSTNode) -> bool:
+def is_super_call(node: cst.CSTNode) -> bool:
     """Return whether a node is a call of ``super``."""
     return isinstance(node, cst.Call) and is_name(node.func, "super")
 
@@ -92,7 +92,7 @@ def is_docstring(statement: cst.CSTNode) -> bool:
     return False
 
 
-def method_called(node: cst.CSTNode) -> str:
+def called_method_name(node: cst.CSTNode) -> str:
     """Return the name of the method that a node calls; "" if it is no method call."""
     match node:
         case cst.Call(func=cst.Attribute(attr=cst.Name(value=name))):
@@ -100,12 +100,12 @@ def method_called(node: cst.CSTNode) -> str:
     return ""
 
 
-def names_below(node: cst.CSTNode, *names: str) -> list[cst.CSTNode]:
+def find_names(node: cst.CSTNode, *names: str) -> list[cst.CSTNode]:
     """Return every occurrence of one of ``names`` at or below a node, in order of the text."""
-    return [one for one in walk(node) if is_name(one, *names)]
+    return [one for one in walk_code(node) if is_name(one, *names)]
 
 
-def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def nodes_in_scope(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Yield nodes of code below ``scope``, without the nodes in inner functions, classes and lambdas."""
     pending = list(code_children(scope))
     while pending:
@@ -115,12 +115,12 @@ def own_nodes(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
             pending += code_children(current)
 
 
-def find_own(scope: cst.CSTNode, *types: type[Node]) -> list[Node]:
-    """Return the nodes of :func:`own_nodes` that have exactly these types."""
-    return [node for node in own_nodes(scope) if type(node) in types]  # type: ignore[misc]
+def find_in_scope(scope: cst.CSTNode, *types: type[Node]) -> list[Node]:
+    """Return the nodes of :func:`nodes_in_scope` that have exactly these types."""
+    return [node for node in nodes_in_scope(scope) if type(node) in types]  # type: ignore[misc]
 
 
-def parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:
+def parameters_by_name(scope: cst.CSTNode) -> dict[str, cst.Param]:
     """Return the parameters of a function by name, of all kinds; empty for a module."""
     if not isinstance(scope, cst.FunctionDef | cst.Lambda):
         return {}
@@ -129,13 +129,13 @@ def parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:
     return {one.name.value: one for one in found}
 
 
-def holds(module: Module, outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
+def contains_node(module: Module, outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
     """Return whether the text of the node ``outer`` contains the node ``inner``."""
     start, end = module.span(outer)
     return start <= module.span(inner)[0] < end
 
 
-class Mention(Enum):
+class NameRole(Enum):
     """The role of a name at one place in the code.
 
     ``READ``: its value is used. ``BOUND``: it gets a value, alone or as a part of a target such as ``a, b``.
@@ -154,38 +154,38 @@ class Mention(Enum):
 
 
 #: For each type of node, the field that contains a name, and the role of that name; in all other fields, it is read.
-_MENTIONS: dict[type[cst.CSTNode], tuple[str, Mention]] = {
-    **{kind: (field, Mention.BOUND) for kind, field in TARGETS.items()},
-    cst.AugAssign: ("target", Mention.CHANGED),
-    cst.Del: ("target", Mention.DELETED),
-    **dict.fromkeys((cst.Param, cst.FunctionDef, cst.ClassDef, cst.ImportAlias), ("name", Mention.DECLARED)),
-    cst.ImportFrom: ("module", Mention.DECLARED),
-    cst.NameItem: ("name", Mention.SHARED),
-    cst.Attribute: ("attr", Mention.LABEL),
-    cst.Arg: ("keyword", Mention.LABEL),
-    cst.MatchKeywordElement: ("key", Mention.LABEL),
+_MENTIONS: dict[type[cst.CSTNode], tuple[str, NameRole]] = {
+    **{kind: (field, NameRole.BOUND) for kind, field in TARGETS.items()},
+    cst.AugAssign: ("target", NameRole.CHANGED),
+    cst.Del: ("target", NameRole.DELETED),
+    **dict.fromkeys((cst.Param, cst.FunctionDef, cst.ClassDef, cst.ImportAlias), ("name", NameRole.DECLARED)),
+    cst.ImportFrom: ("module", NameRole.DECLARED),
+    cst.NameItem: ("name", NameRole.SHARED),
+    cst.Attribute: ("attr", NameRole.LABEL),
+    cst.Arg: ("keyword", NameRole.LABEL),
+    cst.MatchKeywordElement: ("key", NameRole.LABEL),
 }
 _PARTS = frozenset({cst.Element, cst.StarredElement, cst.Tuple, cst.List})
 
 
-def mention(module: Module, name: cst.CSTNode) -> Mention:
+def name_role(module: Module, name: cst.CSTNode) -> NameRole:
     """Return the role that a name or attribute has in the code around it."""
     parents = module.parents
     child, parent = name, parents[name]
     while type(parent) in _PARTS:
         child, parent = parent, parents[parent]
-    field, meaning = _MENTIONS.get(type(parent), ("", Mention.READ))
+    field, meaning = _MENTIONS.get(type(parent), ("", NameRole.READ))
     if not field or getattr(parent, field) is child:
         is_import = type(parent) is cst.AsName and isinstance(parents[parent], cst.ImportAlias)
-        return Mention.DECLARED if is_import else meaning
+        return NameRole.DECLARED if is_import else meaning
     while type(parent) is cst.Attribute:
         parent = parents[parent]
-    return Mention.DECLARED if type(parent) in (cst.ImportAlias, cst.ImportFrom) else Mention.READ
+    return NameRole.DECLARED if type(parent) in (cst.ImportAlias, cst.ImportFrom) else NameRole.READ
 
 
 def is_read(module: Module, name: cst.CSTNode) -> bool:
     """Return whether code uses the current value of a name or attribute; changing or deleting it counts as a use."""
-    return mention(module, name) in (Mention.READ, Mention.CHANGED, Mention.DELETED)
+    return name_role(module, name) in (NameRole.READ, NameRole.CHANGED, NameRole.DELETED)
 
 
 def methods_of(definition: cst.ClassDef) -> dict[str, cst.FunctionDef]:
@@ -193,7 +193,7 @@ def methods_of(definition: cst.ClassDef) -> dict[str, cst.FunctionDef]:
     return {one.name.value: one for one in definition.body.body if isinstance(one, cst.FunctionDef)}
 
 
-def only_methods(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
+def methods_if_nothing_else(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
     """Return the methods of a class by name, if it contains only methods with different names, and docstrings.
 
     The result is ``None`` for any other class.
@@ -207,7 +207,7 @@ def only_methods(definition: cst.ClassDef) -> dict[str, cst.FunctionDef] | None:
     return methods
 
 
-def target_of(node: cst.CSTNode) -> cst.BaseExpression | None:
+def bound_target(node: cst.CSTNode) -> cst.BaseExpression | None:
     """Return the target that an assignment, a loop, ``as`` or similar code binds; ``None`` for any other node."""
     match node:
         case cst.AssignTarget() | cst.AnnAssign() | cst.AugAssign() | cst.NamedExpr() | cst.For() | cst.CompFor():
@@ -217,12 +217,12 @@ def target_of(node: cst.CSTNode) -> cst.BaseExpression | None:
     return None
 
 
-def keywords(call: cst.Call) -> dict[str, cst.BaseExpression]:
+def keyword_arguments(call: cst.Call) -> dict[str, cst.BaseExpression]:
     """Return the keyword arguments of a call."""
     return {one.keyword.value: one.value for one in call.args if one.keyword is not None}
 
 
-def argument(call: cst.Call, position: int, keyword: str = "") -> cst.BaseExpression | None:
+def call_argument(call: cst.Call, position: int, keyword: str = "") -> cst.BaseExpression | None:
     """Return the argument at a position, or with a keyword.
 
     The result is ``None`` if the call has no such argument, or a starred argument in its place.
@@ -233,14 +233,14 @@ def argument(call: cst.Call, position: int, keyword: str = "") -> cst.BaseExpres
     return None
 
 
-def assigned_pairs(
+def target_value_pairs(
     target: cst.BaseExpression, value: cst.BaseExpression
 ) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
     """Yield each target of an assignment with its value; ``a, b = x, y`` is split."""
     displays = cst.Tuple | cst.List
     if isinstance(target, displays) and isinstance(value, displays) and len(target.elements) == len(value.elements):
         for one, other in zip(target.elements, value.elements, strict=True):
-            yield from assigned_pairs(one.value, other.value)
+            yield from target_value_pairs(one.value, other.value)
     else:
         yield target, value
 
@@ -261,7 +261,7 @@ def is_super_init(statement: cst.CSTNode) -> bool:
     """Return whether a statement calls ``__init__`` of ``super()`` or ``Dataset``, with no argument but ``self``."""
     match statement:
         case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=cst.Attribute(value=of), args=given) as call)]):
-            known = method_called(call) == "__init__" and (is_super(of) or is_name(of, "Dataset"))
+            known = called_method_name(call) == "__init__" and (is_super_call(of) or is_name(of, "Dataset"))
             return known and all(is_name(one.value, "self") for one in given)
     return False
 

@@ -25,12 +25,12 @@ _OWN = frozenset({"self", "cls"})
 _FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule|reload)\b")
 
 
-def may_replace(text: str) -> bool:
-    """Return whether a text contains a word that :func:`replacements` looks for."""
+def may_replace_module_names(text: str) -> bool:
+    """Return whether a text contains a word that :func:`replaced_module_names` looks for."""
     return _MAY_REPLACE.search(text) is not None
 
 
-def replacements(text: str, is_read: Callable[[str], bool] = lambda name: True) -> Iterator[tuple[str, str]]:
+def replaced_module_names(text: str, is_read: Callable[[str], bool] = lambda name: True) -> Iterator[tuple[str, str]]:
     """Yield (last part of the module's name, name) for each name that a file may replace in a module.
 
     The function recognises ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``,
@@ -55,7 +55,7 @@ def replacements(text: str, is_read: Callable[[str], bool] = lambda name: True) 
     known: dict[str, set[str]] = {}
     calls: list[ast.Call] = []
     written: set[str] = set()
-    unread = unread_parts(tree, is_read)
+    unread = unread_literals(tree, is_read)
     for node in ast.walk(tree):
         if node in unread:
             continue
@@ -81,7 +81,7 @@ def replacements(text: str, is_read: Callable[[str], bool] = lambda name: True) 
             yield from ((module, "") for module in named if module and _computes_name(call))
 
 
-def unread_parts(tree: ast.Module, is_read: Callable[[str], bool]) -> set[ast.AST]:
+def unread_literals(tree: ast.Module, is_read: Callable[[str], bool]) -> set[ast.AST]:
     """Return the nodes of each literal list, tuple, set or dictionary in a module-level variable that no code reads."""
     parts: set[ast.AST] = set()
     for statement in tree.body:
@@ -110,7 +110,7 @@ def reads_variable(text: str, name: str) -> bool:
     return False
 
 
-def assignments(text: str, name: str) -> Iterator[str]:
+def modules_with_assignment(text: str, name: str) -> Iterator[str]:
     """Yield the last name of each module in which a file may assign ``name``, as in ``train.DataLoader = …``.
 
     Raises:

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import libcst as cst
 from libcst.helpers import get_full_name_for_node
 
-from chirp_migrate.syntax.import_table import member_name
+from chirp_migrate.syntax.import_table import qualified_member_name
 
-__all__ = ["TARGETS", "Binding", "Kind", "Scope", "Scopes", "Variable"]
+__all__ = ["TARGETS", "Binding", "BindingKind", "Scope", "Scopes", "Variable"]
 
 _BUILTINS = frozenset(dir(builtins))
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -35,7 +35,7 @@ TARGETS: dict[type[cst.CSTNode], str] = {
 _BINDERS = (cst.Import, cst.ImportFrom, cst.FunctionDef, cst.ClassDef, *TARGETS)
 
 
-class Kind(Enum):
+class BindingKind(Enum):
     """How a name gets its value."""
 
     IMPORT = "import"
@@ -54,7 +54,7 @@ class Binding:
         qualified: for an import, the dotted name of the imported object, with the leading dots of a relative import.
     """
 
-    kind: Kind
+    kind: BindingKind
     node: cst.CSTNode
     qualified: str = ""
 
@@ -135,7 +135,7 @@ class Scopes:
         for parameter in find(cst.Param):
             assert isinstance(parameter, cst.Param)
             scope = self.scope_of(parameter.name)
-            _keep(scope, parameter.name.value, Binding(Kind.PARAMETER, parameter))
+            _keep(scope, parameter.name.value, Binding(BindingKind.PARAMETER, parameter))
         for node in find(*_BINDERS):
             self._bind(node)
 
@@ -219,7 +219,7 @@ class Scopes:
             self._bind_import(node)
             return
         if isinstance(node, cst.FunctionDef | cst.ClassDef):
-            self._add(self.scope_of(node), node.name.value, Binding(Kind.DEFINITION, node))
+            self._add(self.scope_of(node), node.name.value, Binding(BindingKind.DEFINITION, node))
             return
         if isinstance(node, cst.AsName) and isinstance(self._parents[node], cst.ImportAlias):
             return
@@ -230,7 +230,7 @@ class Scopes:
         elif isinstance(node, cst.CompFor):
             scope = self._comprehension(node)
         for name in _target_names(node):
-            self._add(scope, name, Binding(Kind.VALUE, node))
+            self._add(scope, name, Binding(BindingKind.VALUE, node))
 
     def _comprehension(self, node: cst.CSTNode) -> Scope:
         while not isinstance(node, _COMPREHENSIONS):
@@ -254,7 +254,7 @@ class Scopes:
             for alias in node.names:
                 whole = alias.evaluated_name
                 name = alias.evaluated_alias or whole.partition(".")[0]
-                self._add(scope, name, Binding(Kind.IMPORT, node, whole if alias.asname is not None else name))
+                self._add(scope, name, Binding(BindingKind.IMPORT, node, whole if alias.asname is not None else name))
             return
         source = "." * len(node.relative)
         if node.module is not None:
@@ -264,7 +264,9 @@ class Scopes:
             return
         for alias in node.names:
             name = alias.evaluated_alias or alias.evaluated_name
-            self._add(scope, name, Binding(Kind.IMPORT, node, member_name(source, alias.evaluated_name)))
+            self._add(
+                scope, name, Binding(BindingKind.IMPORT, node, qualified_member_name(source, alias.evaluated_name))
+            )
 
 
 def _target_names(node: cst.CSTNode) -> Iterator[str]:

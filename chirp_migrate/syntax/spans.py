@@ -19,7 +19,7 @@ from itertools import accumulate
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
-__all__ = ["NotReproduced", "Statement", "node_spans", "statement_spans"]
+__all__ = ["Statement", "TextMismatch", "node_spans", "statement_spans"]
 
 _BLANK = re.compile(r"\s+")
 
@@ -31,7 +31,7 @@ _NO_BLOCK = cst.SimpleStatementSuite((), leading_whitespace=cst.SimpleWhitespace
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement | cst.BaseSmallStatement
 
 
-class NotReproduced(ValueError):
+class TextMismatch(ValueError):
     """Raised if a tree does not match the text: they differ in more than white space."""
 
 
@@ -39,7 +39,7 @@ def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, i
     """Return the offsets ``(start, end)`` of every node in ``text``, without the white space around it.
 
     Raises:
-        NotReproduced: ``tree`` is not a tree of ``text``.
+        TextMismatch: ``tree`` is not a tree of ``text``.
     """
     state = _SpanState(tree.default_indent, tree.default_newline)
     tree._codegen(state)
@@ -91,7 +91,7 @@ def _head(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatemen
 def _match_offsets(written: str, text: str) -> tuple[list[int], list[int]]:
     """For each offset in ``written``, return the offset in ``text`` of nodes that start there, and that end there."""
     if _BLANK.sub("", written) != _BLANK.sub("", text):
-        raise NotReproduced
+        raise TextMismatch
     solid = [offset for offset, character in enumerate(text) if not character.isspace()]
     before = [0, *accumulate(not character.isspace() for character in written)]
     starts = [solid[count] if count < len(solid) else len(text) for count in before]

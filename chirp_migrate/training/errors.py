@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from chirp_migrate.console.text import visible
+from chirp_migrate.console.text import escape_invisible
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
 __all__ = [
     "InvalidData",
-    "InvalidTree",
-    "NotFound",
-    "NotMigrated",
-    "NotUsable",
+    "NamedObjectNotFound",
+    "NoTrainingFound",
+    "NothingToCompare",
+    "TaskNotPossible",
     "UserCodeError",
     "WorkloadFailed",
     "describe_error",
-    "first_line",
-    "user_code",
+    "first_message_line",
+    "wrap_user_code_errors",
 ]
 
 
-class InvalidTree(ChirpMigrateError):
+class NoTrainingFound(ChirpMigrateError):
     """The path is not a project in which ``verify`` finds a training (exit code 2)."""
 
 
@@ -31,15 +31,15 @@ class InvalidData(ChirpMigrateError):
     """The user's file of ``--data`` cannot be used (exit code 2)."""
 
 
-class NotMigrated(ChirpMigrateError):
+class NothingToCompare(ChirpMigrateError):
     """The project has no applied migration, so there is nothing to compare (exit code 2)."""
 
 
-class NotUsable(Exception):
+class TaskNotPossible(Exception):
     """Error in a child process: its task cannot be run. The message explains why, so no traceback is printed."""
 
 
-class NotFound(NotUsable):
+class NamedObjectNotFound(TaskNotPossible):
     """Error in a child process: an object that the user named does not exist."""
 
 
@@ -48,14 +48,14 @@ class UserCodeError(Exception):
 
 
 @contextmanager
-def user_code(doing: str) -> Iterator[None]:
-    """Return a context that raises errors of the user's code as :class:`UserCodeError`: "``doing`` raised …"."""
+def wrap_user_code_errors(activity: str) -> Iterator[None]:
+    """Return a context that raises errors of the user's code as :class:`UserCodeError`: "``activity`` raised …"."""
     try:
         yield
-    except NotUsable:
+    except TaskNotPossible:
         raise
     except (Exception, SystemExit) as error:
-        raise UserCodeError(f"{doing} raised {type(error).__name__}: {first_line(error)}") from error
+        raise UserCodeError(f"{activity} raised {type(error).__name__}: {first_message_line(error)}") from error
 
 
 class WorkloadFailed(ChirpMigrateError):
@@ -83,7 +83,7 @@ class WorkloadFailed(ChirpMigrateError):
     @property
     def shown_tail(self) -> str:
         """Return ``log_tail`` with escaped control characters, so that it can be printed on a terminal."""
-        return "\n".join(map(visible, self.log_tail.split("\n")))
+        return "\n".join(map(escape_invisible, self.log_tail.split("\n")))
 
 
 def describe_error(error: BaseException) -> str:
@@ -95,6 +95,6 @@ def describe_error(error: BaseException) -> str:
     return " … ".join(dict.fromkeys([lines[0], lines[-1].strip()])).rstrip(": ")
 
 
-def first_line(error: BaseException) -> str:
+def first_message_line(error: BaseException) -> str:
     """Return the first non-empty line of an error message; an empty string if it has none."""
     return next(filter(None, map(str.strip, str(error).splitlines())), "")

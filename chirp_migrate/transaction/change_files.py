@@ -20,18 +20,18 @@ from pathlib import Path, PurePosixPath
 
 from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.plans.plan import sha256
-from chirp_migrate.source.files import discard, read_file, sync_folder, write_new
+from chirp_migrate.source.files import read_file, remove_if_exists, sync_folder, write_new_file
 from chirp_migrate.transaction.journal import JournalRun
-from chirp_migrate.transaction.journal_schema import State, Version
+from chirp_migrate.transaction.journal_schema import FileVersion, RunState
 
 __all__ = [
     "NOT_A_FILE",
-    "Change",
     "ChangedMeanwhile",
-    "changed_by_others",
-    "changes_of",
+    "FileChange",
+    "changes_of_run",
     "complete_changes",
-    "fingerprint",
+    "file_hash",
+    "files_edited_by_user",
     "perform_changes",
     "remove_bytecode",
     "remove_folders",
@@ -42,7 +42,7 @@ NOT_A_FILE = "not a regular file"
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     """The change of a file from one version to another.
 
     Attributes:
@@ -53,12 +53,12 @@ class Change:
     """
 
     path: str
-    old: Version | None
-    new: Version | None
+    old: FileVersion | None
+    new: FileVersion | None
     temporary: str
 
     @property
-    def reversed(self) -> Change:
+    def reversed(self) -> FileChange:
         """Return the change from ``new`` back to ``old``."""
         return replace(self, old=self.new, new=self.old)
 
@@ -71,21 +71,21 @@ class ChangedMeanwhile(Exception):
         self.path = path
 
 
-def changes_of(run: JournalRun) -> tuple[Change, ...]:
+def changes_of_run(run: JournalRun) -> tuple[FileChange, ...]:
     """Return the changes that apply a run; if the run is being rolled back, the changes that roll it back.
 
     A rollback changes each file from the version that it found to the version before the run.
     """
-    rolling_back = run.state is State.ROLLING_BACK
+    rolling_back = run.state is RunState.ROLLING_BACK
     versions = ((f.path, f.found, f.before) if rolling_back else (f.path, f.before, f.after) for f in run.files)
     changed = [(path, old, new) for path, old, new in versions if (old, new) != (None, None)]
     return tuple(
-        Change(path, old, new, str(PurePosixPath(path).with_name(f".chirp-migrate-{run.name}-{number}.tmp")))
+        FileChange(path, old, new, str(PurePosixPath(path).with_name(f".chirp-migrate-{run.name}-{number}.tmp")))
         for number, (path, old, new) in enumerate(changed)
     )
 
 
-def fingerprint(root: Path, path: str) -> str | None:
+def file_hash(root: Path, path: str) -> str | None:
     """Return the SHA-256 of the file at ``path``, or None if the path does not exist.
 
     The result is :data:`NOT_A_FILE` for a folder or link, and also if a parent folder is a link, because journals
@@ -104,7 +104,7 @@ def fingerprint(root: Path, path: str) -> str | None:
         return NOT_A_FILE
 
 
-def perform_changes(run: JournalRun, changes: Sequence[Change], on_step: Callable[[ProgressStep], None]) -> None:
+def perform_changes(run: JournalRun, changes: Sequence[FileChange], on_step: Callable[[ProgressStep], None]) -> None:
     """Change all files from their version ``old`` to their version ``new``.
 
     After an error, some files may be changed. Then call :func:`complete_changes`.
@@ -119,7 +119,7 @@ def perform_changes(run: JournalRun, changes: Sequence[Change], on_step: Callabl
             _stage(run, change, change.new)
             on_step(ProgressStep(f"prepared {change.path}", done, steps))
     for done, change in enumerate(_importable_order(changes), start=len(changes) + 1):
-        if fingerprint(run.root, change.path) != _hash(change.old):
+        if file_hash(run.root, change.path) != _hash(change.old):
             raise ChangedMeanwhile(change.path)
         _move(run.root, change)
         on_step(ProgressStep(f"{'removed' if change.new is None else 'replaced'} {change.path}", done, steps))
@@ -128,7 +128,7 @@ def perform_changes(run: JournalRun, changes: Sequence[Change], on_step: Callabl
 
 def complete_changes(
     run: JournalRun,
-    changes: Iterable[Change],
+    changes: Iterable[FileChange],
     *,
     force: bool = False,
     on_step: Callable[[ProgressStep], None] = no_progress,
@@ -144,8 +144,8 @@ def complete_changes(
     ordered = _importable_order(changes)
     for done, change in enumerate(ordered, start=1):
         if _in_place(run.root, change.path):
-            discard(run.root / change.temporary)
-        now = fingerprint(run.root, change.path)
+            remove_if_exists(run.root / change.temporary)
+        now = file_hash(run.root, change.path)
         if now != _hash(change.new) and (force or now == _hash(change.old)):
             if not _in_place(run.root, change.path):
                 raise NotADirectoryError(errno.ENOTDIR, "a link took the place of its folder", change.path)
@@ -156,10 +156,10 @@ def complete_changes(
     _sync_folders(run.root, ordered)
 
 
-def changed_by_others(run: JournalRun, changes: Iterable[Change]) -> list[str]:
+def files_edited_by_user(run: JournalRun, changes: Iterable[FileChange]) -> list[str]:
     """Return the paths of the files that have neither the version ``old`` nor ``new``, so the user has edited them."""
     known = {change.path: {_hash(change.old), _hash(change.new)} for change in changes}
-    return [path for path, hashes in known.items() if fingerprint(run.root, path) not in hashes]
+    return [path for path, hashes in known.items() if file_hash(run.root, path) not in hashes]
 
 
 def remove_folders(root: Path, folders: Sequence[str]) -> None:
@@ -192,27 +192,27 @@ def remove_bytecode(root: Path, created: Iterable[str]) -> None:
             cache.rmdir()
 
 
-def _stage(run: JournalRun, change: Change, version: Version) -> None:
+def _stage(run: JournalRun, change: FileChange, version: FileVersion) -> None:
     place, temporary = run.root / change.path, run.root / change.temporary
     like = place if stat.S_ISREG(_mode_at(place)) else None
     temporary.parent.mkdir(parents=True, exist_ok=True)  # the user may have deleted the folder with its files
-    discard(temporary)  # an interrupted run whose journal the user removed by hand may have left this file
-    write_new(temporary, run.content(version.sha256), like=like, mode=version.mode)
+    remove_if_exists(temporary)  # an interrupted run whose journal the user removed by hand may have left this file
+    write_new_file(temporary, run.content(version.sha256), like=like, mode=version.mode)
 
 
-def _move(root: Path, change: Change) -> None:
+def _move(root: Path, change: FileChange) -> None:
     if change.new is None:
         (root / change.path).unlink()
     else:
         (root / change.temporary).replace(root / change.path)
 
 
-def _importable_order(changes: Iterable[Change]) -> list[Change]:
+def _importable_order(changes: Iterable[FileChange]) -> list[FileChange]:
     """Return the changes in an order in which the project stays importable: created, rewritten, removed files."""
     return sorted(changes, key=lambda change: 2 if change.new is None else int(change.old is not None))
 
 
-def _sync_folders(root: Path, changes: Iterable[Change]) -> None:
+def _sync_folders(root: Path, changes: Iterable[FileChange]) -> None:
     """Flush the folders of the changed files, and all folders above them, to disk."""
     for folder in sorted({parent for change in changes for parent in PurePosixPath(change.path).parents}):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # the folder was removed with its files
@@ -232,5 +232,5 @@ def _mode_at(place: Path) -> int:
         return 0
 
 
-def _hash(version: Version | None) -> str | None:
+def _hash(version: FileVersion | None) -> str | None:
     return None if version is None else version.sha256

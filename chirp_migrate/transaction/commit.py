@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from chirp_migrate.console.progress import ProgressStep, no_progress
-from chirp_migrate.errors import CommitFailed, Refused
+from chirp_migrate.errors import CommitFailed, WriteRefused
 from chirp_migrate.plans.plan import FilePlan, Plan, SkippedFile, sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.change_files import (
     ChangedMeanwhile,
-    changes_of,
+    changes_of_run,
     complete_changes,
     perform_changes,
     remove_folders,
 )
 from chirp_migrate.transaction.journal import JournalRun
-from chirp_migrate.transaction.journal_schema import JournalFile, State, Version, checked_path
-from chirp_migrate.transaction.recovery import locked_after_recovery, os_error_text
+from chirp_migrate.transaction.journal_schema import FileVersion, JournalFile, RunState, check_relative_path
+from chirp_migrate.transaction.recovery import os_error_text, recover_and_lock
 
-__all__ = ["CommitResult", "commit"]
+__all__ = ["CommitResult", "commit_plan"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class CommitResult:
     found: str | None = None
 
 
-def commit(
+def commit_plan(
     plan: Plan,
     *,
     wait_s: float = 0.0,
@@ -68,17 +68,17 @@ def commit(
         documents: further documents for the journal, by name (see :meth:`.JournalRun.document`).
 
     Raises:
-        Refused: a file has changed after the plan was made, a path leads outside the root, or another process is
+        WriteRefused: a file has changed after the plan was made, a path leads outside the root, or another process is
             running. Nothing is written.
         CommitFailed: a file cannot be written. All changes are undone, unless the message reports otherwise.
     """
     root = plan.root.resolve()
-    with locked_after_recovery(root, wait_s=wait_s, on_step=on_step) as found:
+    with recover_and_lock(root, wait_s=wait_s, on_step=on_step) as found:
         targets, skipped = _targets(root, plan.files)
         if not targets:
             return CommitResult((), skipped, "", found=found)
         contents = (content for target in targets for content in (target.plan.before, target.plan.after))
-        run = journal.begin(
+        run = journal.record_new_run(
             root,
             tuple(target.file for target in targets),
             _new_folders(root, targets),
@@ -116,7 +116,7 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
         path = _resolve_links(root, file.path)
         place = root / path
         if any(target.file.path == path for target in targets):
-            raise Refused(f"{file.path} is planned twice: nothing was written.")
+            raise WriteRefused(f"{file.path} is planned twice: nothing was written.")
         version, linked = None, False
         if file.before is None:
             as_planned = not os.path.lexists(root / file.path) and _can_create_file(root, path)
@@ -124,7 +124,7 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
             try:
                 now = place.stat()
                 as_planned = stat.S_ISREG(now.st_mode) and read_file(place) == file.before
-                version, linked = Version(sha256(file.before), stat.S_IMODE(now.st_mode)), now.st_nlink > 1
+                version, linked = FileVersion(sha256(file.before), stat.S_IMODE(now.st_mode)), now.st_nlink > 1
             except (FileNotFoundError, NotADirectoryError):
                 as_planned = False
         if not as_planned:
@@ -134,7 +134,7 @@ def _targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[_Target], tupl
         else:
             targets.append(_Target(file, JournalFile.of(path, version, sha256(file.after)), linked))
     if changed:
-        raise Refused(
+        raise WriteRefused(
             f"changed since the migration was planned: {', '.join(changed)}; nothing was written, run apply again."
         )
     return targets, tuple(skipped)
@@ -149,12 +149,12 @@ def _new_folders(root: Path, targets: Sequence[_Target]) -> tuple[str, ...]:
 def _resolve_links(root: Path, path: str) -> str:
     """Return ``path``, relative to ``root``, with all symbolic links resolved."""
     try:
-        real = Path(os.path.realpath(root / checked_path(path)))
+        real = Path(os.path.realpath(root / check_relative_path(path)))
         if not real.is_relative_to(root):
             raise ValueError(f"the path {path!r} leads outside the tree")
-        return checked_path(real.relative_to(root).as_posix())
+        return check_relative_path(real.relative_to(root).as_posix())
     except ValueError as error:
-        raise Refused(f"{error}, so nothing was written: exclude it from the migration of {root}.") from None
+        raise WriteRefused(f"{error}, so nothing was written: exclude it from the migration of {root}.") from None
 
 
 def _can_create_file(root: Path, path: str) -> bool:
@@ -177,17 +177,17 @@ def _unwritable(place: Path) -> str | None:
 
 
 def _apply_run(run: JournalRun, on_step: Callable[[ProgressStep], None]) -> None:
-    changes = changes_of(run)
+    changes = changes_of_run(run)
     try:
         for folder in run.folders:
             (run.root / folder).mkdir()
             on_step(ProgressStep(f"made {folder}"))
         perform_changes(run, changes, on_step)
-        journal.change_state(run, State.APPLIED)
+        journal.change_state(run, RunState.APPLIED)
     except BaseException as error:
         _undo_commit(run, error)
         if isinstance(error, ChangedMeanwhile):
-            raise Refused(
+            raise WriteRefused(
                 f"{error.path} changed while the migration was applied: everything was undone, run apply again."
             ) from None
         if isinstance(error, OSError):
@@ -197,12 +197,12 @@ def _apply_run(run: JournalRun, on_step: Callable[[ProgressStep], None]) -> None
 
 def _undo_commit(run: JournalRun, cause: BaseException) -> None:
     try:
-        if journal.read_run(run.root, run.name).state is not State.PENDING:
+        if journal.read_run(run.root, run.name).state is not RunState.PENDING:
             # The journal may already record the run as applied. Record that it must be undone, now or by a later run.
-            journal.change_state(run, State.PENDING)
-        complete_changes(run, [change.reversed for change in changes_of(run)])
+            journal.change_state(run, RunState.PENDING)
+        complete_changes(run, [change.reversed for change in changes_of_run(run)])
         remove_folders(run.root, run.folders)
-        journal.retire(run)
+        journal.remove_record(run)
     except OSError as error:
         why = os_error_text(cause) if isinstance(cause, OSError) else "it was stopped"
         raise CommitFailed(

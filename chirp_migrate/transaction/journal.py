@@ -24,13 +24,13 @@ from chirp_migrate import __version__
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.errors import JournalDamaged
 from chirp_migrate.plans.plan import sha256
-from chirp_migrate.source.files import discard, read_file, replace_file, sync_folder, write_new
+from chirp_migrate.source.files import read_file, remove_if_exists, replace_file, sync_folder, write_new_file
 from chirp_migrate.transaction.journal_schema import (
     JOURNAL_FOLDER,
     JournalFile,
     NewerRecord,
-    Record,
-    State,
+    RunRecord,
+    RunState,
     read_record,
     write_record,
 )
@@ -41,16 +41,16 @@ __all__ = [
     "VERDICT",
     "JournalRun",
     "applied_runs",
-    "begin",
     "change_state",
+    "has_unfinished_run",
     "interrupted_folders",
-    "is_unfinished",
     "journal_folder",
-    "keep_document",
     "read_run",
     "read_runs",
+    "record_new_run",
     "remove_leftovers",
-    "retire",
+    "remove_record",
+    "store_document",
 ]
 
 #: Name of a document of a run: the plan that was applied (see :func:`chirp_migrate.review.plan_file.plan_document`).
@@ -80,10 +80,10 @@ class JournalRun:
 
     root: Path
     name: str
-    record: Record
+    record: RunRecord
 
     @property
-    def state(self) -> State:
+    def state(self) -> RunState:
         """Return whether the run is being applied, is applied, or is being rolled back."""
         return self.record.state
 
@@ -194,13 +194,13 @@ def read_run(root: Path, name: str) -> JournalRun:
         raise _damage_error(folder, str(error)) from error
 
 
-def is_unfinished(root: Path) -> bool:
+def has_unfinished_run(root: Path) -> bool:
     """Return whether a run on ``root`` was interrupted, or is still running.
 
     Raises:
         JournalDamaged: the record of a run cannot be read or is invalid.
     """
-    return any(run.state is not State.APPLIED for run in read_runs(root))
+    return any(run.state is not RunState.APPLIED for run in read_runs(root))
 
 
 def applied_runs(root: Path) -> tuple[JournalRun, ...]:
@@ -209,7 +209,7 @@ def applied_runs(root: Path) -> tuple[JournalRun, ...]:
     Raises:
         JournalDamaged: the record of a run cannot be read or is invalid.
     """
-    return tuple(run for run in read_runs(root) if run.state is State.APPLIED)
+    return tuple(run for run in read_runs(root) if run.state is RunState.APPLIED)
 
 
 def interrupted_folders(root: Path) -> list[str]:
@@ -217,7 +217,7 @@ def interrupted_folders(root: Path) -> list[str]:
     return _names(root, _LEFTOVER)
 
 
-def begin(
+def record_new_run(
     root: Path,
     files: tuple[JournalFile, ...],
     folders: tuple[str, ...],
@@ -241,20 +241,20 @@ def begin(
     home = journal_folder(root)
     number = max((int(name) for name in _names(root, _RUN)), default=0) + 1
     created = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    record = Record(tool=__version__, state=State.PENDING, created=created, folders=folders, files=files)
+    record = RunRecord(tool=__version__, state=RunState.PENDING, created=created, folders=folders, files=files)
     run = JournalRun(root, f"{number:04d}", record)
     ignore, staging = home / ".gitignore", home / f"new-{run.name}"
     try:
         if not ignore.exists():
-            write_new(ignore, _IGNORE_ALL)
+            write_new_file(ignore, _IGNORE_ALL)
             on_step(ProgressStep("hid the journal from git"))
         staging.mkdir()
         on_step(ProgressStep("began the journal"))
         kept = {**contents, **(documents or {})}
         for done, (name, content) in enumerate(kept.items(), start=1):
-            write_new(staging / name, content)
+            write_new_file(staging / name, content)
             on_step(ProgressStep(f"kept {name}", done, len(kept)))
-        write_new(staging / _JOURNAL, write_record(record))
+        write_new_file(staging / _JOURNAL, write_record(record))
         sync_folder(staging)
         on_step(ProgressStep("wrote the journal"))
         staging.rename(run.folder)
@@ -264,14 +264,14 @@ def begin(
     except BaseException:
         remove_leftovers(root)
         if run.folder.exists():
-            retire(run)
+            remove_record(run)
         raise
     return run
 
 
 def change_state(
     run: JournalRun,
-    state: State,
+    state: RunState,
     *,
     files: tuple[JournalFile, ...] | None = None,
     folders: tuple[str, ...] | None = None,
@@ -302,7 +302,7 @@ def change_state(
     return replace(run, record=record)
 
 
-def keep_document(run: JournalRun, name: str, content: bytes) -> None:
+def store_document(run: JournalRun, name: str, content: bytes) -> None:
     """Store a document with a run, atomically; an earlier document with the same name is replaced.
 
     Raises:
@@ -311,7 +311,7 @@ def keep_document(run: JournalRun, name: str, content: bytes) -> None:
     replace_file(run.folder / name, content, run.folder / f"{name}.tmp")
 
 
-def retire(run: JournalRun) -> None:
+def remove_record(run: JournalRun) -> None:
     """Remove the record of a run after its files have been restored.
 
     Raises:
@@ -335,7 +335,7 @@ def remove_leftovers(root: Path) -> None:
     ignore = home / ".gitignore"
     # The file is empty if the process was killed while writing it.
     if not _names(root, _RUN) and ignore.is_file() and ignore.read_bytes() in (_IGNORE_ALL, b""):
-        discard(ignore)
+        remove_if_exists(ignore)
 
 
 def _names(root: Path, pattern: re.Pattern[str]) -> list[str]:

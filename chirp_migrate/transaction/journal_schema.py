@@ -12,17 +12,17 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 
 __all__ = [
     "JOURNAL_FOLDER",
     "SCHEMA",
+    "FileVersion",
     "JournalFile",
     "NewerRecord",
-    "Record",
-    "State",
-    "Version",
-    "checked_path",
+    "RunRecord",
+    "RunState",
+    "check_relative_path",
     "read_record",
     "write_record",
 ]
@@ -46,7 +46,7 @@ class NewerRecord(ValueError):
         self.tool = tool if isinstance(tool, str) else "unknown version"
 
 
-class State(str, Enum):
+class RunState(str, Enum):
     """The state of a run. ``PENDING`` and ``ROLLING_BACK`` occur only during a run or after an interruption.
 
     ``PENDING``: the run is being applied. ``APPLIED``: all its files are written. ``ROLLING_BACK``: it is being undone.
@@ -58,7 +58,7 @@ class State(str, Enum):
 
 
 @dataclass(frozen=True)
-class Version:
+class FileVersion:
     """The content and the permission bits of a file at one time.
 
     Attributes:
@@ -92,7 +92,7 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     mode_found: _Mode | None = None
 
     @classmethod
-    def of(cls, path: str, before: Version | None, after: str, found: Version | None = None) -> JournalFile:
+    def of(cls, path: str, before: FileVersion | None, after: str, found: FileVersion | None = None) -> JournalFile:
         """Return the record of a file.
 
         Args:
@@ -112,7 +112,7 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         )
 
     def __post_init__(self) -> None:
-        checked_path(self.path)
+        check_relative_path(self.path)
         if self.action == "create" and self.sha256_before is not None:
             raise ValueError(f"{self.path} is a created file, but the journal names its earlier bytes")
         if self.action == "rewrite" and (self.sha256_before is None or self.mode is None):
@@ -121,22 +121,22 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             raise ValueError(f"the earlier mode of {self.path} is missing")
 
     @property
-    def before(self) -> Version | None:
+    def before(self) -> FileVersion | None:
         """Return the version before the run; None for a created file."""
-        return None if self.sha256_before is None else Version(self.sha256_before, self.mode)
+        return None if self.sha256_before is None else FileVersion(self.sha256_before, self.mode)
 
     @property
-    def after(self) -> Version:
+    def after(self) -> FileVersion:
         """Return the version that the run wrote."""
-        return Version(self.sha256_after, None if self.action == "create" else self.mode)
+        return FileVersion(self.sha256_after, None if self.action == "create" else self.mode)
 
     @property
-    def found(self) -> Version | None:
+    def found(self) -> FileVersion | None:
         """Return the version that the file had when a rollback began; None without a rollback or file."""
-        return None if self.sha256_found is None else Version(self.sha256_found, self.mode_found)
+        return None if self.sha256_found is None else FileVersion(self.sha256_found, self.mode_found)
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of ``journal.json``.
 
     Attributes:
@@ -149,24 +149,24 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: Literal[1] = SCHEMA
     tool: str
-    state: State
+    state: RunState
     created: str
     folders: tuple[str, ...]
     files: tuple[JournalFile, ...]
 
     def __post_init__(self) -> None:
         for path in self.folders:
-            checked_path(path)
+            check_relative_path(path)
         if len({file.path for file in self.files}) != len(self.files):
             raise ValueError("it names a file twice")
 
 
-def write_record(record: Record) -> bytes:
+def write_record(record: RunRecord) -> bytes:
     """Return the record as the bytes of ``journal.json``."""
-    return as_bytes(record)
+    return to_json_bytes(record)
 
 
-def read_record(content: bytes) -> Record:
+def read_record(content: bytes) -> RunRecord:
     """Return the record that :func:`write_record` wrote.
 
     Raises:
@@ -177,10 +177,10 @@ def read_record(content: bytes) -> Record:
     schema = found.get("schema")
     if type(schema) is int and schema > SCHEMA:
         raise NewerRecord(schema, found.get("tool"))
-    return read_as(found, Record)
+    return convert_json(found, RunRecord)
 
 
-def checked_path(path: str) -> str:
+def check_relative_path(path: str) -> str:
     """Return ``path`` unchanged if it is a plain relative posix path that stays below the root of the project.
 
     Raises:

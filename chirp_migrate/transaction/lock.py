@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from chirp_migrate.errors import Refused
-from chirp_migrate.source.files import discard
+from chirp_migrate.errors import WriteRefused
+from chirp_migrate.source.files import remove_if_exists
 
 __all__ = ["LOCK_NAME", "hold_lock"]
 
@@ -48,7 +48,7 @@ def hold_lock(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
         wait_s: seconds to wait for another process that holds the lock.
 
     Raises:
-        Refused: another process holds the lock, also after ``wait_s``; or ``folder`` is a link or not a folder.
+        WriteRefused: another process holds the lock, also after ``wait_s``; or ``folder`` is a link or not a folder.
         OSError: the folder or the lock cannot be written.
     """
     descriptor = _wait_for(folder, wait_s)
@@ -67,7 +67,7 @@ def _wait_for(folder: Path, wait_s: float) -> int:
             left = deadline - time.monotonic()
             if left <= 0:
                 waited = f" (waited {wait_s:g} s)" if wait_s > 0 else ""
-                raise Refused(f"{held}{waited}") from None
+                raise WriteRefused(f"{held}{waited}") from None
             time.sleep(min(_POLL_S, left))
 
 
@@ -89,7 +89,7 @@ def _acquire(folder: Path) -> int:
             folder.mkdir()
         try:
             if not stat.S_ISDIR(folder.lstat().st_mode):
-                raise Refused(f"{folder} is not a folder: move it away, chirp-migrate keeps its journal there.")
+                raise WriteRefused(f"{folder} is not a folder: move it away, chirp-migrate keeps its journal there.")
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         except FileNotFoundError:  # the process that held the lock has just removed the folder
             continue
@@ -127,13 +127,13 @@ def _release(folder: Path, descriptor: int) -> None:
     # it.
     is_in_use = False
     try:
-        discard(folder / LOCK_NAME)
+        remove_if_exists(folder / LOCK_NAME)
     except OSError as error:
         is_in_use = getattr(error, "winerror", None) == _IN_USE
     os.close(descriptor)
     with contextlib.suppress(OSError):
         if is_in_use:
-            discard(folder / LOCK_NAME)
+            remove_if_exists(folder / LOCK_NAME)
         folder.rmdir()  # succeeds only if the folder is empty, so that no run is recorded in it
 
 

@@ -8,17 +8,17 @@ import tempfile
 import warnings
 from pathlib import Path, PurePosixPath
 
-from chirp_migrate.errors import Refused
+from chirp_migrate.errors import WriteRefused
 from chirp_migrate.source.git import run_git
 
-__all__ = ["Conflict", "three_way_merge"]
+__all__ = ["MergeConflict", "three_way_merge"]
 
 #: Largest number of conflicts that ``git merge-file`` counts. A larger exit status means that the merge failed.
 _MOST_CONFLICTS = 127
 _MARKER = b"<<<<<<< "
 
 
-class Conflict(Exception):
+class MergeConflict(Exception):
     """A file cannot be merged; the message gives the reason."""
 
 
@@ -33,7 +33,7 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
 
     Raises:
         Conflict: both changes edit the same lines, or the merged file is not valid.
-        Refused: git is not installed.
+        WriteRefused: git is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-merge-") as folder:
         names = {"edited": edited, "base": base, "other": other}
@@ -41,16 +41,18 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
             (Path(folder) / name).write_bytes(content)
         ended = run_git(Path(folder), ["merge-file", "-p", "-q", *names])
     if ended is None:
-        raise Refused("--merge needs git, which is not installed: nothing was changed. Install it, or see --force.")
+        raise WriteRefused(
+            "--merge needs git, which is not installed: nothing was changed. Install it, or see --force."
+        )
     if not 0 <= ended.returncode <= _MOST_CONFLICTS:
-        raise Conflict("git cannot merge it as text")
+        raise MergeConflict("git cannot merge it as text")
     if ended.returncode:
         places = "1 place was" if ended.returncode == 1 else f"{ended.returncode} places were"
-        raise Conflict(
+        raise MergeConflict(
             f"{places} edited where the migration had changed the code, the first near line {_first(ended.stdout)}"
         )
     if _is_whole(path, edited) and not _is_whole(path, ended.stdout):
-        raise Conflict("the edits need code that the migration added")
+        raise MergeConflict("the edits need code that the migration added")
     return ended.stdout
 
 

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from chirp_migrate.console.progress import ProgressStep, no_progress
-from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused
+from chirp_migrate.errors import CommitFailed, JournalDamaged, WriteRefused
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.change_files import (
-    changed_by_others,
-    changes_of,
+    changes_of_run,
     complete_changes,
+    files_edited_by_user,
     remove_bytecode,
     remove_folders,
 )
 from chirp_migrate.transaction.journal import journal_folder
-from chirp_migrate.transaction.journal_schema import State
+from chirp_migrate.transaction.journal_schema import RunState
 from chirp_migrate.transaction.lock import hold_lock
 
-__all__ = ["locked_after_recovery", "os_error_text", "recover"]
+__all__ = ["os_error_text", "recover", "recover_and_lock"]
 
 
 def recover(
@@ -39,7 +39,7 @@ def recover(
         One sentence about the interruption and the recovery; None if no run was interrupted.
 
     Raises:
-        Refused: a file was edited after the interruption, or another process is running. Nothing is changed.
+        WriteRefused: a file was edited after the interruption, or another process is running. Nothing is changed.
         CommitFailed: a file cannot be written. The journal stays, so that recovery can be tried again.
     """
     root = root.resolve()
@@ -50,7 +50,7 @@ def recover(
 
 
 @contextlib.contextmanager
-def locked_after_recovery(
+def recover_and_lock(
     root: Path, *, force: bool = False, wait_s: float, on_step: Callable[[ProgressStep], None]
 ) -> Iterator[str | None]:
     """Recover from an interrupted run, and hold the lock of ``root`` during a ``with`` block.
@@ -59,7 +59,7 @@ def locked_after_recovery(
     must be resolved.
 
     Raises:
-        Refused, CommitFailed: :func:`recover` raises this error, or the lock cannot be written.
+        WriteRefused, CommitFailed: :func:`recover` raises this error, or the lock cannot be written.
     """
     try:
         with hold_lock(journal_folder(root), wait_s=wait_s):
@@ -73,13 +73,13 @@ def locked_after_recovery(
 def _finish_interrupted(root: Path, force: bool, on_step: Callable[[ProgressStep], None]) -> str | None:
     said = _finish_leftovers(root)
     for run in journal.read_runs(root):
-        if run.state is State.APPLIED:
+        if run.state is RunState.APPLIED:
             continue
-        was_rollback = run.state is State.ROLLING_BACK
-        changes = [change if was_rollback else change.reversed for change in changes_of(run)]
-        edited = [] if force else changed_by_others(run, changes)
+        was_rollback = run.state is RunState.ROLLING_BACK
+        changes = [change if was_rollback else change.reversed for change in changes_of_run(run)]
+        edited = [] if force else files_edited_by_user(run, changes)
         if edited:
-            raise Refused(
+            raise WriteRefused(
                 f"run {run.name} was interrupted, and files were edited since then: {', '.join(edited)}; "
                 "nothing was changed. "
                 f"Copy your versions elsewhere, then `chirp-migrate rollback --force {root}` restores the originals."
@@ -90,7 +90,7 @@ def _finish_interrupted(root: Path, force: bool, on_step: Callable[[ProgressStep
         complete_changes(run, changes, force=force, on_step=on_step)
         remove_bytecode(root, (file.path for file in run.files if file.before is None))
         remove_folders(root, run.folders)
-        journal.retire(run)
+        journal.remove_record(run)
         what = "A rollback" if was_rollback else "An apply"
         how = "finished" if was_rollback else "undone, all its files are as before"
         said = f"{what} (run {run.name} of {run.created}) had been interrupted: it was {how}."
@@ -128,7 +128,9 @@ def _needs_recovery(root: Path) -> bool:
     try:
         runs = journal.read_runs(root)
         return (
-            not runs or bool(journal.interrupted_folders(root)) or any(run.state is not State.APPLIED for run in runs)
+            not runs
+            or bool(journal.interrupted_folders(root))
+            or any(run.state is not RunState.APPLIED for run in runs)
         )
     except JournalDamaged:
         return True

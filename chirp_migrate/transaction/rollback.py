@@ -9,26 +9,26 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from chirp_migrate.console.progress import ProgressStep, no_progress
-from chirp_migrate.errors import ChirpMigrateError, CommitFailed, Refused, UsageProblem
+from chirp_migrate.errors import ChirpMigrateError, CommitFailed, UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import sha256
 from chirp_migrate.source.files import read_file
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.change_files import (
     NOT_A_FILE,
     ChangedMeanwhile,
-    changes_of,
+    changes_of_run,
     complete_changes,
-    fingerprint,
+    file_hash,
     perform_changes,
     remove_bytecode,
     remove_folders,
 )
 from chirp_migrate.transaction.journal import JournalRun, journal_folder
-from chirp_migrate.transaction.journal_schema import JournalFile, State, Version
-from chirp_migrate.transaction.merging import Conflict, three_way_merge
-from chirp_migrate.transaction.recovery import locked_after_recovery, os_error_text
+from chirp_migrate.transaction.journal_schema import FileVersion, JournalFile, RunState
+from chirp_migrate.transaction.merging import MergeConflict, three_way_merge
+from chirp_migrate.transaction.recovery import os_error_text, recover_and_lock
 
-__all__ = ["RollbackResult", "later_runs", "nothing_applied", "rollback"]
+__all__ = ["RollbackResult", "later_runs_on_same_files", "nothing_applied_error", "rollback"]
 
 
 @dataclass(frozen=True)
@@ -79,25 +79,25 @@ def rollback(
 
     Raises:
         UsageProblem: no run is applied in ``root``, or no run with this number.
-        Refused: files were edited after the run or cannot be merged, a later run wrote to the same files, or another
-            process is running. The message names the files, and nothing is changed.
+        WriteRefused: files were edited after the run or cannot be merged, a later run wrote to the same files, or
+            another process is running. The message names the files, and nothing is changed.
         CommitFailed: a file cannot be written; the message describes the state of the project.
     """
     root = root.resolve()
     if not os.path.lexists(journal_folder(root)):
-        raise nothing_applied(root)
-    with locked_after_recovery(root, force=force, wait_s=wait_s, on_step=on_step):
+        raise nothing_applied_error(root)
+    with recover_and_lock(root, force=force, wait_s=wait_s, on_step=on_step):
         runs = journal.applied_runs(root)
         if not runs:
-            raise nothing_applied(root)
+            raise nothing_applied_error(root)
         number = run if back_to is None else back_to
         first = len(runs) - 1 if number is None else _index_of_run(runs, number)
         chosen = runs[first : first + 1] if back_to is None else runs[first:]
         last, later = chosen[-1], runs[first + len(chosen) :]
-        overlapping = later_runs(last, later)
+        overlapping = later_runs_on_same_files(last, later)
         if overlapping:
             named = "; ".join(f"run {name} to {_shorten_paths(paths)}" for name, paths in overlapping.items())
-            raise Refused(
+            raise WriteRefused(
                 f"run {last.name} cannot be undone alone, because later runs wrote to the same files ({named}): "
                 "nothing was changed. Undo these first, or all of them with "
                 f"`chirp-migrate rollback --back-to {last.number} PATH`."
@@ -117,12 +117,12 @@ def rollback(
         return tuple(done)
 
 
-def nothing_applied(root: Path) -> UsageProblem:
+def nothing_applied_error(root: Path) -> UsageProblem:
     """Return the error that a rollback in ``root`` raises if no run is applied there."""
     return UsageProblem(f"nothing was applied in {root}: there is nothing to roll back.")
 
 
-def later_runs(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
+def later_runs_on_same_files(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
     """Return the names of the later runs that wrote to files of ``run``, each with the paths of these files."""
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
@@ -174,11 +174,11 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
     """Return the plans for undoing ``runs``, the newest first. No file changes yet.
 
     Raises:
-        Refused: files were edited, and neither ``force`` nor ``merge`` is set; edits cannot be merged; or git is not
-            installed.
+        WriteRefused: files were edited, and neither ``force`` nor ``merge`` is set; edits cannot be merged; or git is
+            not installed.
         JournalDamaged: bytes that a run had stored are missing.
     """
-    versions: dict[str, Version | None] = {}  # the version of each file after the later runs are undone
+    versions: dict[str, FileVersion | None] = {}  # the version of each file after the later runs are undone
     bytes_of: dict[str, bytes] = {}
     edited: dict[str, None] = {}
     conflicts: dict[str, str] = {}
@@ -204,21 +204,21 @@ def _plan_undoing(runs: Iterable[JournalRun], *, force: bool, merge: bool) -> li
                 if keeps_edits:
                     try:
                         content = _without_run(run, file, bytes_of[found.sha256])
-                    except Conflict as conflict:
+                    except MergeConflict as conflict:
                         conflicts.setdefault(file.path, f"{file.path} ({conflict})")
                         continue
-                    goal = Version(sha256(content), found.mode)
+                    goal = FileVersion(sha256(content), found.mode)
                     bytes_of[goal.sha256] = undoing.contents[goal.sha256] = content
                     undoing.merged.append(file.path)
             undoing.files.append(JournalFile.of(file.path, goal, file.sha256_after, found))
             versions[file.path] = goal
     if edited and not (force or merge):
-        raise Refused(
+        raise WriteRefused(
             f"edited since the migration was applied: {', '.join(edited)}; nothing was changed. Run rollback with "
             "--merge to keep these edits, or with --force to lose them."
         )
     if conflicts:
-        raise Refused(
+        raise WriteRefused(
             f"some edits made since the migration cannot be kept: {'; '.join(conflicts.values())}; nothing "
             "was changed. Undo these edits, or run rollback with --force to lose them."
         )
@@ -230,50 +230,52 @@ def _without_run(run: JournalRun, file: JournalFile, edited: bytes) -> bytes:
 
     Raises:
         Conflict: the edits cannot be kept.
-        Refused: git is not installed.
+        WriteRefused: git is not installed.
     """
     if file.before is None:
-        raise Conflict("added by the migration and edited since: delete it, or move it away")
+        raise MergeConflict("added by the migration and edited since: delete it, or move it away")
     return three_way_merge(file.path, edited, run.content(file.sha256_after), run.content(file.before.sha256))
 
 
-def _current_version(root: Path, path: str) -> tuple[Version | None, bytes]:
+def _current_version(root: Path, path: str) -> tuple[FileVersion | None, bytes]:
     """Return the current version and the bytes of the file at ``path``; None and no bytes if there is no file.
 
     Raises:
-        Refused: ``path`` is not a regular file.
+        WriteRefused: ``path`` is not a regular file.
     """
-    now = fingerprint(root, path)
+    now = file_hash(root, path)
     if now == NOT_A_FILE:
-        raise Refused(
+        raise WriteRefused(
             f"{root / path} is no longer a regular file (a link or a folder took its place): nothing was changed, "
             "move the link or folder away first."
         )
     if now is None:
         return None, b""
     content = read_file(root / path)
-    return Version(sha256(content), stat.S_IMODE((root / path).stat().st_mode)), content
+    return FileVersion(sha256(content), stat.S_IMODE((root / path).stat().st_mode)), content
 
 
 def _roll_back(undoing: _UndoPlan, on_step: Callable[[ProgressStep], None]) -> RollbackResult:
     run, files = undoing.run, tuple(undoing.files)
-    rolling = journal.change_state(run, State.ROLLING_BACK, files=files, contents=undoing.contents)
+    rolling = journal.change_state(run, RunState.ROLLING_BACK, files=files, contents=undoing.contents)
     try:
         on_step(ProgressStep("recorded the rollback"))
-        perform_changes(rolling, changes_of(rolling), on_step)
+        perform_changes(rolling, changes_of_run(rolling), on_step)
         remove_bytecode(run.root, (file.path for file in files if file.before is None))
         remove_folders(run.root, run.folders)
     except BaseException as error:
         _undo_rollback(rolling, run, error)
         if isinstance(error, ChangedMeanwhile):
-            raise Refused(f"{error.path} changed during the rollback: nothing was rolled back, run it again.") from None
+            raise WriteRefused(
+                f"{error.path} changed during the rollback: nothing was rolled back, run it again."
+            ) from None
         if isinstance(error, OSError):
             raise CommitFailed(
                 f"{os_error_text(error)}: nothing was rolled back, the migration is still applied."
             ) from error
         raise
     try:
-        journal.retire(rolling)
+        journal.remove_record(rolling)
     except OSError as error:
         raise CommitFailed(
             f"all files are as before the migration, but its journal cannot be removed ({os_error_text(error)}): "
@@ -292,8 +294,8 @@ def _shorten_paths(paths: Sequence[str]) -> str:
 
 def _undo_rollback(rolling: JournalRun, applied: JournalRun, cause: BaseException) -> None:
     try:
-        complete_changes(rolling, [change.reversed for change in changes_of(rolling)])
-        journal.change_state(applied, State.APPLIED)
+        complete_changes(rolling, [change.reversed for change in changes_of_run(rolling)])
+        journal.change_state(applied, RunState.APPLIED)
     except OSError as error:
         why = os_error_text(cause) if isinstance(cause, OSError) else "it was stopped"
         raise CommitFailed(

@@ -5,9 +5,9 @@ is divided by the rate of the best. The geometric mean of this ratio over all ro
 configuration is tied with the best if its mean ratio is at least 0.95.
 
 The pick is the smallest tied configuration: fewest worker processes, then fewest threads, then fewest batches loaded
-ahead. Rounds continue until the pick is unlikely to change, or time is up. The pick is unlikely to change if the
-intervals of the pick and of all smaller configurations are completely above or below 0.95, and if no larger
-configuration may be so much faster than the best that another pick would be necessary.
+ahead. Rounds continue until the pick is unlikely to change, or time is up. The pick is unlikely to change if two
+conditions hold. For the pick and for each smaller configuration, the whole interval is above 0.95 or below 0.95. And no
+larger configuration may be so much faster than the best that it would become the pick.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, Comparison, Outcome
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsComparison, SettingsOutcome
 
-__all__ = ["TOLERANCE", "compare_with_best", "is_conclusive", "mean_rate", "mean_rates", "pick"]
+__all__ = ["TOLERANCE", "compare_with_best", "is_pick_conclusive", "mean_rate", "mean_rates", "pick_smallest_best"]
 
 TOLERANCE = 0.05
 """A configuration is tied with the best if its throughput is lower by at most this share."""
@@ -38,14 +38,14 @@ def mean_rate(rates: Sequence[float]) -> Ratio:
     return paired_ratio([1.0] * len(rates), rates, _CONFIDENCE)
 
 
-def mean_rates(measured: Sequence[CandidateMeasurement]) -> dict[Candidate, Ratio]:
+def mean_rates(measured: Sequence[CandidateMeasurement]) -> dict[CandidateSettings, Ratio]:
     """Return the mean rate of each configuration; configurations that could not be measured are omitted."""
     return {
         configuration.candidate: mean_rate(configuration.rates) for configuration in measured if configuration.rates
     }
 
 
-def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[Comparison]:
+def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[SettingsComparison]:
     """Compare each configuration with the best configuration, and return the comparisons in the same order.
 
     A configuration that was measured in the first rounds only is compared over these rounds, and cannot be the best.
@@ -56,22 +56,25 @@ def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[Comparis
     return [_compare(configuration, best) for configuration in measured]
 
 
-def _compare(configuration: CandidateMeasurement, best: CandidateMeasurement | None) -> Comparison:
+def _compare(configuration: CandidateMeasurement, best: CandidateMeasurement | None) -> SettingsComparison:
     rates, candidate = configuration.rates, configuration.candidate
     if best is None or not rates:
-        return Comparison(configuration=str(candidate), outcome=Outcome.FAILED, conclusive=True)
+        return SettingsComparison(configuration=str(candidate), outcome=SettingsOutcome.FAILED, conclusive=True)
     rate, ratio = mean_rate(rates), None
     rounds = min(len(rates), len(best.rates))
     bound = 1 - TOLERANCE
     if configuration is best:
-        outcome, conclusive = Outcome.BEST, True
+        outcome, conclusive = SettingsOutcome.BEST, True
     elif rounds < 2:
-        outcome, conclusive = Outcome.TIED if rates[0] >= bound * best.rates[0] else Outcome.BELOW, False
+        outcome, conclusive = (
+            SettingsOutcome.TIED if rates[0] >= bound * best.rates[0] else SettingsOutcome.BELOW,
+            False,
+        )
     else:
         ratio = paired_ratio(best.rates[:rounds], rates[:rounds], _CONFIDENCE)
-        outcome = Outcome.TIED if ratio.value >= bound else Outcome.BELOW
+        outcome = SettingsOutcome.TIED if ratio.value >= bound else SettingsOutcome.BELOW
         conclusive = ratio.low >= bound or ratio.high < bound
-    return Comparison(
+    return SettingsComparison(
         configuration=str(candidate),
         outcome=outcome,
         conclusive=conclusive,
@@ -83,16 +86,20 @@ def _compare(configuration: CandidateMeasurement, best: CandidateMeasurement | N
     )
 
 
-def pick(measured: Sequence[CandidateMeasurement]) -> CandidateMeasurement | None:
+def pick_smallest_best(measured: Sequence[CandidateMeasurement]) -> CandidateMeasurement | None:
     """Return the smallest configuration that is the best or tied with the best; None if all configurations failed."""
     placed = zip(measured, compare_with_best(measured), strict=True)
-    tied = [configuration for configuration, comparison in placed if comparison.outcome in (Outcome.BEST, Outcome.TIED)]
+    tied = [
+        configuration
+        for configuration, comparison in placed
+        if comparison.outcome in (SettingsOutcome.BEST, SettingsOutcome.TIED)
+    ]
     return min(tied, key=lambda configuration: configuration.candidate.size, default=None)
 
 
-def is_conclusive(measured: Sequence[CandidateMeasurement]) -> bool:
+def is_pick_conclusive(measured: Sequence[CandidateMeasurement]) -> bool:
     """Return whether further rounds are unlikely to change the pick."""
-    chosen = pick(measured)
+    chosen = pick_smallest_best(measured)
     return chosen is None or all(
         comparison.conclusive
         or (configuration.candidate.size > chosen.candidate.size and not _may_be_much_faster(comparison))
@@ -100,6 +107,6 @@ def is_conclusive(measured: Sequence[CandidateMeasurement]) -> bool:
     )
 
 
-def _may_be_much_faster(comparison: Comparison) -> bool:
+def _may_be_much_faster(comparison: SettingsComparison) -> bool:
     """Return whether a configuration may be so much faster than the best that another pick would be necessary."""
     return comparison.ratio_to_best_interval is None or comparison.ratio_to_best_interval[1] >= 1 / (1 - TOLERANCE)

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.console.text import escape_for_matplotlib, percent
+from chirp_migrate.console.text import escape_for_matplotlib, format_percent
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
-from chirp_migrate.tune.tune_report import Candidate, LoaderReport, Outcome
+from chirp_migrate.tune.tune_report import CandidateSettings, LoaderReport, SettingsOutcome
 
-__all__ = ["check", "draw"]
+__all__ = ["check_can_plot", "draw_plot"]
 
 _SUFFIXES = (".svg", ".png", ".pdf")
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
@@ -23,7 +23,7 @@ _PICK = "#E69F00"
 _LONGEST_TITLE = 70
 
 
-def check(target: Path) -> None:
+def check_can_plot(target: Path) -> None:
     """Check before the measurement that the plot can be drawn and written.
 
     Raises:
@@ -41,7 +41,7 @@ def check(target: Path) -> None:
         ) from None
 
 
-def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
+def draw_plot(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
     """Draw a plot with one panel for each loader.
 
     Args:
@@ -51,7 +51,7 @@ def draw(target: Path, loaders: Sequence[LoaderReport], machine: str) -> None:
 
     Raises:
         UsageProblem: the file cannot be written.
-        ImportError: matplotlib is not installed (see :func:`check`).
+        ImportError: matplotlib is not installed (see :func:`check_can_plot`).
     """
     from matplotlib.figure import Figure
 
@@ -71,7 +71,8 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
     rates = mean_rates(loader.measured)
     placed = zip(loader.measured, loader.comparisons, strict=True)
     fastest = next(
-        (configuration.candidate for configuration, comparison in placed if comparison.outcome is Outcome.BEST), None
+        (configuration.candidate for configuration, comparison in placed if comparison.outcome is SettingsOutcome.BEST),
+        None,
     )
     if fastest is None:
         axes.set_title(escape_for_matplotlib(f"{loader.name}: nothing could be measured"), fontsize=10, loc="left")
@@ -82,7 +83,7 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
     at_left = place[fastest.num_workers] < len(counts) / 2
     axes.axhspan((1 - TOLERANCE) * best, best, color="#999999", alpha=0.18, linewidth=0)
     axes.annotate(
-        f"within {percent(TOLERANCE)} of the best",
+        f"within {format_percent(TOLERANCE)} of the best",
         (float(at_left), best),
         xycoords=("axes fraction", "data"),
         xytext=(-4 if at_left else 4, 2),
@@ -132,13 +133,13 @@ def _panel(axes: Any, loader: LoaderReport) -> None:
     axes.legend(unique.values(), unique.keys(), fontsize=8, frameon=False, loc="best")
 
 
-def _series(ways: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+def _series(ways: Sequence[CandidateSettings]) -> dict[str, list[CandidateSettings]]:
     """Group configurations by the line or point of the plot that shows them: label → configurations.
 
     Each prefetch factor has a line that begins at zero workers. Each number of threads has a point.
     """
     alone = [way for way in ways if way.alone]
-    series: dict[str, list[Candidate]] = {}
+    series: dict[str, list[CandidateSettings]] = {}
     for way in ways:
         if way.num_workers:
             series.setdefault(f"prefetch_factor {way.prefetch_factor}", list(alone)).append(way)

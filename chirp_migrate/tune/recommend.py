@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import statistics
 
-from chirp_migrate.console.text import percent
+from chirp_migrate.console.text import format_percent
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
-from chirp_migrate.training.watch.augmentation_cost import share_of_loading
-from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, mean_rates, pick
-from chirp_migrate.tune.tune_report import CandidateMeasurement, LoaderReport, Outcome, Recommendation, Training
+from chirp_migrate.training.watch.augmentation_cost import augmentation_share_of_loading
+from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, mean_rates, pick_smallest_best
+from chirp_migrate.tune.tune_report import (
+    CandidateMeasurement,
+    LoaderReport,
+    Recommendation,
+    SettingsOutcome,
+    TrainingRun,
+)
 from chirp_migrate.verify.measures.targets import (
     AUGMENTATION_PERCENT,
     AUGMENTATION_WARNING,
@@ -18,24 +24,24 @@ from chirp_migrate.verify.measures.targets import (
 )
 from chirpid_patch.loading.limits import WAITING
 
-__all__ = ["conclude"]
+__all__ = ["add_recommendations"]
 
 _WAITS_LITTLE = 0.05
 _START_SHARE = 0.05
 _WORTH_IT = 1.05
 
 
-def conclude(loader: LoaderReport, training: Training | None) -> None:
+def add_recommendations(loader: LoaderReport, training: TrainingRun | None) -> None:
     """Add the pick, the comparisons and the recommendations to the report of a loader.
 
     If ``training`` is given, recommendations on GPU use are added. If all configurations failed, the report has no
     recommendations.
     """
-    chosen = pick(loader.measured)
+    chosen = pick_smallest_best(loader.measured)
     loader.picked = None if chosen is None else chosen.candidate
-    loader.conclusive = is_conclusive(loader.measured)
+    loader.conclusive = is_pick_conclusive(loader.measured)
     loader.comparisons = compare_with_best(loader.measured)
-    loader.augmentation_share = share_of_loading(loader.with_s, loader.without_s)
+    loader.augmentation_share = augmentation_share_of_loading(loader.with_s, loader.without_s)
     if chosen is not None:
         advice = [
             *_recommend_workers(loader, chosen),
@@ -51,8 +57,8 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
     rates = {way: rate.value for way, rate in mean_rates(loader.measured).items()}
     if loader.waited_share is not None and loader.waited_share < _WAITS_LITTLE:
         why = (
-            f"the training waits only {percent(loader.waited_share, 1)} of its time for batches, so loading does not "
-            "slow it down"
+            f"the training waits only {format_percent(loader.waited_share, 1)} of its time for batches, so loading "
+            "does not slow it down"
         )
         return [Recommendation(_name(loader, "num_workers"), "keep it", why)]
     if loader.now is not None and loader.now in rates:
@@ -75,7 +81,7 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
         advice.append(Recommendation("prefetch_threads", str(way.prefetch_threads), why))
     if way.num_workers:
         if loader.now is None or loader.now.prefetch_factor != way.prefetch_factor:
-            level = loader.comparisons[loader.measured.index(chosen)].outcome is Outcome.TIED
+            level = loader.comparisons[loader.measured.index(chosen)].outcome is SettingsOutcome.TIED
             same = "the smallest value that is tied with the best" if level else "the fastest measured value"
             advice.append(Recommendation(_name(loader, "prefetch_factor"), str(way.prefetch_factor), same))
         advice += _recommend_persistent_workers(loader, chosen)
@@ -107,8 +113,8 @@ def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
         for measured, comparison in zip(loader.batch_sizes, compare_with_best(loader.batch_sizes), strict=True)
     }
     own = placed.get(loader.batch_size)
-    best = next((size for size, comparison in placed.items() if comparison.outcome is Outcome.BEST), None)
-    if own is None or best is None or own.outcome is not Outcome.BELOW or not own.conclusive:
+    best = next((size for size, comparison in placed.items() if comparison.outcome is SettingsOutcome.BEST), None)
+    if own is None or best is None or own.outcome is not SettingsOutcome.BELOW or not own.conclusive:
         return []
     why = (
         f"{placed[best].samples_per_s:.0f} samples/s against {own.samples_per_s:.0f} with batch size "
@@ -124,7 +130,11 @@ def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
     what = "make it cheaper: fewer or simpler transforms, smaller p, or the batched transforms of chirpid_patch"
     high = 100 * share > AUGMENTATION_WARNING
     bound = f"above {AUGMENTATION_WARNING:.0f} %" if high else f"the target is below {AUGMENTATION_PERCENT:.0f} %"
-    return [Recommendation("the transform of the dataset", what, f"{percent(share)} of loading, {bound}", warning=high)]
+    return [
+        Recommendation(
+            "the transform of the dataset", what, f"{format_percent(share)} of loading, {bound}", warning=high
+        )
+    ]
 
 
 def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> list[Recommendation]:
@@ -134,7 +144,7 @@ def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> 
     if loader.cpu_share is not None and loader.cpu_share < WAITING and quiet:
         waits = 1 - loader.cpu_share
         what = "try more workers than CPUs, or move the files to faster storage (local disk, one memory-mapped array)"
-        why = f"loading waits {percent(waits)} of its time instead of computing"
+        why = f"loading waits {format_percent(waits)} of its time instead of computing"
         advice.append(Recommendation(_name(loader, "num_workers"), what, why))
     per_s = mean_rate(chosen.rates).value / (loader.batch_size or 1)
     if loader.role == "training" and loader.batch_size == BATCH and per_s < BATCHES_PER_S:
@@ -144,7 +154,7 @@ def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> 
     return advice
 
 
-def _recommend_for_gpu(training: Training | None) -> list[Recommendation]:
+def _recommend_for_gpu(training: TrainingRun | None) -> list[Recommendation]:
     if training is None or training.gpu_percent is None or training.gpu_percent >= GPU_PERCENT:
         return []
     why = f"the GPU was busy {training.gpu_percent:.0f} % of the training, the target is above {GPU_PERCENT:.0f} %"

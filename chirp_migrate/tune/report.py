@@ -6,15 +6,22 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import count, percent, sentence
+from chirp_migrate.console.text import as_sentence, format_percent, pluralize
 from chirp_migrate.training.process.background_load import BUSY_ABOVE
 from chirp_migrate.tune.plateau import TOLERANCE, mean_rates
-from chirp_migrate.tune.tune_report import CandidateMeasurement, Comparison, LoaderReport, Outcome, Training, TuneReport
+from chirp_migrate.tune.tune_report import (
+    CandidateMeasurement,
+    LoaderReport,
+    SettingsComparison,
+    SettingsOutcome,
+    TrainingRun,
+    TuneReport,
+)
 
-__all__ = ["show"]
+__all__ = ["show_tune_report"]
 
 
-def show(report: TuneReport, screen: Screen) -> None:
+def show_tune_report(report: TuneReport, screen: Screen) -> None:
     """Print the report: with ``-q`` only the recommendations, with ``-v`` also the rates of every round."""
     for loader in report.loaders:
         screen.line()
@@ -31,7 +38,7 @@ def show(report: TuneReport, screen: Screen) -> None:
         for line in _training(report.training):
             screen.text(line, hang=2)
     for note in report.notes:
-        screen.text(sentence(note), hang=2)
+        screen.text(as_sentence(note), hang=2)
     screen.text(f"Measured on: {report.described}.", hang=2)
 
 
@@ -63,13 +70,15 @@ def _show_loader(loader: LoaderReport, screen: Screen) -> None:
         screen.text(line, hang=2)
 
 
-def _is_shown(measured: CandidateMeasurement, comparison: Comparison, loader: LoaderReport) -> bool:
+def _is_shown(measured: CandidateMeasurement, comparison: SettingsComparison, loader: LoaderReport) -> bool:
     """Return whether a configuration is shown without ``-v``: the pick, the best, the current one, or no workers."""
     way = measured.candidate
-    return way in (loader.picked, loader.now) or way.alone or comparison.outcome is Outcome.BEST
+    return way in (loader.picked, loader.now) or way.alone or comparison.outcome is SettingsOutcome.BEST
 
 
-def _row(measured: CandidateMeasurement, comparison: Comparison, rate: float, loader: LoaderReport) -> list[str]:
+def _row(
+    measured: CandidateMeasurement, comparison: SettingsComparison, rate: float, loader: LoaderReport
+) -> list[str]:
     ratio = (
         ""
         if comparison.ratio_to_best is None
@@ -80,20 +89,22 @@ def _row(measured: CandidateMeasurement, comparison: Comparison, rate: float, lo
         f"{comparison.configuration} ({', '.join(marks)})" if marks else comparison.configuration,
         f"{rate:.0f}",
         "" if comparison.interval is None else "[{:.0f}, {:.0f}]".format(*comparison.interval),
-        "1" if comparison.outcome is Outcome.BEST else ratio,
+        "1" if comparison.outcome is SettingsOutcome.BEST else ratio,
         f"{statistics.median(measured.first_batch_s):.2f} s",
         f"{rate if comparison.batches_per_s is None else comparison.batches_per_s:.1f}",
     ]
 
 
 def _describe_pick(loader: LoaderReport) -> str:
-    rounds = count(loader.rounds, "round")
+    rounds = pluralize(loader.rounds, "round")
     picked = "Picked" if loader.conclusive else "Picked for now"
     sure = "" if loader.conclusive else "; a longer --time-budget would decide the configurations with a ?"
-    best = next(comparison.configuration for comparison in loader.comparisons if comparison.outcome is Outcome.BEST)
+    best = next(
+        comparison.configuration for comparison in loader.comparisons if comparison.outcome is SettingsOutcome.BEST
+    )
     if best == str(loader.picked):
         return f"{picked}: {loader.picked}, the fastest in {rounds}{sure}."
-    near = f"the smallest configuration within {percent(TOLERANCE)} of the best ({best})"
+    near = f"the smallest configuration within {format_percent(TOLERANCE)} of the best ({best})"
     return f"{picked}: {loader.picked}, {near} in {rounds}{sure}."
 
 
@@ -101,19 +112,20 @@ def _loader_facts(loader: LoaderReport) -> Iterator[str]:
     """Yield more results for a loader, one sentence each."""
     if loader.cpu_share is not None:
         yield (
-            f"Loading in the main process computes {percent(loader.cpu_share)} of its time and waits "
-            f"{percent(1 - loader.cpu_share)} (files, or other processes on the CPU)."
+            f"Loading in the main process computes {format_percent(loader.cpu_share)} of its time and waits "
+            f"{format_percent(1 - loader.cpu_share)} (files, or other processes on the CPU)."
         )
     if loader.augmentation_share is None:
         yield f"Augmentation was not measured: {loader.not_augmented}."
     else:
         augmented, plain = statistics.median(loader.with_s), statistics.median(loader.without_s)
         yield (
-            f"Augmentation takes {percent(loader.augmentation_share)} of loading: {1e3 * augmented:.1f} ms a batch "
-            f"with it, {1e3 * plain:.1f} ms without ({count(len(loader.with_s), 'round')}, medians)."
+            f"Augmentation takes {format_percent(loader.augmentation_share)} of loading: {1e3 * augmented:.1f} ms a "
+            f"batch with it, {1e3 * plain:.1f} ms without ({pluralize(len(loader.with_s), 'round')}, medians)."
         )
     if loader.waited_share is not None:
-        yield f"The training waits {percent(loader.waited_share)} of its time for these batches (start-up excluded)."
+        share = format_percent(loader.waited_share)
+        yield f"The training waits {share} of its time for these batches (start-up excluded)."
     if loader.batch_sizes:
         rates = [f"{way.batch_size}: {rate.value:.0f}" for way, rate in mean_rates(loader.batch_sizes).items()]
         yield f"Samples/s by batch size: {', '.join(rates)}."
@@ -125,7 +137,9 @@ def _facts_of_all(loaders: Sequence[LoaderReport]) -> Iterator[str]:
     """Yield sentences that concern all loaders: how busy the machine was, and where the picks are saved."""
     others = max((loader.others for loader in loaders if loader.others is not None), default=0.0)
     if others >= BUSY_ABOVE:
-        busy = f"Other processes used {'up to ' if len(loaders) > 1 else ''}{percent(others)} of the CPUs meanwhile"
+        busy = (
+            f"Other processes used {'up to ' if len(loaders) > 1 else ''}{format_percent(others)} of the CPUs meanwhile"
+        )
         yield f"{busy}: measure again when the machine is quiet."
     if any(loader.waited_share is not None for loader in loaders):
         yield "The rates are of loading without training: a training step that uses the CPUs makes loading slower."
@@ -146,7 +160,7 @@ def _show_advice(loader: LoaderReport, screen: Screen) -> None:
         screen.text("none", 2)
 
 
-def _training(training: Training) -> Iterator[str]:
+def _training(training: TrainingRun) -> Iterator[str]:
     yield f"The training ran to find its loaders, for {training.seconds:.1f} s."
     if training.gpu_percent is not None:
         yield f"The training kept the GPU busy for {training.gpu_percent:.0f} % of that time."

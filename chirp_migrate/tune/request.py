@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chirp_migrate.training.workload.entry_points import Discovery, WorkloadSizes
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, WorkloadSizes
 from chirp_migrate.tune.config import TuneConfig
 
 __all__ = ["SettingsToMeasure", "TuneTask"]
@@ -58,7 +58,7 @@ class TuneTask:
     dataset: str = ""
     unaugmented: str = ""
     config: TuneConfig | None = None
-    discovery: Discovery | None = None
+    discovery: DiscoveredEntryPoints | None = None
     sizes: WorkloadSizes = field(default_factory=WorkloadSizes)
     lost: dict[str, str] = field(default_factory=dict)
     profile: str = ""

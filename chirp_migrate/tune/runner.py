@@ -14,24 +14,30 @@ import torch
 from chirp_migrate import __version__
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import shorten_list
-from chirp_migrate.training.errors import UserCodeError, user_code
+from chirp_migrate.training.errors import UserCodeError, wrap_user_code_errors
 from chirp_migrate.training.process import machine
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.process.protocol import PartialResult
-from chirp_migrate.training.watch.augmentation_cost import time_both
-from chirp_migrate.training.watch.samples import unaugmented_dataset, varying_places
-from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
-from chirp_migrate.training.workload.entry_points import Source
-from chirp_migrate.training.workload.hook import call_names
-from chirp_migrate.tune.plateau import pick
-from chirp_migrate.tune.recommend import conclude
+from chirp_migrate.training.watch.augmentation_cost import time_with_and_without_augmentation
+from chirp_migrate.training.watch.samples import augmented_positions, unaugmented_dataset
+from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
+from chirp_migrate.training.workload.entry_points import TrainingSource
+from chirp_migrate.training.workload.hook import training_call_names
+from chirp_migrate.tune.plateau import pick_smallest_best
+from chirp_migrate.tune.recommend import add_recommendations
 from chirp_migrate.tune.request import TuneTask
-from chirp_migrate.tune.saving import save
-from chirp_migrate.tune.sources import from_config, from_reference
-from chirp_migrate.tune.subject import Subject
-from chirp_migrate.tune.sweep import Sweep, measure, setting_combinations
-from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, LoaderReport, Training, TuneReport
+from chirp_migrate.tune.saving import save_pick
+from chirp_migrate.tune.sources import subject_from_config, subject_from_reference
+from chirp_migrate.tune.subject import TuneSubject
+from chirp_migrate.tune.sweep import SettingsSweep, measure_settings, setting_combinations
+from chirp_migrate.tune.tune_report import (
+    CandidateMeasurement,
+    CandidateSettings,
+    LoaderReport,
+    TrainingRun,
+    TuneReport,
+)
 from chirp_migrate.tune.watching import watch_loaders
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
@@ -48,7 +54,7 @@ _LEAST_S = 1.0
 
 
 def run(
-    request: TuneTask, show: Progress, begin: Callable[[str, int], None] = lambda _label, _others: None
+    request: TuneTask, progress: Progress, begin_entry: Callable[[str, int], None] = lambda _label, _others: None
 ) -> TuneReport:
     """Measure each loader, and return the results with recommendations.
 
@@ -56,18 +62,18 @@ def run(
 
     Args:
         request: the task.
-        show: called with the progress.
-        begin: called before an entry point runs, with its label and the number of other entry points. Before the
-            measurement, ``begin`` is called with an empty label.
+        progress: called with the progress.
+        begin_entry: called before an entry point runs, with its label and the number of other entry points. Before the
+            measurement, ``begin_entry`` is called with an empty label.
 
     Raises:
-        NotUsable: the requested dataset or training cannot be measured.
+        TaskNotPossible: the requested dataset or training cannot be measured.
         UserCodeError: the user's code raised an error.
     """
     seed_everything(_SEED)
     ends_at = request.ends_at or time.time() + request.grid.seconds
-    subjects, training, notes = _find_subjects(request, show, begin, max(_LEAST_S, ends_at - time.time()))
-    begin("", 0)
+    subjects, training, notes = _find_subjects(request, progress, begin_entry, max(_LEAST_S, ends_at - time.time()))
+    begin_entry("", 0)
     loaders: list[LoaderReport] = []
     for number, subject in enumerate(subjects):
         if loaders and request.discovery and time.time() > ends_at:
@@ -76,47 +82,47 @@ def run(
             break
         seed_everything(_SEED)
         left_s = max(_LEAST_S, ends_at - time.time())
-        show(ProgressStep("measuring", most_s=left_s))
+        progress(ProgressStep("measuring", most_s=left_s))
         try:
-            with user_code(f"reading a batch of {subject.report.name}"):
-                report = _measure_subject(subject, request, left_s / (len(subjects) - number), show)
+            with wrap_user_code_errors(f"reading a batch of {subject.report.name}"):
+                report = _measure_subject(subject, request, left_s / (len(subjects) - number), progress)
         except UserCodeError as raised:
             if not loaders and number == len(subjects) - 1:
                 raise
             notes.append(f"{subject.report.name} was not measured: {raised}")
             continue
-        conclude(report, None if loaders else training)
+        add_recommendations(report, None if loaders else training)
         loaders.append(report)
     if training is None and torch.cuda.is_available():
         notes.append("no training ran, so the GPU use was not measured: pass --workload")
-    here = machine.describe(usable_cpus())
+    here = machine.describe_machine(usable_cpus())
     return TuneReport(
         tool=f"chirp-migrate {__version__}",
         loaders=loaders,
         training=training,
         notes=notes,
         machine=here,
-        described=machine.summary_line(here),
+        described=machine.machine_summary(here),
     )
 
 
 def _find_subjects(
     request: TuneTask, show: Progress, begin: Callable[[str, int], None], seconds: float
-) -> tuple[list[Subject], Training | None, list[str]]:
+) -> tuple[list[TuneSubject], TrainingRun | None, list[str]]:
     """Return the datasets to measure, the data of the training (None without a training), and notes for the report."""
     if request.dataset:
-        subject = from_reference(request.dataset, request.unaugmented, request.config, request.uses_runtime)
+        subject = subject_from_reference(request.dataset, request.unaugmented, request.config, request.uses_runtime)
         return [subject], None, []
     if request.config is not None:
-        return [from_config(Path(request.tree), request.config, request.uses_runtime)], None, []
+        return [subject_from_config(Path(request.tree), request.config, request.uses_runtime)], None, []
     assert request.discovery is not None, "one of the three is given"
     entries = request.discovery.entry_points
-    with user_code("the training"):
-        if entries[0].source is Source.HOOK and not entries[0].name:
-            names = call_names(entries[0].hook, request.sizes)
+    with wrap_user_code_errors("the training"):
+        if entries[0].source is TrainingSource.HOOK and not entries[0].name:
+            names = training_call_names(entries[0].hook, request.sizes)
             entries = tuple(replace(entries[0], name=name) for name in names)
         model = load_model(request.discovery.model)
-        data = data_for(entries, request.sizes)
+        data = data_for_entry_points(entries, request.sizes)
     # `tune` ends a call at the beginning of its second epoch.
     sizes = replace(request.sizes, epochs=max(2, request.sizes.epochs))
     calls = {
@@ -130,7 +136,7 @@ def _find_subjects(
     return subjects, training, lost + notes
 
 
-def _measure_subject(subject: Subject, request: TuneTask, seconds: float, show: Progress) -> LoaderReport:
+def _measure_subject(subject: TuneSubject, request: TuneTask, seconds: float, show: Progress) -> LoaderReport:
     wanted = request.grid
     report, batch_size = subject.report, subject.report.batch_size
     if wanted.migrated is not None:
@@ -145,21 +151,21 @@ def _measure_subject(subject: Subject, request: TuneTask, seconds: float, show: 
     candidates = setting_combinations(wanted.workers, wanted.prefetch, threads, batch_size, report.now)
     sizes = [size for size in wanted.batch_sizes if size != batch_size and batch_size is not None]
     share = 1 - _FOR_AUGMENTATION - (_FOR_BATCH_SIZES if sizes else 0)
-    sweep = Sweep(subject, candidates, seconds * share, show, is_limited=request.discovery is not None)
+    sweep = SettingsSweep(subject, candidates, seconds * share, show, is_limited=request.discovery is not None)
     report.measured = sweep.run()
     report.rounds, report.cpu_share, report.others = sweep.rounds, sweep.cpu_share, sweep.others
-    chosen = pick(report.measured)
+    chosen = pick_smallest_best(report.measured)
     if chosen is not None and sizes:
         report.batch_sizes = _measure_batch_sizes(subject, chosen.candidate, sizes, seconds * _FOR_BATCH_SIZES, show)
     if request.profile and report.migrated:
-        report.not_saved = save(subject, report.measured, Path(request.profile), wanted.thread_safe)
+        report.not_saved = save_pick(subject, report.measured, Path(request.profile), wanted.thread_safe)
         report.saved = request.profile if report.not_saved is None else None
     elif request.profile:
         report.not_saved = "tune measured PyTorch's loader, and a profile is for chirpid_patch's loader (see --loader)"
     return report
 
 
-def _measure_augmentation(subject: Subject, seconds: float) -> tuple[list[float], list[float], str | None]:
+def _measure_augmentation(subject: TuneSubject, seconds: float) -> tuple[list[float], list[float], str | None]:
     """Return the seconds per batch with and without augmentation for each round, or why they cannot be measured.
 
     The function measures five rounds; fewer if ``seconds`` are over, but at least one.
@@ -168,32 +174,34 @@ def _measure_augmentation(subject: Subject, seconds: float) -> tuple[list[float]
         return [], [], "the batch sampler may yield indices that the unaugmented dataset does not have"
     plain = subject.unaugmented
     if plain is None:
-        if not varying_places(subject.dataset, subject.collate):
+        if not augmented_positions(subject.dataset, subject.collate):
             return [], [], "the dataset does not augment, because its samples are the same each time they are read"
         plain = unaugmented_dataset(subject.dataset, subject.collate)
     if plain is None:
         why = "no dataset with the same samples and without augmentation was found: pass --unaugmented MODULE:CALLABLE"
         return [], [], why
-    way = Candidate(0, batch_size=subject.report.batch_size)
+    way = CandidateSettings(0, batch_size=subject.report.batch_size)
 
-    def batch_s(side: Subject) -> float:
-        _, rate = measure(side, way, _AUGMENTATION_SLICE_S)
+    def batch_s(side: TuneSubject) -> float:
+        _, rate = measure_settings(side, way, _AUGMENTATION_SLICE_S)
         return rate.seconds / rate.batches
 
     until = time.monotonic() + seconds
-    return *time_both(subject, replace(subject, dataset=plain), batch_s, _AUGMENTATION_ROUNDS, until), None
+    return *time_with_and_without_augmentation(
+        subject, replace(subject, dataset=plain), batch_s, _AUGMENTATION_ROUNDS, until
+    ), None
 
 
 def _measure_batch_sizes(
-    subject: Subject, chosen: Candidate, sizes: list[int], seconds: float, show: Progress
+    subject: TuneSubject, chosen: CandidateSettings, sizes: list[int], seconds: float, show: Progress
 ) -> list[CandidateMeasurement]:
     """Measure the picked settings with the batch size of the training and with ``sizes``, in turns."""
     ways = [replace(chosen, batch_size=size) for size in (subject.report.batch_size, *sizes)]
     show(f"{chosen} at batch sizes {', '.join(str(way.batch_size) for way in ways)}")
-    return Sweep(subject, ways, seconds, show).run()
+    return SettingsSweep(subject, ways, seconds, show).run()
 
 
-def _thread_counts(subject: Subject, thread_safe: bool) -> tuple[int, ...]:
+def _thread_counts(subject: TuneSubject, thread_safe: bool) -> tuple[int, ...]:
     """Return the numbers of prefetching threads to measure; empty if the user's code may not be safe for threads."""
     if not thread_safe and not (is_in_memory(subject.dataset) and stacks_samples(subject.collate)):
         return ()

@@ -7,27 +7,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.tune.plateau import mean_rate, pick
-from chirp_migrate.tune.subject import Subject
+from chirp_migrate.tune.plateau import mean_rate, pick_smallest_best
+from chirp_migrate.tune.subject import TuneSubject
 from chirp_migrate.tune.tune_report import CandidateMeasurement
-from chirpid_patch.loader_speed.profiles import recall, remember, signature
+from chirpid_patch.loader_speed.profiles import choice_key, load_choice, save_choice
 from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial
 from chirpid_patch.machine.accelerator import pinning_device
 
-__all__ = ["factory_arguments", "save"]
+__all__ = ["factory_arguments", "save_pick"]
 
 _WIDEST = 10.0
 """If the upper end of a rate's interval is more than this many times the lower end, the pick is not saved."""
 
 
-def save(subject: Subject, measured: Sequence[CandidateMeasurement], profile: Path, thread_safe: bool) -> str | None:
+def save_pick(
+    subject: TuneSubject, measured: Sequence[CandidateMeasurement], profile: Path, thread_safe: bool
+) -> str | None:
     """Save the picked settings for this loader; return None, or one sentence if they cannot be saved.
 
     The factory looks up settings by its arguments, so the function saves an entry for calls without ``num_workers``. If
     the original loader has workers, the function also saves an entry for calls with the original ``num_workers``, and
     picks settings with at most this number of workers.
     """
-    chosen = pick(measured)
+    chosen = pick_smallest_best(measured)
     if chosen is not None:
         rate = mean_rate(chosen.rates)
         if rate.high > _WIDEST * rate.low:
@@ -40,14 +42,14 @@ def save(subject: Subject, measured: Sequence[CandidateMeasurement], profile: Pa
         choice = _choice_of([way for way in measured if way.candidate.num_workers <= most])
         if choice is None:
             return "loading in the main process could not be measured, and a profile needs its rate"
-        key = signature(subject.dataset, arguments)
-        remember(profile, key, choice)
-        if recall(profile, key) != choice:
+        key = choice_key(subject.dataset, arguments)
+        save_choice(profile, key, choice)
+        if load_choice(profile, key) != choice:
             return f"{profile} cannot be written: name another file with --profile"
     return None
 
 
-def factory_arguments(subject: Subject, thread_safe: bool) -> list[dict[str, Any]]:
+def factory_arguments(subject: TuneSubject, thread_safe: bool) -> list[dict[str, Any]]:
     """Return the arguments of factory calls that build this loader: without ``num_workers``, and with the original."""
     options = {**subject.options, "batch_size": subject.report.batch_size, "thread_safe": thread_safe}
     if options.get("batch_sampler") is not None:
@@ -62,7 +64,7 @@ def _choice_of(measured: Sequence[CandidateMeasurement]) -> LoaderChoice | None:
 
     The result is None if all configurations failed, or if loading in the main process was not measured.
     """
-    chosen = pick(measured)
+    chosen = pick_smallest_best(measured)
     trials: dict[tuple[int, int], LoadingTrial] = {}
     for way in sorted(measured, key=lambda way: (way is not chosen, way.candidate.size)):
         at_once = way.candidate.num_workers, way.candidate.prefetch_threads

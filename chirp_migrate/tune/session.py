@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from chirp_migrate.console.progress import Progress, ProgressStep
-from chirp_migrate.engine.discover import discover as python_files
+from chirp_migrate.engine.discover import discover_files as python_files
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
-from chirp_migrate.training.process.interrupts import signals_as_one_interrupt
+from chirp_migrate.training.process.interrupts import sigterm_as_keyboard_interrupt
 from chirp_migrate.training.process.run_child import Child, ChildLabels
 from chirp_migrate.training.process.snapshot import copy_tree
-from chirp_migrate.training.workload.entry_points import Source
+from chirp_migrate.training.workload.entry_points import TrainingSource
 from chirp_migrate.tune.request import TuneTask
 from chirp_migrate.tune.tune_report import TuneReport
-from chirp_migrate.verify.options import VerifyOptions, training_of
+from chirp_migrate.verify.options import VerifyOptions, entry_points_for
 
 __all__ = ["tune_tree"]
 
@@ -61,7 +61,7 @@ def tune_tree(request: TuneTask, training: VerifyOptions | None, timeout_s: floa
         place = "a temporary copy" if request.discovery else str(root)
         progress(f"tune runs your own code, in {place}, in a separate process")
         progress(ProgressStep("starting the process that measures"))
-        with signals_as_one_interrupt():
+        with sigterm_as_keyboard_interrupt():
             return _run_measurement(request, timeout_s, progress)
 
 
@@ -94,13 +94,13 @@ def _longest_s(request: TuneTask, timeout_s: float) -> float:
 def _of_training(request: TuneTask, options: VerifyOptions, tree: Path, progress: Progress) -> TuneTask:
     """Copy the project to ``tree``, and return the task with the training in this copy."""
     root = Path(request.tree)
-    if options.source is Source.COMMAND:
+    if options.source is TrainingSource.COMMAND:
         raise UsageProblem(
             "the settings of `verify` name a command; `tune` cannot see the loaders in a command: pass --workload or "
             "--dataset."
         )
     progress(ProgressStep("finding and copying the training"))
-    discovery = training_of(root, root, options, "tune")
+    discovery = entry_points_for(root, root, options, "tune")
     too_large = copy_tree(root, tree)
     if too_large:
         progress(f"too large, so not copied: {', '.join(too_large)} (--dataset reads them where they are)")

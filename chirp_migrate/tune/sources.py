@@ -11,13 +11,13 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from chirp_migrate.training.errors import NotUsable, user_code
-from chirp_migrate.training.process.imports import import_object, modules_of
+from chirp_migrate.training.errors import TaskNotPossible, wrap_user_code_errors
+from chirp_migrate.training.process.imports import import_object, project_modules
 from chirp_migrate.tune.config import TuneConfig
-from chirp_migrate.tune.subject import Subject, of_dataset, of_loader
-from chirp_migrate.tune.tune_report import Candidate
+from chirp_migrate.tune.subject import TuneSubject, subject_of_dataset, subject_of_loader
+from chirp_migrate.tune.tune_report import CandidateSettings
 
-__all__ = ["DEFAULT_BATCH_SIZE", "from_config", "from_reference"]
+__all__ = ["DEFAULT_BATCH_SIZE", "subject_from_config", "subject_from_reference"]
 
 DEFAULT_BATCH_SIZE = 32
 """Default batch size."""
@@ -26,7 +26,7 @@ _TRAIN_TRANSFORMS, _PLAIN_TRANSFORMS = "get_train_transforms", "get_val_transfor
 _TRANSFORM = "transform"
 
 
-def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, migrated: bool) -> Subject:
+def subject_from_reference(reference: str, unaugmented: str, config: TuneConfig | None, migrated: bool) -> TuneSubject:
     """Build the dataset or loader that ``reference`` names.
 
     Args:
@@ -37,24 +37,24 @@ def from_reference(reference: str, unaugmented: str, config: TuneConfig | None, 
         migrated: whether a dataset without a loader is measured with the loader of ``chirpid_patch``.
 
     Raises:
-        NotUsable: the function does not exist, or returns no dataset that can be measured.
+        TaskNotPossible: the function does not exist, or returns no dataset that can be measured.
         UserCodeError: the user's code raised an error.
     """
     made = _build_dataset(reference, config)
     size = config.batch_size if config is not None else None
     if isinstance(made, DataLoader):
-        subject = of_loader(made, "training")
+        subject = subject_of_loader(made, "training")
     elif hasattr(made, "__getitem__") or hasattr(made, "__iter__"):
-        subject = of_dataset(made, size or DEFAULT_BATCH_SIZE, migrated)
+        subject = subject_of_dataset(made, size or DEFAULT_BATCH_SIZE, migrated)
     else:
-        raise NotUsable(f"{reference} returned {type(made).__name__}: it must return a dataset or a DataLoader")
+        raise TaskNotPossible(f"{reference} returned {type(made).__name__}: it must return a dataset or a DataLoader")
     if unaugmented:
         plain = _build_dataset(unaugmented, config)
         subject.unaugmented = plain.dataset if isinstance(plain, DataLoader) else plain
     return _with_settings(subject, config)
 
 
-def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
+def subject_from_config(tree: Path, config: TuneConfig, migrated: bool) -> TuneSubject:
     """Build the training dataset that a configuration file describes.
 
     The function looks for a module with a function ``get_train_transforms`` and a dataset class. The constructor of the
@@ -63,18 +63,18 @@ def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
     ``data_csv``.
 
     Raises:
-        NotUsable: no module or several modules have such a class, or a parameter has no value.
+        TaskNotPossible: no module or several modules have such a class, or a parameter has no value.
         UserCodeError: the user's code raised an error.
     """
-    found = [(module, kind) for module, path in modules_of(tree).items() for kind in _dataset_classes(path)]
+    found = [(module, kind) for module, path in project_modules(tree).items() for kind in _dataset_classes(path)]
     if len(found) != 1:
         names = ", ".join(f"{module}:{kind}" for module, kind in found) or "none"
-        raise NotUsable(
+        raise TaskNotPossible(
             f"the dataset of {config.file} was not found automatically (a class with a parameter {_TRANSFORM!r} next "
             f"to {_TRAIN_TRANSFORMS}; found: {names}): name it with --dataset MODULE:CALLABLE"
         )
     module_name, kind = found[0]
-    with user_code(f"importing {module_name}"):
+    with wrap_user_code_errors(f"importing {module_name}"):
         module = importlib.import_module(module_name)
     dataset_class: Any = getattr(module, kind)
     arguments = _fill_parameters(f"{module_name}:{kind}", dataset_class, config, leave=_TRANSFORM)
@@ -82,16 +82,16 @@ def from_config(tree: Path, config: TuneConfig, migrated: bool) -> Subject:
     def built(transforms: str) -> Any:
         function = getattr(module, transforms)
         parameters = _fill_parameters(f"{module_name}:{transforms}", function, config)
-        with user_code(f"{kind} of {module_name}"):
+        with wrap_user_code_errors(f"{kind} of {module_name}"):
             return dataset_class(**arguments, transform=function(**parameters))
 
-    subject = of_dataset(built(_TRAIN_TRANSFORMS), config.batch_size or DEFAULT_BATCH_SIZE, migrated)
+    subject = subject_of_dataset(built(_TRAIN_TRANSFORMS), config.batch_size or DEFAULT_BATCH_SIZE, migrated)
     if hasattr(module, _PLAIN_TRANSFORMS):
         subject.unaugmented = built(_PLAIN_TRANSFORMS)
     return _with_settings(subject, config)
 
 
-def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
+def _with_settings(subject: TuneSubject, config: TuneConfig | None) -> TuneSubject:
     """Add the loader settings of the configuration file to ``subject``, and the names of the keys that set them."""
     if config is None:
         return subject
@@ -100,23 +100,23 @@ def _with_settings(subject: Subject, config: TuneConfig | None) -> Subject:
     report.setting = {key: f"{section}.{key} in {config.file}" for key, section in names.items()}
     if report.now is None and config.num_workers is not None:
         ahead = (config.prefetch_factor or 2) if config.num_workers else None
-        report.now = Candidate(config.num_workers, ahead, batch_size=report.batch_size)
+        report.now = CandidateSettings(config.num_workers, ahead, batch_size=report.batch_size)
         subject.asked_workers = config.num_workers
     return subject
 
 
 def _build_dataset(reference: str, config: TuneConfig | None) -> Any:
-    with user_code(f"importing {reference.rpartition(':')[0]}"):
+    with wrap_user_code_errors(f"importing {reference.rpartition(':')[0]}"):
         value = import_object(reference, "function or class", lambda one: not inspect.ismodule(one))
     if not callable(value) or isinstance(value, DataLoader):
         return value
     arguments = [config.location] if config is not None and _wants_one(value) else []
     if problem := _misfit(value, arguments):
-        raise NotUsable(
+        raise TaskNotPossible(
             f"{reference} cannot be called {'with the path of --config' if arguments else 'without arguments'} "
             f"({problem}): pass --dataset a function that builds the dataset"
         )
-    with user_code(reference):
+    with wrap_user_code_errors(reference):
         return value(*arguments)
 
 
@@ -153,7 +153,7 @@ def _fill_parameters(what: str, function: Any, config: TuneConfig, leave: str = 
         if key is not None:
             values[name] = value
         elif parameter.default is parameter.empty:
-            raise NotUsable(
+            raise TaskNotPossible(
                 f"{what} needs {name}, and {config.file} has no data.{name}: add it, or pass --dataset a function "
                 "that makes the dataset"
             )

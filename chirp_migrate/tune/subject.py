@@ -14,14 +14,14 @@ from torch.utils.data import (
     default_collate,
 )
 
-from chirp_migrate.training.errors import NotUsable
+from chirp_migrate.training.errors import TaskNotPossible
 from chirp_migrate.training.watch.samples import nested_class_names
-from chirp_migrate.tune.tune_report import Candidate, LoaderReport
+from chirp_migrate.tune.tune_report import CandidateSettings, LoaderReport
 from chirpid_patch import BatchedDataLoader
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.machine.accelerator import pinning_device
 
-__all__ = ["Subject", "new_loader", "of_dataset", "of_loader"]
+__all__ = ["TuneSubject", "make_loader", "subject_of_dataset", "subject_of_loader"]
 
 _MATTERING = ("collate_fn", "worker_init_fn", "multiprocessing_context")
 """Arguments of the user's loader that a measured loader gets, in addition to the sampling arguments."""
@@ -30,7 +30,7 @@ _KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", 
 
 
 @dataclass
-class Subject:
+class TuneSubject:
     """A dataset to measure, the loader arguments that define its batches, and its report.
 
     Attributes:
@@ -53,22 +53,22 @@ class Subject:
         return self.options.get("collate_fn") or default_collate
 
 
-def of_dataset(dataset: Any, batch_size: int, migrated: bool) -> Subject:
+def subject_of_dataset(dataset: Any, batch_size: int, migrated: bool) -> TuneSubject:
     """Return the subject for a dataset without a loader, with shuffled samples as for training.
 
     Raises:
-        NotUsable: the dataset is not map-style, or is empty.
+        TaskNotPossible: the dataset is not map-style, or is empty.
     """
     _check(dataset)
     report = LoaderReport(nested_class_names(dataset), "training", batch_size, len(dataset), migrated)
-    return Subject(dataset, report, {"shuffle": True})
+    return TuneSubject(dataset, report, {"shuffle": True})
 
 
-def of_loader(loader: Any, role: str) -> Subject:
+def subject_of_loader(loader: Any, role: str) -> TuneSubject:
     """Return the subject for a loader of the training.
 
     Raises:
-        NotUsable: the dataset of the loader is not map-style, or is empty.
+        TaskNotPossible: the dataset of the loader is not map-style, or is empty.
     """
     dataset = loader.dataset
     _check(dataset)
@@ -87,12 +87,12 @@ def of_loader(loader: Any, role: str) -> Subject:
     workers = worker_processes(loader)
     ahead = (loader.prefetch_factor or TORCH_PREFETCH) if workers else None
     threads = (loader.prefetch_threads or 0) if migrated and not workers else 0
-    now = Candidate(workers, ahead, threads, loader.batch_size)
+    now = CandidateSettings(workers, ahead, threads, loader.batch_size)
     report = LoaderReport(nested_class_names(dataset), role, loader.batch_size, len(dataset), migrated, now)
-    return Subject(dataset, report, options, loader.num_workers)
+    return TuneSubject(dataset, report, options, loader.num_workers)
 
 
-def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate) -> DataLoader[Any]:
+def make_loader(subject: TuneSubject, sampling: dict[str, Any], candidate: CandidateSettings) -> DataLoader[Any]:
     """Return a loader with the settings ``candidate``, whose workers run until they are shut down."""
     threads = candidate.prefetch_threads
     options: dict[str, Any] = {
@@ -115,13 +115,13 @@ def new_loader(subject: Subject, sampling: dict[str, Any], candidate: Candidate)
 def _check(dataset: Any) -> None:
     kind = type(dataset).__name__
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
-        raise NotUsable(
+        raise TaskNotPossible(
             f"{kind} is a stream, whose samples depend on the number of workers: tune needs "
             "a dataset with __getitem__ and __len__"
         )
     try:
         length = len(dataset)
     except (TypeError, NotImplementedError):
-        raise NotUsable(f"{kind} has no length: add a __len__ that returns its number of samples") from None
+        raise TaskNotPossible(f"{kind} has no length: add a __len__ that returns its number of samples") from None
     if length == 0:
-        raise NotUsable(f"{kind} has no samples: pass a dataset that is not empty")
+        raise TaskNotPossible(f"{kind} has no samples: pass a dataset that is not empty")

@@ -16,17 +16,17 @@ from functools import partial
 from statistics import median
 
 from chirp_migrate.console.progress import Progress, ProgressStep
-from chirp_migrate.training.errors import first_line
-from chirp_migrate.training.process.background_load import Watch
-from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
-from chirp_migrate.tune.subject import Subject, new_loader
-from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, Outcome
-from chirpid_patch.loader_speed.measure import Rate, measure_rate
+from chirp_migrate.training.errors import first_message_line
+from chirp_migrate.training.process.background_load import BackgroundLoadWatch
+from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
+from chirp_migrate.tune.subject import TuneSubject, make_loader
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsOutcome
+from chirpid_patch.loader_speed.measure import LoadingRate, measure_rate
 from chirpid_patch.loader_speed.search import EndlessIndices
-from chirpid_patch.loading.worker_start import start_method, start_seconds
+from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["MIN_ROUNDS", "Sweep", "expected_s", "measure", "setting_combinations"]
+__all__ = ["MIN_ROUNDS", "SettingsSweep", "expected_seconds", "measure_settings", "setting_combinations"]
 
 MIN_ROUNDS = 3
 """Smallest number of rounds in which every candidate is measured."""
@@ -40,8 +40,8 @@ def setting_combinations(
     prefetch: Sequence[int],
     threads: Iterable[int],
     batch_size: int | None,
-    now: Candidate | None,
-) -> list[Candidate]:
+    current: CandidateSettings | None,
+) -> list[CandidateSettings]:
     """Return all combinations of settings to measure, smallest first.
 
     The result always includes loading in the main process and the present settings of the training.
@@ -51,16 +51,16 @@ def setting_combinations(
         prefetch: values of ``prefetch_factor``, for candidates with workers.
         threads: numbers of prefetching threads, for candidates without workers.
         batch_size: samples per batch of all candidates; None if a batch sampler decides.
-        now: present settings of the training; None if they are not known.
+        current: present settings of the training; None if they are not known.
     """
-    way = partial(Candidate, batch_size=batch_size)
-    ways = {way(0), *([] if now is None else [now])}
+    way = partial(CandidateSettings, batch_size=batch_size)
+    ways = {way(0), *([] if current is None else [current])}
     ways |= {way(count, ahead) for count in workers if count for ahead in prefetch}
     ways |= {way(0, prefetch_threads=count) for count in threads if count}
     return sorted(ways, key=lambda way: way.size)
 
 
-def measure(subject: Subject, candidate: Candidate, seconds: float) -> tuple[float, Rate]:
+def measure_settings(subject: TuneSubject, candidate: CandidateSettings, seconds: float) -> tuple[float, LoadingRate]:
     """Load batches for about ``seconds``. Every worker loads at least one batch.
 
     Returns:
@@ -73,7 +73,7 @@ def measure(subject: Subject, candidate: Candidate, seconds: float) -> tuple[flo
     draws = EndlessIndices(len(subject.dataset), {**subject.options, "batch_size": candidate.batch_size})
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        rate = measure_rate(lambda: new_loader(subject, draws.sampling(), candidate), candidate.at_once, seconds)
+        rate = measure_rate(lambda: make_loader(subject, draws.sampling(), candidate), candidate.at_once, seconds)
     if rate.lost_workers:
         raise RuntimeError(_reason_without_workers([str(warning.message) for warning in warned]))
     return rate.batches * draws.per_draw / rate.seconds, rate
@@ -85,7 +85,7 @@ def _reason_without_workers(warned: Sequence[str]) -> str:
     return reason or "worker processes could not be used"
 
 
-def expected_s(candidate: Candidate, batch_s: float, slice_s: float, start_s: float, cpus: int) -> float:
+def expected_seconds(candidate: CandidateSettings, batch_s: float, slice_s: float, start_s: float, cpus: int) -> float:
     """Estimate how many seconds one measurement takes.
 
     Args:
@@ -100,7 +100,7 @@ def expected_s(candidate: Candidate, batch_s: float, slice_s: float, start_s: fl
 
 
 @dataclass
-class Sweep:
+class SettingsSweep:
     """Measures and compares combinations of loader settings for one dataset.
 
     Attributes:
@@ -111,8 +111,8 @@ class Sweep:
         is_limited: whether to end at the time limit, even in the first round.
     """
 
-    subject: Subject
-    candidates: Sequence[Candidate]
+    subject: TuneSubject
+    candidates: Sequence[CandidateSettings]
     seconds: float
     show: Progress
     is_limited: bool = False
@@ -157,12 +157,12 @@ class Sweep:
             self.rounds += 1
             now = time.monotonic()
             left = self.seconds - (now - begun)
-            over = is_conclusive(self.measured) or left < (now - began) / 2 or not self._contenders()
+            over = is_pick_conclusive(self.measured) or left < (now - began) / 2 or not self._contenders()
             if self.rounds >= MIN_ROUNDS and over:
                 return self.measured
             if self.is_limited and left < (now - began) / 2:
                 return self._measured_in_time()
-            chosen = pick(self.measured)
+            chosen = pick_smallest_best(self.measured)
             if chosen is not None:
                 least = (MIN_ROUNDS - self.rounds) * (now - began)
                 rest = max(left, least)
@@ -188,14 +188,14 @@ class Sweep:
         return [
             configuration
             for configuration, comparison in placed
-            if not (comparison.conclusive and comparison.outcome in (Outcome.BELOW, Outcome.FAILED))
+            if not (comparison.conclusive and comparison.outcome in (SettingsOutcome.BELOW, SettingsOutcome.FAILED))
         ]
 
     def _measure(self, configuration: CandidateMeasurement, slice_s: float) -> None:
-        watch = Watch()
+        watch = BackgroundLoadWatch()
         try:
             with watch.watching():
-                samples_per_s, rate = measure(self.subject, configuration.candidate, slice_s)
+                samples_per_s, rate = measure_settings(self.subject, configuration.candidate, slice_s)
         except Exception as error:
             if configuration.candidate.alone:  # then workers cannot load the dataset, either
                 raise
@@ -215,10 +215,10 @@ class Sweep:
 
     def _report_duration(self, slice_s: float) -> None:
         """Show the expected duration, from the time that one batch takes."""
-        start_s = start_seconds(start_method(self.subject.options))
+        start_s = worker_start_seconds(start_method(self.subject.options))
         cpus = usable_cpus()
         least = MIN_ROUNDS * sum(
-            expected_s(configuration.candidate, self._batch_s, slice_s, start_s, cpus)
+            expected_seconds(configuration.candidate, self._batch_s, slice_s, start_s, cpus)
             for configuration in self.measured
         )
         self.show(ProgressStep("reading", left_s=least))
@@ -235,7 +235,7 @@ class Sweep:
 
 def _reason_of_error(error: Exception) -> str:
     """Return an error as one line; for the error of a worker, the last line of PyTorch's traceback."""
-    text = first_line(error)
+    text = first_message_line(error)
     if text.startswith("Caught "):
         return str(error).strip().splitlines()[-1].strip()
     return text if isinstance(error, RuntimeError) else f"{type(error).__name__}: {text}"

@@ -12,19 +12,19 @@ from typing import Any, Literal
 import msgspec
 
 __all__ = [
-    "Candidate",
     "CandidateMeasurement",
-    "Comparison",
+    "CandidateSettings",
     "LoaderReport",
-    "Outcome",
     "Recommendation",
-    "Training",
+    "SettingsComparison",
+    "SettingsOutcome",
+    "TrainingRun",
     "TuneReport",
 ]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateSettings:
     """A combination of loader settings to measure.
 
     Attributes:
@@ -75,14 +75,14 @@ class CandidateMeasurement:
         error: why the settings could not be measured; None if they were measured.
     """
 
-    candidate: Candidate
+    candidate: CandidateSettings
     rates: list[float] = field(default_factory=list)
     first_batch_s: list[float] = field(default_factory=list)
     batches: int = 0
     error: str | None = None
 
 
-class Outcome(str, Enum):
+class SettingsOutcome(str, Enum):
     """How fast loader settings are: the best, tied with the best, below the best, or not measured."""
 
     BEST = "best"
@@ -91,7 +91,7 @@ class Outcome(str, Enum):
     FAILED = "failed"
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class SettingsComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison of a configuration (combination of loader settings) with the best configuration.
 
     Attributes:
@@ -106,7 +106,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     configuration: str
-    outcome: Outcome
+    outcome: SettingsOutcome
     conclusive: bool
     samples_per_s: float | None = None
     interval: tuple[float, float] | None = None
@@ -170,7 +170,7 @@ class LoaderReport:
     batch_size: int | None
     samples: int
     migrated: bool
-    now: Candidate | None = None
+    now: CandidateSettings | None = None
     setting: dict[str, str] = field(default_factory=dict)
     measured: list[CandidateMeasurement] = field(default_factory=list)
     batch_sizes: list[CandidateMeasurement] = field(default_factory=list)
@@ -183,15 +183,15 @@ class LoaderReport:
     waited_share: float | None = None
     saved: str | None = None
     not_saved: str | None = None
-    picked: Candidate | None = None
+    picked: CandidateSettings | None = None
     conclusive: bool = True
-    comparisons: list[Comparison] = field(default_factory=list)
+    comparisons: list[SettingsComparison] = field(default_factory=list)
     augmentation_share: float | None = None
     recommendations: list[Recommendation] = field(default_factory=list)
 
 
 @dataclass
-class Training:
+class TrainingRun:
     """The training that ``tune`` ran to find its loaders.
 
     Attributes:
@@ -220,7 +220,7 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     schema: Literal[1] = 1
     tool: str
     loaders: list[LoaderReport]
-    training: Training | None
+    training: TrainingRun | None
     notes: list[str]
     machine: dict[str, Any]
     described: str = ""

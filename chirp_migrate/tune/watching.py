@@ -13,14 +13,14 @@ from typing import Any
 import torch
 
 from chirp_migrate.console.progress import Progress, ProgressStep
-from chirp_migrate.console.text import count, percent, shorten_list
-from chirp_migrate.training.errors import NotUsable, UserCodeError, user_code
+from chirp_migrate.console.text import format_percent, pluralize, shorten_list
+from chirp_migrate.training.errors import TaskNotPossible, UserCodeError, wrap_user_code_errors
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.lightning import validate_after
 from chirp_migrate.training.watch.pacing import Pacing
 from chirp_migrate.training.watch.samples import nested_class_names
-from chirp_migrate.tune.subject import Subject, of_loader
-from chirp_migrate.tune.tune_report import Training
+from chirp_migrate.tune.subject import TuneSubject, subject_of_loader
+from chirp_migrate.tune.tune_report import TrainingRun
 from chirpid_patch import DataLoaderPerformanceMonitor
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import BatchTimer
@@ -123,15 +123,15 @@ class _LoaderWatch(Interception):
 
 def watch_loaders(
     calls: Mapping[str, Callable[[], Callable[[], Any]]],
-    show: Progress,
+    progress: Progress,
     seconds: float = math.inf,
     begin: Callable[[str], None] = lambda _label: None,
-) -> tuple[list[Subject], Training, list[str]]:
+) -> tuple[list[TuneSubject], TrainingRun, list[str]]:
     """Run training calls until their loaders have yielded some batches, and return the loaders to measure.
 
     Args:
         calls: label of an entry point → function that returns its training call.
-        show: called with the progress.
+        progress: called with the progress.
         seconds: time limit for this function, which uses a part of it, and for the later measurement.
         begin: called with the label of each entry point before it runs.
 
@@ -139,7 +139,7 @@ def watch_loaders(
         The loaders, slowest first; the data of the training; and notes on omitted loaders.
 
     Raises:
-        NotUsable: the training took no batch from a loader that can be measured.
+        TaskNotPossible: the training took no batch from a loader that can be measured.
         UserCodeError: all entry points failed; the error is the error of the first entry point.
     """
     watching = _LoaderWatch(_LONGEST_SHARE * seconds)
@@ -152,48 +152,50 @@ def watch_loaders(
             if number and time.perf_counter() - began > _WATCHING_SHARE * seconds:
                 notes.append(f"not started within the time budget: {shorten_list(list(calls)[number:], 4)}")
                 break
-            show(ProgressStep(f"entering {label}", number, len(calls)))
+            progress(ProgressStep(f"entering {label}", number, len(calls)))
             begin(label)
             try:
-                with user_code(label):
+                with wrap_user_code_errors(label):
                     watching.run(make())
             except UserCodeError as raised:
                 first = first or raised
                 notes.append(f"skipped, because it does not train: {raised}")
-                show(f"skipped, because it does not train: {raised}")
+                progress(f"skipped, because it does not train: {raised}")
     taken = time.perf_counter() - began
     if first is not None and not watching.loaders:
         raise first
     for known in watching.loaders.values():
         shut_down_workers(known.loader)  # persistent workers would disturb the next measurement
     gc.collect()
-    show(f"saw {count(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
-    training = Training(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
+    progress(f"saw {pluralize(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
+    training = TrainingRun(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
     subjects, more = _worth_measuring(watching, seconds - taken)
     return subjects, training, notes + more
 
 
-def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[Subject], list[str]]:
+def _worth_measuring(watching: _LoaderWatch, seconds: float) -> tuple[list[TuneSubject], list[str]]:
     slowest_first = sorted(watching.loaders.values(), key=lambda kind: kind.waited_s, reverse=True)
     most = max(1, int(min(seconds / _LEAST_S, len(slowest_first))))
-    subjects: list[Subject] = []
+    subjects: list[TuneSubject] = []
     notes: list[str] = []
     for kind in slowest_first:
         name = f"{nested_class_names(kind.loader.dataset)} ({kind.role})"
         try:
-            subject = of_loader(kind.loader, kind.role)
-        except NotUsable as problem:
+            subject = subject_of_loader(kind.loader, kind.role)
+        except TaskNotPossible as problem:
             notes.append(f"{name} was not measured: {problem}")
             continue
         share = kind.waited_s / kind.whole_s if kind.whole_s > 0 else None
         subject.report.waited_share = share
         if subjects and share is not None and share < _WAITS_LITTLE:
-            notes.append(f"{name}: keep its settings, because the training waits only {percent(share, 1)} of its time")
+            notes.append(
+                f"{name}: keep its settings, because the training waits only {format_percent(share, 1)} of its time"
+            )
         elif len(subjects) < most:
             subjects.append(subject)
         else:
             notes.append(f"{name} was not measured: use a longer --time-budget")
     if not subjects:
         why = f" ({'; '.join(notes)})" if notes else ""
-        raise NotUsable(f"the training took no batch from a loader that can be measured{why}")
+        raise TaskNotPossible(f"the training took no batch from a loader that can be measured{why}")
     return subjects, notes

@@ -10,14 +10,19 @@ from datetime import datetime, timezone
 from typing import Any
 
 from chirp_migrate import __version__
-from chirp_migrate.console.text import count, percent, shorten_list
+from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
-from chirp_migrate.training.workload.entry_points import Discovery, Source
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, TrainingSource
 from chirp_migrate.verify.equivalence.compare import Equivalence
-from chirp_migrate.verify.measures.figures import MEASURES, figures, memory_slope, timed_figures
-from chirp_migrate.verify.measures.metric_data import SideMeasures
+from chirp_migrate.verify.measures.figures import (
+    MEASURES,
+    memory_growth_per_epoch,
+    metrics_of_measured_run,
+    metrics_of_timed_rounds,
+)
+from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.measures.targets import judge_targets
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryTiming, PassTrace
@@ -25,7 +30,7 @@ from chirp_migrate.verify.timing.rounds import SIDES, Rounds, StopReason
 from chirp_migrate.verify.verdict import Verdict, judge_rounds
 from chirp_migrate.verify.verify_report import (
     EntryVerdict,
-    OwnTimes,
+    OwnRunTimes,
     ReportedMetrics,
     RunDescription,
     SimulatedDevice,
@@ -35,11 +40,11 @@ from chirp_migrate.verify.verify_report import (
 from chirp_migrate.verify.watching import WatchedRuns
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["Findings", "build_report", "failed_report", "rounds_line"]
+__all__ = ["VerificationResults", "build_report", "failed_report", "rounds_line"]
 
 
 @dataclass
-class Findings:
+class VerificationResults:
     """The results that a verification has collected so far.
 
     Attributes:
@@ -53,37 +58,39 @@ class Findings:
     watched: WatchedRuns
     equivalence: Equivalence
     rounds: Rounds = field(default_factory=lambda: Rounds.of((), ()))
-    measured: dict[str, SideMeasures] = field(default_factory=dict)
+    measured: dict[str, VersionMeasures] = field(default_factory=dict)
     spent_s: dict[str, float] = field(default_factory=dict)
 
 
-def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings, **conditions: Any) -> VerifyReport:
+def build_report(
+    discovery: DiscoveredEntryPoints, settings: VerifyOptions, results: VerificationResults, **conditions: Any
+) -> VerifyReport:
     """Build the report from all measurements, with the seconds of every round and with every loader pass.
 
     Args:
-        found: the results to report.
+        results: the results to report.
         conditions: values for the report fields ``before``, ``copies`` and ``files``, which are not measured.
     """
-    labels = [entry.label for entry in discovery.entry_points if entry.label not in found.watched.failing]
-    equivalence, timed = found.equivalence, found.rounds
+    labels = [entry.label for entry in discovery.entry_points if entry.label not in results.watched.failing]
+    equivalence, timed = results.equivalence, results.rounds
     judge = judge_rounds(timed, settings.threshold, settings.margin, settings.strict)
     reached = {label for each in timed.made for label in each.labels}
     not_timed = [] if equivalence.differences else [label for label in labels if label not in reached]
     decision = judge.decide(equivalence.differences, len(not_timed))
     total = judge.total
-    on = machine.describe(settings.threads)
+    on = machine.describe_machine(settings.threads)
     traces = {
         side: {label: one.traces for label, one in of.items() if not one.error}
-        for side, of in found.watched.sides.items()
+        for side, of in results.watched.sides.items()
     }
     targets = []
-    if after := found.measured.get("after"):
-        targets = judge_targets(after, figures(after), settings.sizes.batch_size, settings.simulates)
+    if after := results.measured.get("after"):
+        targets = judge_targets(after, metrics_of_measured_run(after), settings.sizes.batch_size, settings.simulates)
     reason, interrupted = decision.reason, timed.ended_with == StopReason.INTERRUPTED
     if settings.simulates:
         reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
     if interrupted:
-        reason = f"interrupted after {count(timed.count, 'round')}; the result so far: {reason}"
+        reason = f"interrupted after {pluralize(timed.count, 'round')}; the result so far: {reason}"
     if not_timed:
         note = f"not timed, because the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
         equivalence = equivalence.joined(Equivalence(notes=[note]))
@@ -106,12 +113,12 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
         },
         zero_cost_ratio=None if total is None else total.zero_cost_ratio,
         own_runs=_own_runs(discovery, timed),
-        spent_s={name: round(seconds, 3) for name, seconds in found.spent_s.items()},
+        spent_s={name: round(seconds, 3) for name, seconds in results.spent_s.items()},
         measures=ReportedMetrics(
             definitions=list(MEASURES),
-            figures={side: _figures(measured, timed, side) for side, measured in found.measured.items()},
-            memory_slope_mib={side: memory_slope(measured) for side, measured in found.measured.items()},
-            raw=found.measured,
+            figures={side: _figures(measured, timed, side) for side, measured in results.measured.items()},
+            memory_slope_mib={side: memory_growth_per_epoch(measured) for side, measured in results.measured.items()},
+            raw=results.measured,
         ),
         targets=targets,
         simulated=_describe_simulation(discovery, settings, timed) if settings.simulates else None,
@@ -126,7 +133,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
             model=discovery.model,
             entry_points=labels,
             left_out=list(discovery.left_out),
-            failing=dict(found.watched.failing),
+            failing=dict(results.watched.failing),
             no_room=not_timed,
             source=discovery.source.value,
             hook=discovery.entry_points[0].hook or None,
@@ -136,7 +143,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
         described=RunDescription(
             rounds=rounds_line(timed) if timed.count else "",
             workload=discovery.describe(settings.sizes),
-            machine=machine.summary_line(on),
+            machine=machine.machine_summary(on),
             compared=discovery.compared(saw_loaders=any(traces["before"].values())) or "",
             unseen=_describe_uncompared(traces),
         ),
@@ -145,7 +152,7 @@ def build_report(discovery: Discovery, settings: VerifyOptions, found: Findings,
     )
 
 
-def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnTimes]:
+def _own_runs(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str, OwnRunTimes]:
     """Return, for each entry point, the median start-up time and epoch time over all rounds."""
     found = {}
     for entry in discovery.entry_points:
@@ -163,7 +170,7 @@ def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnTimes]:
             for side, of in sides.items()
         }
         own = entry.own if has_epochs else None
-        found[entry.label] = OwnTimes(
+        found[entry.label] = OwnRunTimes(
             epochs=own.epochs if own else 0,
             folds=own.folds if own else 1,
             assumed=own.assumed if own else False,
@@ -176,7 +183,7 @@ def _own_runs(discovery: Discovery, timed: Rounds) -> dict[str, OwnTimes]:
 
 def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
     """Return a report with the verdict ``failed`` and the last lines that the project's code printed."""
-    on = machine.describe(usable_cpus())
+    on = machine.describe_machine(usable_cpus())
     return VerifyReport(
         verdict=Verdict.FAILED.text,
         exit_code=failure.exit_code,
@@ -184,7 +191,7 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
         side=failure.side,
         output_tail=failure.shown_tail,
         machine=on,
-        described=RunDescription(machine=machine.summary_line(on)),
+        described=RunDescription(machine=machine.machine_summary(on)),
         files=dict(files),
         **_provenance(),
     )
@@ -193,13 +200,13 @@ def failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> V
 def rounds_line(rounds: Rounds) -> str:
     """Return a line with the number of rounds, the load of the machine, and the reason why the rounds ended."""
     timed = sum(len(each.labels) for each in rounds.made)
-    text = f"{count(rounds.count, 'pair')} of processes, {count(timed, 'entry point')} timed in them"
+    text = f"{pluralize(rounds.count, 'pair')} of processes, {pluralize(timed, 'entry point')} timed in them"
     ended = "" if rounds.ended_with is None else f" Ended with {rounds.ended_with}."
     if rounds.others_median is None or rounds.others_most is None:
         return f"{text}; the CPU use of other processes was not measured ({rounds.not_watched}).{ended}"
     return (
-        f"{text}; other processes used {percent(rounds.others_median)} of the CPUs in the median round, at most "
-        f"{percent(rounds.others_most)}.{ended}"
+        f"{text}; other processes used {format_percent(rounds.others_median)} of the CPUs in the median round, at most "
+        f"{format_percent(rounds.others_most)}.{ended}"
     )
 
 
@@ -228,22 +235,22 @@ def _provenance() -> dict[str, Any]:
     }
 
 
-def _figures(measured: SideMeasures, timed: Rounds, side: str) -> dict[str, float | None]:
-    found = figures(measured)
+def _figures(measured: VersionMeasures, timed: Rounds, side: str) -> dict[str, float | None]:
+    found = metrics_of_measured_run(measured)
     if timed.count:
         visits = [
             (visit, each.visits_of("after")[label])
             for each in timed.made
             for label, visit in each.visits_of(side).items()
         ]
-        found |= timed_figures(timed.total_seconds(side), visits)
+        found |= metrics_of_timed_rounds(timed.total_seconds(side), visits)
     return {measure.name: found.get(measure.name) for measure in MEASURES}
 
 
-def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: Rounds) -> SimulatedDevice:
+def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptions, timed: Rounds) -> SimulatedDevice:
     """Describe the simulated device steps, and compute the share of the time in which the device was busy."""
     step_ms = settings.simulate_step_ms
-    if discovery.source is Source.COMMAND:
+    if discovery.source is TrainingSource.COMMAND:
         text = f"SIMULATED device steps of {step_ms:g} ms were requested, but a command cannot simulate them: none ran."
         return SimulatedDevice(step_ms=step_ms, what=text)
     first = timed.made[0].visits if timed.made else {}
@@ -253,7 +260,7 @@ def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: R
     }
     model = (
         "one small layer replaces the model in every run"
-        if discovery.source is Source.FOUND
+        if discovery.source is TrainingSource.FOUND
         else "the model stays, and its own work runs within the step"
     )
     text = (
@@ -266,7 +273,7 @@ def _describe_simulation(discovery: Discovery, settings: VerifyOptions, timed: R
         if taken:
             busy[side] = sum(one.steps for one in of.values()) * step_ms / 1e3 / taken
     if busy:
-        text += "; device busy " + ", ".join(f"{percent(share)} {side}" for side, share in busy.items())
+        text += "; device busy " + ", ".join(f"{format_percent(share)} {side}" for side, share in busy.items())
     counts = [one for of in steps.values() for one in of.values()]
     late = sum(one.overrun for one in counts)
     if late:

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.training.errors import InvalidTree
+from chirp_migrate.training.errors import NoTrainingFound
 from chirp_migrate.training.workload.entry_points import (
     DEFAULT_WORKLOAD,
-    Discovery,
+    DiscoveredEntryPoints,
     EntryPoint,
-    Source,
+    TrainingSource,
     WorkloadSizes,
     find_entry_points,
 )
-from chirp_migrate.training.workload.hook import file_of
-from chirp_migrate.training.workload.script import script_in
+from chirp_migrate.training.workload.hook import candidate_files
+from chirp_migrate.training.workload.script import script_of_command
 
-__all__ = ["DEFAULT_WORKERS", "LEAST_SAMPLES", "MARGIN", "VerifyOptions", "resolve", "training_of"]
+__all__ = ["DEFAULT_WORKERS", "LEAST_SAMPLES", "MARGIN", "VerifyOptions", "entry_points_for", "resolve_options"]
 
 DEFAULT_WORKERS = (0, 2, 4, 8, 12)
 """Numbers of worker processes with which ``verify`` reads the migrated datasets by default."""
@@ -87,9 +87,9 @@ class VerifyOptions:
         return replace(self.sizes, samples=max(LEAST_SAMPLES, self.sizes.samples // 2))
 
     @property
-    def source(self) -> Source:
+    def source(self) -> TrainingSource:
         """Return what defines the training: the project's source, a hook, a script or a command."""
-        return Source.FOUND if self.entry is None else self.entry.source
+        return TrainingSource.FOUND if self.entry is None else self.entry.source
 
     @property
     def threshold(self) -> float:
@@ -112,12 +112,12 @@ class VerifyOptions:
         return self.simulate_step_ms > 0
 
 
-def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
+def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
     """Return the options for a verification of ``root``.
 
     Args:
         root: folder of the project.
-        said: name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The field
+        given: name of an option → value, for the fields of :class:`VerifyOptions` and of its ``sizes``. The field
             ``entry`` is replaced by ``workload`` (such as ``file.py:function``), ``script``, or ``command`` with
             ``result``. Missing options have their defaults.
 
@@ -125,27 +125,27 @@ def resolve(root: Path, said: Mapping[str, Any]) -> VerifyOptions:
         UsageProblem: two options contradict each other, an option would be ignored, or ``data`` does not exist.
         InvalidData: the arrays of ``data`` cannot be used.
     """
-    if "script" in said and {"workload", "command", "data", "model"} & said.keys():
+    if "script" in given and {"workload", "command", "data", "model"} & given.keys():
         raise UsageProblem(
             "a command after -- defines all of the training: omit --workload, --command, --data and --model."
         )
-    if "workload" in said and "command" in said:
+    if "workload" in given and "command" in given:
         raise UsageProblem("options or settings define a workload and a command: keep only one of them.")
-    if "result" in said and "command" not in said:
+    if "result" in given and "command" not in given:
         raise UsageProblem("result names the file that a command writes: it needs a command.")
-    entry = _entry_of_options(root, said)
-    if entry is not None and "model" in said:
+    entry = _entry_of_options(root, given)
+    if entry is not None and "model" in given:
         raise UsageProblem(
             "model applies to entry points that are found automatically, and here a workload or a command defines the "
             "training: omit it."
         )
-    own = {one.name: said[one.name] for one in fields(VerifyOptions) if one.name in said}
+    own = {one.name: given[one.name] for one in fields(VerifyOptions) if one.name in given}
     if entry is not None and own.get("own_epochs"):
         entry = replace(entry, own=replace(entry.own, epochs=own["own_epochs"], assumed=False))
-    return VerifyOptions(_sizes_of_options(said, entry), entry, **own, may_halve="samples" not in said)
+    return VerifyOptions(_sizes_of_options(given, entry), entry, **own, may_halve="samples" not in given)
 
 
-def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "verify") -> Discovery:
+def entry_points_for(tree: Path, root: Path, options: VerifyOptions, command: str = "verify") -> DiscoveredEntryPoints:
     """Return the entry points of a project. A workload function counts as one entry point, because it is not called.
 
     Args:
@@ -155,7 +155,7 @@ def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "
         command: name of the command that runs the training, for messages.
 
     Raises:
-        InvalidTree: no entry point is found, or the file of the hook does not exist.
+        NoTrainingFound: no entry point is found, or the file of the hook does not exist.
     """
     if options.entry is None:
         found = find_entry_points(tree, options.model, command)
@@ -164,18 +164,18 @@ def training_of(tree: Path, root: Path, options: VerifyOptions, command: str = "
             found = replace(found, entry_points=tuple(own))
         return replace(found, origin=str(root))
     hook = options.entry.hook
-    if hook and hook.rpartition(":")[0].endswith(".py") and not (tree / file_of(hook)[0]).is_file():
-        raise InvalidTree(
-            f"there is no {file_of(hook)[0]} in {root}: name the file of the workload with --workload or in "
+    if hook and hook.rpartition(":")[0].endswith(".py") and not (tree / candidate_files(hook)[0]).is_file():
+        raise NoTrainingFound(
+            f"there is no {candidate_files(hook)[0]} in {root}: name the file of the workload with --workload or in "
             f"[tool.chirp-migrate.verify], or run `chirp-migrate init-workload {root}`."
         )
-    return Discovery((options.entry,), origin=str(root))
+    return DiscoveredEntryPoints((options.entry,), origin=str(root))
 
 
 def _entry_of_options(root: Path, said: Mapping[str, Any]) -> EntryPoint | None:
     if "script" in said:
         try:
-            script = script_in(said["script"])
+            script = script_of_command(said["script"])
         except ValueError as problem:
             raise UsageProblem(f"{problem}; only `chirp-migrate verify --command` runs other programs.") from None
         words = list(said["script"])

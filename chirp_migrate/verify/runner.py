@@ -1,7 +1,7 @@
 """Run the entry points of a project in a child process of ``verify``, a fresh interpreter.
 
-The working directory and the first import path of the child are the root of a copy of the project. :class:`.Job` lists
-the tasks of the child.
+The working directory and the first import path of the child are the root of a copy of the project. :class:`.JobKind`
+lists the tasks of the child.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from typing import Any
 import torch
 
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.training.errors import NotFound, NotUsable, UserCodeError, describe_error
+from chirp_migrate.training.errors import NamedObjectNotFound, TaskNotPossible, UserCodeError, describe_error
 from chirp_migrate.training.process.imports import check_imports
 from chirp_migrate.training.process.inside_child import Parent, serve
 from chirp_migrate.training.process.protocol import PartialResult
-from chirp_migrate.training.process.snapshot import remove_written_files
+from chirp_migrate.training.process.snapshot import undo_writes_in_process
 from chirp_migrate.training.watch.interception import Interception
-from chirp_migrate.training.workload.calls import data_for, load_model, prepare_call, seed_everything
+from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.data import TrainingData
-from chirp_migrate.training.workload.entry_points import EntryPoint, Source, WorkloadSizes
-from chirp_migrate.training.workload.hook import call_names
+from chirp_migrate.training.workload.entry_points import EntryPoint, TrainingSource, WorkloadSizes
+from chirp_migrate.training.workload.hook import training_call_names
 from chirp_migrate.verify.equivalence.api import describe_api
-from chirp_migrate.verify.equivalence.fingerprint import fingerprint
+from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, compared_aspects
-from chirp_migrate.verify.equivalence.loader_recorder import FewWorkers, LoaderWatch
-from chirp_migrate.verify.measures.measuring import Measuring
-from chirp_migrate.verify.spec import REPEATED, EntryResult, EntryTiming, Job, RunResult, RunSpec
-from chirp_migrate.verify.timing.constant_batch import CachedLoading
-from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, Epochs
+from chirp_migrate.verify.equivalence.loader_recorder import AtMostTwoWorkers, LoaderRecorder
+from chirp_migrate.verify.measures.measuring import TrainingMeasurement
+from chirp_migrate.verify.spec import REPEATED, EntryResult, EntryTiming, JobKind, RunResult, RunSpec
+from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
+from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, EpochTimer
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
 __all__ = ["run"]
@@ -56,9 +56,9 @@ def _errors_as_raised(entry: EntryPoint, stage: str) -> Iterator[None]:
     """Return a context for code of the project, whose errors become :class:`UserCodeError` with the entry point."""
     try:
         yield
-    except NotFound:
+    except NamedObjectNotFound:
         raise
-    except NotUsable as error:
+    except TaskNotPossible as error:
         raise UserCodeError(str(error)) from error
     except (Exception, SystemExit) as error:
         text = f"{type(error).__name__}: {error}".strip()
@@ -71,27 +71,27 @@ def run(spec: RunSpec, parent: Parent) -> RunResult:
 
     Raises:
         UserCodeError: the code of the project raised an error outside of a training.
-        NotFound: an object that the user named does not exist.
+        NamedObjectNotFound: an object that the user named does not exist.
     """
     result = RunResult()
-    if spec.job is Job.NAMES:
+    if spec.job is JobKind.NAMES:
         (entry,) = spec.entry_points
         with _errors_as_raised(entry, "import"):
-            result.names = call_names(entry.hook, spec.sizes.warm_up())
+            result.names = training_call_names(entry.hook, spec.sizes.warm_up())
         return result
     spent: dict[str, float] = defaultdict(float)
     with _spending(spent, "importing the training"):
-        data = data_for(spec.entry_points, spec.sizes.for_watched_run())
+        data = data_for_entry_points(spec.entry_points, spec.sizes.for_watched_run())
         for entry in spec.entry_points:
-            if entry.source is Source.FOUND:
+            if entry.source is TrainingSource.FOUND:
                 with suppress(UserCodeError):  # the call of the entry point raises the same error again
                     _prepare_call(spec, entry, data, spec.sizes.for_watched_run())
         gc.freeze()  # garbage collection then skips the objects of the imports
-    if spec.job is Job.WATCH:
+    if spec.job is JobKind.WATCH:
         _watch_entry_points(spec, parent, data)
         if spec.api_names:
             result.api = describe_api(spec.api_names)
-    elif spec.job is Job.TIME:
+    elif spec.job is JobKind.TIME:
         _time_entry_points(spec, parent, data, spent)
     else:
         result.measured = _measure_entry_points(spec, parent)
@@ -118,19 +118,22 @@ def _watch_entry_points(spec: RunSpec, parent: Parent, data: TrainingData) -> No
 
 
 def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> EntryResult:
-    with LoaderWatch() as watch:
+    with LoaderRecorder() as watch:
         watch.few_workers = True
         seconds, value = _run_training_call(spec, entry, data, sizes, watch)
         watch.draw_on()
-        one = EntryResult(seconds, fingerprint(value), watch.take())
+        one = EntryResult(seconds, leaf_fingerprints(value), watch.take())
         del value
-        if entry.source is Source.COMMAND:
+        if entry.source is TrainingSource.COMMAND:
             return one
         if spec.twice:
             _run_training_call(spec, entry, data, sizes, watch)
             one.again = watch.take()
         _, value = _run_training_call(spec, entry, data, replace(sizes, seed=sizes.seed + OTHER_SEED), watch)
-        one.seeds = [compared_aspects(one.traces, one.fingerprint), compared_aspects(watch.take(), fingerprint(value))]
+        one.seeds = [
+            compared_aspects(one.traces, one.fingerprint),
+            compared_aspects(watch.take(), leaf_fingerprints(value)),
+        ]
     return one
 
 
@@ -139,12 +142,15 @@ def _time_entry_points(spec: RunSpec, parent: Parent, small: TrainingData, spent
     parent.wait_for_turn()
     with _spending(spent, "warming up"):
         parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
-        data, few = data_for(spec.entry_points, spec.sizes), data_for(spec.entry_points, spec.sizes.warm_up())
+        data, few = (
+            data_for_entry_points(spec.entry_points, spec.sizes),
+            data_for_entry_points(spec.entry_points, spec.sizes.warm_up()),
+        )
     options = spec.options
-    cached = CachedLoading() if spec.cached else None
+    cached = RepeatedBatchLoading() if spec.cached else None
     steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
     own_epochs = max(1, sum(entry.own.all_epochs for entry in spec.entry_points))
-    epochs = Epochs(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached)
+    epochs = EpochTimer(parent.wait_for_turn, max(1, spec.sizes.epochs - 1), cached)
     if cached is not None:
         cached.is_active = False
     with ExitStack() as stack:
@@ -180,9 +186,9 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
     """Repeat the recorded runs of the entry points in ``spec.repeats``; return the fingerprints of their results."""
     results = {}
     torch.set_num_threads(spec.watching_threads)
-    with FewWorkers() as around:
+    with AtMostTwoWorkers() as around:
         for entry in (one for one in spec.entry_points if one.label in spec.repeats):
-            results[entry.label] = fingerprint(
+            results[entry.label] = leaf_fingerprints(
                 _run_training_call(spec, entry, small, spec.sizes.for_watched_run(), around)[1]
             )
             gc.freeze()
@@ -192,11 +198,11 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
 
 def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
     """Run an entry point once for a short time, so that no timing includes imports and compilation."""
-    if entry.source in (Source.COMMAND, Source.SCRIPT) or entry.label in spec.repeats:
+    if entry.source in (TrainingSource.COMMAND, TrainingSource.SCRIPT) or entry.label in spec.repeats:
         return  # a script has no shorter run, and a command is a separate program
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
         return  # its first epoch counts as start-up anyway
-    with FewWorkers() as around:
+    with AtMostTwoWorkers() as around:
         _run_training_call(spec, entry, few, spec.sizes.warm_up(), around)
     gc.freeze()
 
@@ -204,10 +210,10 @@ def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
 def _measure_entry_points(spec: RunSpec, parent: Parent) -> Any:
     """Train each entry point once more, as long as time is left, and measure waits, memory and GPU use."""
     torch.set_num_threads(spec.threads)
-    options, data = spec.options, data_for(spec.entry_points, spec.sizes)
-    measuring = Measuring(options.worker_counts, options.extra_s)
+    options, data = spec.options, data_for_entry_points(spec.entry_points, spec.sizes)
+    measuring = TrainingMeasurement(options.worker_counts, options.extra_s)
     steps = SimulatedSteps(options.simulate_step_ms / 1e3) if options.simulates else None
-    epochs = Epochs(lambda: None, max(1, spec.sizes.epochs - 1))
+    epochs = EpochTimer(lambda: None, max(1, spec.sizes.epochs - 1))
     parent.wait_for_turn()
     until = time.monotonic() + spec.seconds
     with ExitStack() as stack:
@@ -234,7 +240,7 @@ def _with_endless_epochs(sizes: WorkloadSizes) -> WorkloadSizes:
     return replace(sizes, epochs=sizes.epochs + LONGEST_VISIT + 2)
 
 
-def _time_call(epochs: Epochs, entry: EntryPoint, call: Callable[[], Any], seed: int) -> tuple[float, Any]:
+def _time_call(epochs: EpochTimer, entry: EntryPoint, call: Callable[[], Any], seed: int) -> tuple[float, Any]:
     _let_workers_end()
     seed_everything(seed)
     with _errors_as_raised(entry, "measuring"):
@@ -250,7 +256,7 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
         UserCodeError: raised again if the code of the project is not the cause.
     """
     error = raised.__cause__
-    if error is None or (isinstance(error, NotUsable) and not spec.entry_points[0].command):
+    if error is None or (isinstance(error, TaskNotPossible) and not spec.entry_points[0].command):
         raise raised from error
     printed = "".join(traceback.format_exception(error)).replace(f"{spec.tree}{os.sep}", "")
     text = describe_error(error).replace(f"{spec.tree}{os.sep}", "")
@@ -271,8 +277,8 @@ def _spending(spent: dict[str, float], what: str) -> Iterator[None]:
 
 
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
-    if entry.source is Source.SCRIPT:  # with a checkpoint of its last run, it would train less
-        remove_written_files(Path(spec.tree))
+    if entry.source is TrainingSource.SCRIPT:  # with a checkpoint of its last run, it would train less
+        undo_writes_in_process(Path(spec.tree))
     seed_everything(sizes.seed)  # the user's workload function may create its model here
     with _errors_as_raised(entry, "import"):
         model = StandInModel if spec.options.simulates else load_model(spec.discovery.model)
@@ -289,8 +295,8 @@ def _run_training_call(
     seed_everything(sizes.seed)
     with _errors_as_raised(entry, "training"):
         began = time.perf_counter()
-        if entry.source is Source.SCRIPT:  # a script has no parameter for the number of epochs
-            with Epochs(lambda: None, most=sizes.epochs - 1) as limit:
+        if entry.source is TrainingSource.SCRIPT:  # a script has no parameter for the number of epochs
+            with EpochTimer(lambda: None, most=sizes.epochs - 1) as limit:
                 limit.time(call)
             return time.perf_counter() - began, None
         value = call()

@@ -16,25 +16,25 @@ from typing import Any
 import torch
 
 from chirp_migrate.console.progress import Progress, ProgressStep
-from chirp_migrate.console.text import count, percent
+from chirp_migrate.console.text import format_percent, pluralize
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
-from chirp_migrate.training.process.background_load import Watch
+from chirp_migrate.training.process.background_load import BackgroundLoadWatch
 from chirp_migrate.training.process.guard import temporary_folder
-from chirp_migrate.training.workload.entry_points import Discovery, Source
-from chirp_migrate.verify.build_report import Findings, build_report
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, TrainingSource
+from chirp_migrate.verify.build_report import VerificationResults, build_report
 from chirp_migrate.verify.equivalence.api import public_names
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_api, compare_results, compare_traces
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.sides.baseline import OriginalVersion
-from chirp_migrate.verify.sides.copies import find_training, make_sides
+from chirp_migrate.verify.sides.copies import copy_both_versions, find_entry_points_before
 from chirp_migrate.verify.spec import EntryResult
-from chirp_migrate.verify.timing.children import Children
-from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, take_rounds
-from chirp_migrate.verify.verdict import Judge, timings
+from chirp_migrate.verify.timing.children import ChildStarter
+from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, run_rounds
+from chirp_migrate.verify.verdict import Judge, combine_timings
 from chirp_migrate.verify.verify_report import VerifyReport
-from chirp_migrate.verify.watching import watch
+from chirp_migrate.verify.watching import record_runs
 
-__all__ = ["measure", "verification"]
+__all__ = ["run_all_processes", "verify_versions"]
 
 _SIDES_MEASURED = 2  # the versions are measured one after the other
 
@@ -42,7 +42,7 @@ _MEASURING_S = 8.0
 """Seconds that are reserved to measure waits and memory, in addition to ``extra_s`` for each version."""
 
 
-def verification(
+def verify_versions(
     root: Path,
     before: OriginalVersion,
     files: Mapping[str, str | None],
@@ -66,25 +66,25 @@ def verification(
     deadline = (time.monotonic() if began is None else began) + options.budget_s
     with temporary_folder("chirp-migrate-verify-") as scratch:
         progress(ProgressStep("copying the project for both versions"))
-        trees, notes = make_sides(root, before, options, scratch)
+        trees, notes = copy_both_versions(root, before, options, scratch)
         for note in notes:
             progress(note)
-        discovery = find_training(trees["before"], root, before, options, progress)
+        discovery = find_entry_points_before(trees["before"], root, before, options, progress)
         labels = [entry.label for entry in discovery.entry_points]
-        what = count(len(labels), "entry point") if options.source is Source.FOUND else ", ".join(labels)
+        what = pluralize(len(labels), "entry point") if options.source is TrainingSource.FOUND else ", ".join(labels)
         progress(f"verify runs the project's own code in separate processes: {what}")
-        if options.source is Source.SCRIPT:
+        if options.source is TrainingSource.SCRIPT:
             progress(
                 "the script runs in a copy of each version, but it uses the real files at absolute paths, the network "
                 "and experiment trackers"
             )
         conditions = {"before": before.described, "copies": list(notes), "files": dict(files)}
-        return measure(trees, discovery, options, progress, deadline, **conditions)
+        return run_all_processes(trees, discovery, options, progress, deadline, **conditions)
 
 
-def measure(
+def run_all_processes(
     trees: Mapping[str, Path],
-    discovery: Discovery,
+    discovery: DiscoveredEntryPoints,
     settings: VerifyOptions,
     progress: Progress,
     deadline: float,
@@ -103,14 +103,14 @@ def measure(
     Raises:
         WorkloadFailed: the project's code crashed or hung in one of the versions.
     """
-    children = Children(trees, discovery, settings, progress)
+    children = ChildStarter(trees, discovery, settings, progress)
     began = time.monotonic()
     # Two runs on a GPU may differ.
-    twice = torch.cuda.is_available() and discovery.source is not Source.COMMAND
+    twice = torch.cuda.is_available() and discovery.source is not TrainingSource.COMMAND
     progress("comparing what each entry point loads and computes in both versions")
-    load = Watch()
+    load = BackgroundLoadWatch()
     with children.spending("watching"), load.watching():
-        watched = watch(children, discovery, public_names(trees["before"]), twice)
+        watched = record_runs(children, discovery, public_names(trees["before"]), twice)
     before, after = watched.working("before"), watched.working("after")
     once_more = {label: replace(one, traces=one.again) for label, one in before.items()} if twice else None
     equivalence = compare_traces(before, after, once_more)
@@ -119,9 +119,9 @@ def measure(
     )
     same = "they differ" if equivalence.differences else "no difference so far"
     progress(
-        f"compared {count(len(before), 'entry point')} in both versions: {same} ({time.monotonic() - began:.0f} s)"
+        f"compared {pluralize(len(before), 'entry point')} in both versions: {same} ({time.monotonic() - began:.0f} s)"
     )
-    found = Findings(watched, equivalence)
+    found = VerificationResults(watched, equivalence)
     if not equivalence.differences:
         timed = replace(discovery, entry_points=tuple(one for one in discovery.entry_points if one.label in before))
         others, usual = load.others() or 0.0, children.threads
@@ -130,8 +130,8 @@ def measure(
         children.make_room(others)
         if children.threads < usual:
             progress(
-                f"other processes use {percent(others)} of the CPUs: both versions train with "
-                f"{count(children.threads, 'compute thread')} instead of {usual} (set with --threads)"
+                f"other processes use {format_percent(others)} of the CPUs: both versions train with "
+                f"{pluralize(children.threads, 'compute thread')} instead of {usual} (set with --threads)"
             )
         _time_versions(children, found, settings, progress, deadline)
     found.spent_s = dict(children.spent_s)
@@ -140,7 +140,7 @@ def measure(
 
 
 def _time_versions(
-    children: Children, found: Findings, settings: VerifyOptions, progress: Progress, deadline: float
+    children: ChildStarter, found: VerificationResults, settings: VerifyOptions, progress: Progress, deadline: float
 ) -> None:
     """Time both versions, compare results that the first round repeats, and then measure waits and memory."""
     before, after = found.watched.working("before"), found.watched.working("after")
@@ -181,8 +181,8 @@ def _time_versions(
 
 
 def _run_rounds(
-    children: Children,
-    found: Findings,
+    children: ChildStarter,
+    found: VerificationResults,
     settings: VerifyOptions,
     progress: Progress,
     deadline: float,
@@ -194,25 +194,26 @@ def _run_rounds(
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
         made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
         times = [sum(made.seconds[side].values()) for side in ("before", "after")]
-        ratio = f"{percent(times[1] / times[0])} of the time before" if times[0] else "no entry point fitted"
+        ratio = f"{format_percent(times[1] / times[0])} of the time before" if times[0] else "no entry point fitted"
         beside = "" if made.others is None else f", other processes used {made.others:.0%} of the CPUs"
-        progress(
-            f"round {number + 1}: {count(len(made.labels), 'entry point')} in {made.duration_s:.0f} s: {ratio}{beside}"
-        )
+        entry_points = pluralize(len(made.labels), "entry point")
+        progress(f"round {number + 1}: {entry_points} in {made.duration_s:.0f} s: {ratio}{beside}")
         return made
 
     judge = Judge(settings.threshold, settings.margin, settings.strict)
 
     def still_open(rounds: Sequence[TimedRound], looks: Sequence[InterimAnalysis]) -> frozenset[str]:
         every_one = found.watched.working("before").keys() - children.failing.keys()
-        still = judge.look(*timings(rounds), looks)
+        still = judge.look(*combine_timings(rounds), looks)
         return still | {label for label in every_one if not any(label in each.labels for each in rounds)}
 
-    rounds = take_rounds(make, still_open, settings.rounds, deadline, children.own_epochs)
+    rounds = run_rounds(make, still_open, settings.rounds, deadline, children.own_epochs)
     if rounds.ended_with == StopReason.BUDGET:
-        progress(f"stopped after {count(rounds.count, 'round')}: the budget of {settings.budget_s:.0f} s is used up")
+        progress(
+            f"stopped after {pluralize(rounds.count, 'round')}: the budget of {settings.budget_s:.0f} s is used up"
+        )
     elif rounds.ended_with == StopReason.INTERRUPTED:
-        progress(f"interrupted after {count(rounds.count, 'round')}: this is the verdict so far")
+        progress(f"interrupted after {pluralize(rounds.count, 'round')}: this is the verdict so far")
     return rounds
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
 from chirp_migrate.verify.equivalence.api import Api
-from chirp_migrate.verify.measures.metric_data import SideMeasures
+from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.options import VerifyOptions
 
-__all__ = ["REPEATED", "EntryResult", "EntryTiming", "Job", "PassTrace", "RunResult", "RunSpec", "StepCount"]
+__all__ = ["REPEATED", "EntryResult", "EntryTiming", "JobKind", "PassTrace", "RunResult", "RunSpec", "StepCount"]
 
 REPEATED = "results of watched runs that were repeated"
 """Name of the message in which a child sends these results: label of the entry point → fingerprint."""
 
 
-class Job(str, Enum):
+class JobKind(str, Enum):
     """The task of a child process.
 
     NAMES returns the names of the training calls of a hook. WATCH trains every entry point on a few samples and records
@@ -51,9 +51,9 @@ class RunSpec:
     """
 
     tree: str
-    discovery: Discovery
+    discovery: DiscoveredEntryPoints
     options: VerifyOptions
-    job: Job
+    job: JobKind
     api_names: dict[str, list[str]] = field(default_factory=dict)
     twice: bool = False
     repeats: tuple[str, ...] = ()
@@ -115,7 +115,8 @@ class PassTrace:
         base_indices: indices of the same samples in the innermost dataset.
         labels: label as text → number of samples with this label.
         losses: losses that loss modules returned during the pass, as hexadecimal floats.
-        sketches: some values of each batch as text (see ``first_difference.sketch``); empty if samples are augmented.
+        sketches: some values of each batch as text (see ``first_difference.encode_sample_values``); empty if samples
+            are augmented.
         statistics: one row of ``augmentation_statistics.STATISTICS`` for each sample; empty if samples are not
             augmented.
         paired: one row of ``augmentation_statistics.PAIRED`` for each sample; empty if the samples without augmentation
@@ -224,5 +225,5 @@ class RunResult:
 
     api: Api = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
-    measured: SideMeasures | None = None
+    measured: VersionMeasures | None = None
     spent_s: dict[str, float] = field(default_factory=dict)

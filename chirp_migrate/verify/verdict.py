@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from chirp_migrate.console.text import percent
+from chirp_migrate.console.text import format_percent
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.stats.blocked_ratios import blocked_ratios
+from chirp_migrate.stats.blocked_ratios import ratios_of_rounds
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, conclusion_error
+from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, last_analysis_error
 from chirp_migrate.verify.options import MARGIN
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 
-__all__ = ["Decision", "Judge", "Timing", "Verdict", "judge_rounds", "timings"]
+__all__ = ["CombinedTiming", "Decision", "Judge", "Verdict", "combine_timings", "judge_rounds"]
 
 _NAMED = 4
 
@@ -48,7 +48,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Timing:
+class CombinedTiming:
     """The timing of one entry point, or of all entry points together.
 
     Attributes:
@@ -64,10 +64,10 @@ class Timing:
         """Return the share of the original time that zero-cost loading would save, 0 to 1."""
         return None if self.zero_cost_ratio is None else max(0.0, 1 - self.zero_cost_ratio.value)
 
-    def at(self, low_error: float, high_error: float) -> Timing:
+    def at(self, low_error: float, high_error: float) -> CombinedTiming:
         """Return the timing with other intervals: their ends are wrong with these probabilities, 0 to 1."""
         zero_cost_ratio = None if self.zero_cost_ratio is None else self.zero_cost_ratio.at(low_error, high_error)
-        return Timing(self.ratio.at(low_error, high_error), zero_cost_ratio)
+        return CombinedTiming(self.ratio.at(low_error, high_error), zero_cost_ratio)
 
 
 class Judge:
@@ -90,23 +90,23 @@ class Judge:
         self._wanted = 1 - threshold
         self._slower = 1 + margin
         self._strict = strict
-        self._lines: dict[str | None, Timing] = {}
-        self._total: Timing | None = None
+        self._lines: dict[str | None, CombinedTiming] = {}
+        self._total: CombinedTiming | None = None
         # The conclusion of the first interim analysis that drew one: True means good, False means slower.
         self._shown: dict[str | None, bool] = {}
 
     @property
-    def total(self) -> Timing | None:
+    def total(self) -> CombinedTiming | None:
         """Return the timing of all entry points together, with the interval for reports; None without rounds."""
         return self._total
 
     @property
-    def entries(self) -> dict[str, Timing]:
+    def entries(self) -> dict[str, CombinedTiming]:
         """Return label of an entry point → its timing, with the interval that decides or else the latest interval."""
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def look(
-        self, total: Timing | None, entries: Mapping[str, Timing], looks: Sequence[InterimAnalysis]
+        self, total: CombinedTiming | None, entries: Mapping[str, CombinedTiming], looks: Sequence[InterimAnalysis]
     ) -> frozenset[str]:
         """Run an interim analysis, the last of ``looks``.
 
@@ -118,9 +118,9 @@ class Judge:
         Returns:
             The labels of the entry points for which more rounds could lead to a conclusion.
         """
-        seen: dict[str | None, Timing] = {} if total is None else {None: total}
+        seen: dict[str | None, CombinedTiming] = {} if total is None else {None: total}
         seen.update(entries)
-        low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), conclusion_error(looks)
+        low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), last_analysis_error(looks)
         for line, timing in seen.items():
             found = timing.at(low_error, high_error)
             shows = self._shows(line, found)
@@ -133,7 +133,7 @@ class Judge:
                 self._shown.setdefault(line, shows)
         return self._open_entry_points()
 
-    def _shows(self, line: str | None, timing: Timing) -> bool | None:
+    def _shows(self, line: str | None, timing: CombinedTiming) -> bool | None:
         if timing.ratio.wholly_below(self._wanted if line is None else self._slower):
             return True
         return False if timing.ratio.wholly_above(self._slower) else None
@@ -168,8 +168,8 @@ class Judge:
         who = f"{of} of {of + not_timed} entry points together" if not_timed else "all entry points together"
         if of == 1 and not not_timed:
             who = "the training"
-        together = f"{who}: {_percent(total.ratio)}, {percent(threshold)} less wanted"
-        margin = percent(self._slower - 1)
+        together = f"{who}: {_percent(total.ratio)}, {format_percent(threshold)} less wanted"
+        margin = format_percent(self._slower - 1)
         slower, inconclusive = self.slower(), self.inconclusive()
         if slower:
             takes = "takes" if len(slower) == 1 else "take"
@@ -186,9 +186,9 @@ class Judge:
             return Decision(verdict, f"{together}, and no entry point takes over {margin} longer")
         if total.headroom is None:
             return Decision(verdict, together)
-        could_save = f"zero-cost loading would save {percent(total.headroom)}"
+        could_save = f"zero-cost loading would save {format_percent(total.headroom)}"
         if verdict is Verdict.MODEL_BOUND:
-            return Decision(verdict, f"{could_save}, so no loader can save {percent(threshold)}; {together}")
+            return Decision(verdict, f"{could_save}, so no loader can save {format_percent(threshold)}; {together}")
         return Decision(verdict, f"{together}; {could_save}")
 
     def _open_entry_points(self) -> frozenset[str]:
@@ -208,7 +208,7 @@ class Judge:
             label for label in self.inconclusive() if self._strict or self.entries[label].ratio.value > 1.0
         )
 
-    def _is_decided(self, timing: Timing) -> bool:
+    def _is_decided(self, timing: CombinedTiming) -> bool:
         """Return whether more rounds cannot change the verdict on a total time that is not shown to be shorter.
 
         This requires that the saving clearly misses the threshold, and that the saving of zero-cost loading clearly
@@ -220,7 +220,7 @@ class Judge:
             or timing.zero_cost_ratio.wholly_above(self._wanted)
         )
 
-    def _not_slower(self, timing: Timing) -> Verdict:
+    def _not_slower(self, timing: CombinedTiming) -> Verdict:
         if timing.ratio.wholly_below(self._wanted):
             return Verdict.FASTER
         # Even zero-cost loading would save less than the threshold.
@@ -232,11 +232,11 @@ def judge_rounds(rounds: Rounds, threshold: float, margin: float, strict: bool) 
     """Return a :class:`Judge` that has run all interim analyses of these rounds."""
     by = Judge(threshold, margin, strict)
     for number, look in enumerate(rounds.looks):
-        by.look(*timings(rounds.made[: look.rounds]), rounds.looks[: number + 1])
+        by.look(*combine_timings(rounds.made[: look.rounds]), rounds.looks[: number + 1])
     return by
 
 
-def timings(rounds: Sequence[TimedRound]) -> tuple[Timing | None, dict[str, Timing]]:
+def combine_timings(rounds: Sequence[TimedRound]) -> tuple[CombinedTiming | None, dict[str, CombinedTiming]]:
     """Return the timing of all entry points together (None if no entry point was timed twice), and of each one."""
 
     def ratios(side: str) -> tuple[Ratio | None, dict[str, Ratio]]:
@@ -244,12 +244,12 @@ def timings(rounds: Sequence[TimedRound]) -> tuple[Timing | None, dict[str, Timi
             {label: (each.seconds["before"][label], seconds) for label, seconds in each.seconds[side].items()}
             for each in rounds
         ]
-        return blocked_ratios(pairs)
+        return ratios_of_rounds(pairs)
 
     total, entries = ratios("after")
     zero_cost_ratio, each_zero_cost = ratios("cached")
-    together = None if total is None else Timing(total, zero_cost_ratio)
-    return together, {label: Timing(ratio, each_zero_cost.get(label)) for label, ratio in entries.items()}
+    together = None if total is None else CombinedTiming(total, zero_cost_ratio)
+    return together, {label: CombinedTiming(ratio, each_zero_cost.get(label)) for label, ratio in entries.items()}
 
 
 def _percent(total: Ratio) -> str:

@@ -11,11 +11,11 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
-from chirp_migrate.transaction.journal_schema import checked_path
-from chirp_migrate.verify.measures.metric_data import Measure, SideMeasures, Slope
+from chirp_migrate.transaction.journal_schema import check_relative_path
+from chirp_migrate.verify.measures.metric_data import MemoryGrowth, Metric, VersionMeasures
 from chirp_migrate.verify.measures.targets import TargetVerdict
 from chirp_migrate.verify.spec import PassTrace, StepCount
 from chirp_migrate.verify.timing.rounds import Rounds
@@ -23,13 +23,13 @@ from chirp_migrate.verify.timing.rounds import Rounds
 __all__ = [
     "SCHEMA",
     "DetectableDifference",
-    "Difference",
     "EntryVerdict",
     "LoadingProblem",
-    "OwnTimes",
+    "OwnRunTimes",
     "ReportedMetrics",
     "RunDescription",
     "SimulatedDevice",
+    "TrainingDifference",
     "VerifyReport",
     "Workload",
     "decode",
@@ -56,7 +56,7 @@ class EntryVerdict(msgspec.Struct, frozen=True):
     headroom: float | None = None
 
 
-class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
+class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers from which ``verify`` computes the time of the user's own run of an entry point.
 
     Attributes:
@@ -77,7 +77,7 @@ class OwnTimes(msgspec.Struct, frozen=True, kw_only=True):
     timed_epochs: int = 0
 
 
-class Difference(msgspec.Struct, frozen=True):
+class TrainingDifference(msgspec.Struct, frozen=True):
     """A difference between the trainings of both versions.
 
     Attributes:
@@ -132,10 +132,10 @@ class ReportedMetrics(msgspec.Struct, frozen=True, kw_only=True):
         raw: version → raw measurements.
     """
 
-    definitions: list[Measure] = []
+    definitions: list[Metric] = []
     figures: dict[str, dict[str, float | None]] = {}
-    memory_slope_mib: dict[str, Slope | None] = {}
-    raw: dict[str, SideMeasures] = {}
+    memory_slope_mib: dict[str, MemoryGrowth | None] = {}
+    raw: dict[str, VersionMeasures] = {}
 
 
 class SimulatedDevice(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,12 +241,12 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     rounds: Rounds = Rounds()
     verdicts: dict[str, EntryVerdict] = {}
     zero_cost_ratio: Ratio | None = None
-    own_runs: dict[str, OwnTimes] = {}
+    own_runs: dict[str, OwnRunTimes] = {}
     spent_s: dict[str, float] = {}
     measures: ReportedMetrics = ReportedMetrics()
     targets: list[TargetVerdict] = []
     simulated: SimulatedDevice | None = None
-    differences: list[Difference] = []
+    differences: list[TrainingDifference] = []
     notes: list[str] = []
     smallest_adjusted_p: dict[str, float] = {}
     noticed: dict[str, dict[str, DetectableDifference]] = {}
@@ -267,12 +267,12 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for path in self.files:
-            checked_path(path)
+            check_relative_path(path)
 
 
 def encode(report: VerifyReport) -> bytes:
     """Return the document as JSON in one line. Indentation would waste space, because it may have 100,000 numbers."""
-    return as_bytes(report, indent=None)
+    return to_json_bytes(report, indent=None)
 
 
 def decode(data: bytes) -> VerifyReport:
@@ -286,4 +286,4 @@ def decode(data: bytes) -> VerifyReport:
         raise ValueError("verify did not write it")
     if found.get("schema") != SCHEMA:
         raise ValueError(f"its schema is {found.get('schema')!r}, and this version of chirp-migrate reads {SCHEMA}")
-    return read_as(found, VerifyReport)
+    return convert_json(found, VerifyReport)

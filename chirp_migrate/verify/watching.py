@@ -16,14 +16,14 @@ import msgspec
 
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.run_child import Child, workload_failed
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint
+from chirp_migrate.training.process.run_child import Child, workload_failure
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint
 from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.spec import EntryResult, RunResult
-from chirp_migrate.verify.timing.children import Children
+from chirp_migrate.verify.timing.children import ChildStarter
 
-__all__ = ["WatchedRuns", "watch"]
+__all__ = ["WatchedRuns", "record_runs"]
 
 _MOST_DEATHS = 3
 """Number of entry points that may end their process in one version; if another one does, ``verify`` stops."""
@@ -61,7 +61,12 @@ class _WatchedVersion:
     """
 
     def __init__(
-        self, children: Children, side: str, entries: Sequence[EntryPoint], stack: ExitStack, more: Mapping[str, Any]
+        self,
+        children: ChildStarter,
+        side: str,
+        entries: Sequence[EntryPoint],
+        stack: ExitStack,
+        more: Mapping[str, Any],
     ) -> None:
         self.found: dict[str, EntryResult] = {}
         self.api: Api = {}
@@ -112,8 +117,11 @@ class _WatchedVersion:
         self._start()
 
 
-def watch(
-    children: Children, discovery: Discovery, api_names: dict[str, list[str]], twice_before: bool = False
+def record_runs(
+    children: ChildStarter,
+    discovery: DiscoveredEntryPoints,
+    api_names: dict[str, list[str]],
+    repeat_before: bool = False,
 ) -> WatchedRuns:
     """Record a small run of every entry point in both versions, at the same time if possible.
 
@@ -121,7 +129,7 @@ def watch(
         children: starts the processes.
         discovery: the entry points.
         api_names: module → public names whose signatures are read.
-        twice_before: whether the version before the migration runs twice, because its runs may differ.
+        repeat_before: whether the version before the migration runs twice, because its runs may differ.
 
     Raises:
         WorkloadFailed: an entry point fails only after the migration, or all entry points fail before it.
@@ -135,7 +143,7 @@ def watch(
                     side,
                     discovery.entry_points,
                     stack,
-                    {"api_names": api_names, "twice": twice_before and side == "before"},
+                    {"api_names": api_names, "twice": repeat_before and side == "before"},
                 )
                 for side in together
             }
@@ -174,7 +182,7 @@ def _failure(side: str, label: str, found: Mapping[str, EntryResult], others: bo
     one = found[label]
     also = " (all other entry points failed, too)" if others else ""
     how = one.error if one.lost else f"raised {one.error}"
-    return workload_failed(f"The version {side} the migration failed: {label} {how}{also}.", one.printed, side)
+    return workload_failure(f"The version {side} the migration failed: {label} {how}{also}.", one.printed, side)
 
 
 def _advance_versions(sides: Mapping[str, _WatchedVersion], of: int) -> ProgressStep:

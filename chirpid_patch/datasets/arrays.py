@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from chirpid_patch.datasets.gather import Batch, BatchedDataset, RowKinds
-from chirpid_patch.datasets.rows import batch_like, can_gather, gather, positions_of
+from chirpid_patch.datasets.rows import batch_like, gather_rows, index_select_supports, nonnegative_indices
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.transforms.off_cpu import as_operand, send
+from chirpid_patch.transforms.off_cpu import as_operand, send_to_device
 
 
 @dataclass(frozen=True)
@@ -124,19 +124,19 @@ class WorkerSafeArrayDataset(BatchedDataset):
         return (x if self.divisor is None else x.div_(self.divisor)), self.y[index].clone()
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        positions = positions_of(indices, len(self.x)) if len(self.x) == len(self.y) else None
-        if positions is None or not (can_gather(self.x.dtype) and can_gather(self.y.dtype)):
+        positions = nonnegative_indices(indices, len(self.x)) if len(self.x) == len(self.y) else None
+        if positions is None or not (index_select_supports(self.x.dtype) and index_select_supports(self.y.dtype)):
             return None
         rows = torch.tensor(positions, device="cpu")
         dtype = self._stored_as()
         if dtype == self.x.dtype:
-            batch = gather(self.x, rows)
+            batch = gather_rows(self.x, rows)
         else:
-            chosen = torch.index_select(self.x, 0, send(rows, self.x.device))
+            chosen = torch.index_select(self.x, 0, send_to_device(rows, self.x.device))
             batch = batch_like(self.x, len(rows), dtype).copy_(chosen)
         if self.divisor is not None:
             batch.div_(as_operand(self.divisor, batch))
-        return [batch, gather(self.y, rows)]
+        return [batch, gather_rows(self.y, rows)]
 
     def __getstate__(self) -> dict[str, Any]:
         files = {name: file for name, (file, tensor) in self._mapped.items() if getattr(self, name) is tensor}

@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
-from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, gather_node
-from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample, stack_while_alike
-from chirpid_patch.randomness.keyed_random import Keys, RandomKey, fold_in, keys_for
+from chirpid_patch.datasets.gather import Batch, BatchPart, RowKinds, WrappingDataset, gather_node
+from chirpid_patch.datasets.samples import fetch_pair_batch, fetch_sample, stack_while_alike
+from chirpid_patch.randomness.keyed_random import Keys, RandomKey, hash_into_keys, keys_of_samples
 from chirpid_patch.transforms.composition import Position, transform_parts
 from chirpid_patch.transforms.spectrograms import (
     BatchTransform,
@@ -153,9 +153,9 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
         return [part for place, one in on for part in transform_parts(one, (place,))]
 
-    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
+    def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
         # None while training: the dataset then calls ``random`` for every sample, also for labels alone.
-        return None if self.training else [Part(self.base_dataset, list(indices))]
+        return None if self.training else [BatchPart(self.base_dataset, list(indices))]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
         x, y = fetch_sample(self.base_dataset, index, None if key is None else key.deeper())
@@ -168,13 +168,13 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
 
         If no transform uses keys, the result is None, and no random generator is called.
         """
-        return keys_for(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
+        return keys_of_samples(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
 
     def _augment(self, x: Any, keys: Keys | None) -> Any:
         """Apply all transforms to the x of one sample; ``keys`` has the shape (1,)."""
         for position, transform in self._stages():
             if keys is not None and isinstance(transform, BatchTransform) and is_batchable(transform):
-                x = transform.transform_sample(x, fold_in(keys, *position))
+                x = transform.transform_sample(x, hash_into_keys(keys, *position))
             else:
                 x = transform(x)
         return x
@@ -182,7 +182,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         if not self._is_ours():
             return None  # PyTorch's loader calls other code with a sample before it reads the next sample
-        pairs = fetch_pairs(self.base_dataset, indices, None if key is None else key.deeper())
+        pairs = fetch_pair_batch(self.base_dataset, indices, None if key is None else key.deeper())
         if pairs is None or not self.training:
             return None if pairs is None else list(pairs)
         if not self._supports_batches(pairs[0]):
@@ -218,5 +218,5 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         """Apply all transforms to ``xs``, a batch of x that shares no memory with other tensors."""
         for position, transform in self._stages():
             assert isinstance(transform, BatchTransform) and keys is not None
-            xs = transform.transform_batch(xs, fold_in(keys, *position))
+            xs = transform.transform_batch(xs, hash_into_keys(keys, *position))
         return xs

@@ -1,9 +1,9 @@
 """Memory for batches, which later batches reuse.
 
 Allocating new memory for every large batch is slow, because the first write to each page causes a page fault. So a
-batch borrows a block of memory from ``Buffers``. The storage of the batch refers to a NumPy array over this block
-(``torch.frombuffer``). When no tensor, view or autograd graph refers to the storage any more, Python frees the storage
-and the array. The finalizer of the array then returns the block.
+batch borrows a block of memory from ``BatchMemoryPool``. The storage of the batch refers to a NumPy array over this
+block (``torch.frombuffer``). When no tensor, view or autograd graph refers to the storage any more, Python frees the
+storage and the array. The finalizer of the array then returns the block.
 
 The module ``memory.freed`` is about the memory that a training step itself allocates and frees.
 """
@@ -30,7 +30,7 @@ _MOST_WASTED = 8
 _Block = NDArray[np.uint8]
 
 
-class Buffers:
+class BatchMemoryPool:
     """Free blocks of memory that batches borrow.
 
     Threads and finalizers may call all methods at once. They need no lock, because they only use single operations of a
@@ -66,18 +66,18 @@ class Buffers:
             self._kept[next(self._numbers)] = block
 
 
-_buffers = Buffers()
+_buffers = BatchMemoryPool()
 
 
-def is_large(size: int) -> bool:
-    """Return whether a batch of ``size`` bytes is large enough for reused memory to save time."""
-    return size >= _SMALLEST_BYTES
+def is_large_batch(byte_count: int) -> bool:
+    """Return whether a batch of ``byte_count`` bytes is large enough for reused memory to save time."""
+    return byte_count >= _SMALLEST_BYTES
 
 
-def batch_memory(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+def allocate_batch(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Return an uninitialised contiguous CPU tensor that shares memory with no other tensor in use."""
     size = math.prod(shape) * dtype.itemsize
-    if not is_large(size):
+    if not is_large_batch(size):
         return torch.empty(tuple(shape), dtype=dtype, device="cpu")
     storage = torch.frombuffer(_buffers.lend(size), dtype=dtype).untyped_storage()
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]

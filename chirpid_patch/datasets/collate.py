@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from chirpid_patch.torch_private import collate_with, collates_as_published
+from chirpid_patch.torch_private import collate_with, default_collate_is_unchanged
 
 __all__ = ["collate_as_workers", "collate_pairs", "stacks_samples", "worker_collate"]
 
@@ -35,7 +35,7 @@ def stacks_samples(collate: Callable[[Any], Any] | None) -> bool:
     None means PyTorch's ``default_collate``.
     """
     known = collate is None or collate is default_collate or collate is collate_as_workers
-    return collate is collate_pairs or (known and collates_as_published())
+    return collate is collate_pairs or (known and default_collate_is_unchanged())
 
 
 def collate_as_workers(samples: Sequence[Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from chirpid_patch.torch_private import version
+from chirpid_patch.torch_private import tensor_version
 
 #: Prefix of attributes of datasets that only cache what is computed from other attributes.
 _DERIVED = "_cached_"
@@ -17,7 +17,7 @@ _MOST_ITEMS = 16
 _PLAIN = frozenset({type(None), bool, int, float, str})
 
 
-def dataset_state(value: Any) -> Any:
+def describe_state(value: Any) -> Any:
     """Return a value that describes the state of a dataset.
 
     Two such values are equal if no attribute of the dataset or its transforms has changed, and if PyTorch has changed
@@ -37,7 +37,7 @@ def _state(value: Any, within: tuple[Any, ...]) -> Any:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Tensor):
-        return _SameObject(value), version(value)
+        return _SameObject(value), tensor_version(value)
     if any(value is outer for outer in within):
         return _SameObject(value)
     inside = (*within, value)

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import gather_node, is_in_memory
-from chirpid_patch.datasets.rows import is_table
+from chirpid_patch.datasets.rows import is_lookup_table
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
-from chirpid_patch.declaration import Class, batched_object_for, declares
+from chirpid_patch.declaration import Class, batched_object_for, declare_method
 from chirpid_patch.transforms.composition import transform_parts
 from chirpid_patch.transforms.images import ImageMasks
 from chirpid_patch.transforms.spectrograms import is_batchable
@@ -52,9 +52,9 @@ def standardizes_samples(
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeStandardizedDataset | None:
-        return standardized(state[dataset], state[indices], state[mean], state[std], eps)
+        return standardized_dataset(state[dataset], state[indices], state[mean], state[std], eps)
 
-    return declares((dataset, indices, mean, std), calls, build, held=held)
+    return declare_method((dataset, indices, mean, std), calls, build, held=held)
 
 
 def augments_samples(
@@ -92,7 +92,7 @@ def augments_samples(
             return None
         return WorkerSafeAugmentedDataset(below, training=on, transforms=chosen)
 
-    return declares((dataset, *transforms, *sorted(flags)), calls, build, held=held)
+    return declare_method((dataset, *transforms, *sorted(flags)), calls, build, held=held)
 
 
 def augments_images(
@@ -141,7 +141,7 @@ def augments_images(
         transform = ImageMasks(masks, eps, divisor)
         return WorkerSafeAugmentedDataset(below, transforms=[transform]) if transform.takes(*rows) else None
 
-    return declares(attributes, calls, build, held=held)
+    return declare_method(attributes, calls, build, held=held)
 
 
 def lists_samples(
@@ -160,10 +160,12 @@ def lists_samples(
         known = type(listed) in (list, tuple) or (gather_node(listed).row_kinds is not None and is_in_memory(listed))
         return WorkerSafeSequenceDataset(listed) if known else None
 
-    return declares((samples,), calls, build, held=held)
+    return declare_method((samples,), calls, build, held=held)
 
 
-def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) -> WorkerSafeStandardizedDataset | None:
+def standardized_dataset(
+    dataset: Any, indices: Any, mean: Any, std: Any, eps: float
+) -> WorkerSafeStandardizedDataset | None:
     """Return a dataset of the samples ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[i]``, i in ``indices``.
 
     With ``eps=0``, nothing is added to ``std``. The result is None if a batch of it could differ from this expression
@@ -171,7 +173,7 @@ def standardized(dataset: Any, indices: Any, mean: Any, std: Any, eps: float) ->
     """
     below = batched_object_for(dataset)
     rows = _pair_rows(below)
-    if rows is None or not is_table(indices) or not (_is_statistic(mean) and _is_statistic(std)):
+    if rows is None or not is_lookup_table(indices) or not (_is_statistic(mean) and _is_statistic(std)):
         return None
     view = WorkerSafeStandardizedDataset(below, indices, mean, std, eps=eps)
     view._cached = (mean, std + eps if eps else std), {}

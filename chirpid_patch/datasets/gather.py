@@ -1,8 +1,8 @@
 """Batched reading: read all samples of a batch at once, with exactly the result of reading single samples.
 
-A ``Node`` describes how batches of a dataset are read. Its ``read_batch`` reads a batch, ``children`` are the inner
-datasets, and ``resolve`` returns which samples of the inner datasets a batch consists of. Further properties describe
-what all samples have in common.
+A ``GatherNode`` describes how batches of a dataset are read. Its ``read_batch`` reads a batch, ``children`` are the
+inner datasets, and ``resolve`` returns which samples of the inner datasets a batch consists of. Further properties
+describe what all samples have in common.
 
 ``gather_node`` returns the node of any dataset. A dataset of this package (``BatchedDataset``) is its own node. For
 ``TensorDataset``, ``Subset`` and ``ConcatDataset`` of PyTorch, ``gather_node`` creates a node.
@@ -23,12 +23,19 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
-from chirpid_patch.datasets.buffers import is_large
-from chirpid_patch.datasets.rows import SEQUENCES, gather, is_plain, is_table, map_indices, positions_of
-from chirpid_patch.declaration import batched_object_for, is_computed
-from chirpid_patch.machine.forked import is_threadless_copy
+from chirpid_patch.datasets.buffers import is_large_batch
+from chirpid_patch.datasets.rows import (
+    SEQUENCES,
+    can_select_rows_of,
+    gather_rows,
+    is_lookup_table,
+    map_indices,
+    nonnegative_indices,
+)
+from chirpid_patch.declaration import batched_object_for, is_computed_attribute
+from chirpid_patch.machine.forked import is_forked_process
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.transforms.off_cpu import send
+from chirpid_patch.transforms.off_cpu import send_to_device
 
 Batch = list[Any]
 RowKinds = list[tuple[torch.dtype, torch.Size]]
@@ -37,7 +44,7 @@ RowKinds = list[tuple[torch.dtype, torch.Size]]
 WRITTEN_DOWN = SEQUENCES | {set, frozenset}
 
 
-class Node:
+class GatherNode:
     """A description of how batches of a dataset are read, and of what all its samples have in common.
 
     By default a property is True if it is True for all children.
@@ -47,7 +54,7 @@ class Node:
     children: Sequence[Any] = ()
 
     @property
-    def child_nodes(self) -> Sequence[Node]:
+    def child_nodes(self) -> Sequence[GatherNode]:
         """Return the node of each dataset in ``children``."""
         return [gather_node(child) for child in self.children]
 
@@ -99,7 +106,7 @@ class Node:
         """Return whether reading ``count`` samples at once can be faster than reading them one by one."""
         return count > 1
 
-    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
+    def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
         """Return which samples of the children have the same y as the samples (x, y) at ``indices``.
 
         The result is None if y may differ from the y of the children's samples.
@@ -118,7 +125,7 @@ class Node:
         return None
 
 
-class BatchedDataset(Node, Dataset[Any]):
+class BatchedDataset(GatherNode, Dataset[Any]):
     """A map-style dataset from which loaders can read whole batches.
 
     Subclasses implement ``read_sample`` and ``read_batch``. In every process, ``read_batch`` must return what
@@ -139,7 +146,7 @@ class BatchedDataset(Node, Dataset[Any]):
 
         Samples in memory are read at once. Their tensors are then views of one tensor, which contains all of them.
         """
-        if not uses_package_read(self):
+        if not reads_with_code_of_this_package(self):
             return [self[index] for index in indices]
         at_once = self.gains(len(indices)) and self.in_memory and self.gathers
         batch = fetch_batch(self, indices) if at_once else None
@@ -198,7 +205,7 @@ class WrappingDataset(BatchedDataset):
         self.base_dataset = dataset
 
 
-def uses_package_read(dataset: Any) -> bool:
+def reads_with_code_of_this_package(dataset: Any) -> bool:
     """Return whether ``dataset`` is a ``BatchedDataset`` whose class overrides no method that reads samples."""
     kind = type(dataset)
     return (
@@ -220,7 +227,7 @@ def _is_list(value: Any) -> bool:
 #: For each dataset class of PyTorch: the attributes from which it reads samples, and a check of their values.
 _READ_FROM: dict[type, dict[str, Callable[[Any], bool]]] = {
     TensorDataset: {"tensors": _is_list},
-    Subset: {"indices": is_table, "dataset": lambda _: True},
+    Subset: {"indices": is_lookup_table, "dataset": lambda _: True},
     ConcatDataset: {"datasets": _is_list, "cumulative_sizes": _is_list},
 }
 #: The methods that run when a sample is read. For negative indices, ``ConcatDataset`` also calls ``__len__``.
@@ -232,16 +239,16 @@ _WRITTEN = {
 }
 
 
-def is_exactly(dataset: Any, kind: type) -> bool:
-    """Return whether only PyTorch's own code of the class ``kind`` reads the samples of ``dataset``.
+def reads_like_class(dataset: Any, cls: type) -> bool:
+    """Return whether only PyTorch's own code of the class ``cls`` reads the samples of ``dataset``.
 
-    That is also the case for a subclass of ``kind`` that only adds methods and attributes.
+    That is also the case for a subclass of ``cls`` that only adds methods and attributes.
     """
     own = type(dataset)
-    if (own is not kind and kind not in own.__mro__) or not _reads_as_written(own, kind):
+    if (own is not cls and cls not in own.__mro__) or not _reads_as_written(own, cls):
         return False
     state = vars(dataset)
-    for name, fits in _READ_FROM[kind].items():
+    for name, fits in _READ_FROM[cls].items():
         if name not in state or not fits(state[name]):
             return False
     return "__getitems__" not in state
@@ -255,11 +262,11 @@ def _reads_as_written(own: type, kind: type) -> bool:
     for name, method in _WRITTEN[kind].items():
         if getattr(own, name, None) is not method:
             return False
-    return own is kind or not any(is_computed(own, name) for name in _READ_FROM[kind])
+    return own is kind or not any(is_computed_attribute(own, name) for name in _READ_FROM[kind])
 
 
 @dataclass(frozen=True)
-class Part:
+class BatchPart:
     """The samples of a batch that come from one of the inner datasets.
 
     Attributes:
@@ -287,7 +294,7 @@ class RowsOnDevice(TensorDataset):
     """A ``TensorDataset`` whose tensors are copies, on a device, of the plain tensors of another ``TensorDataset``."""
 
 
-class _TensorRows(Node):
+class _TensorRows(GatherNode):
     """The node of a ``TensorDataset`` whose tensors are all plain."""
 
     in_memory = fixed_samples = gathers = True
@@ -309,17 +316,17 @@ class _TensorRows(Node):
         if positions is None:
             return None
         rows = torch.tensor(positions, device="cpu")
-        return [gather(tensor, rows) for tensor in self._dataset.tensors]
+        return [gather_rows(tensor, rows) for tensor in self._dataset.tensors]
 
 
-class _JointNode(Node):
+class _JointNode(GatherNode):
     """The node of a dataset of PyTorch that contains samples of other datasets.
 
     Each call of ``gather_node`` creates a new node.
     """
 
     @cached_property
-    def child_nodes(self) -> Sequence[Node]:
+    def child_nodes(self) -> Sequence[GatherNode]:
         return super().child_nodes
 
 
@@ -343,13 +350,13 @@ class _SubsetNode(_JointNode):
     def reads_batches(self) -> bool:
         return self.child_nodes[0].reads_batches
 
-    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
+    def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
         mapped = map_indices(self._indices, indices)
-        return None if mapped is None else [Part(self._child, mapped)]
+        return None if mapped is None else [BatchPart(self._child, mapped)]
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         mapped = map_indices(self._indices, indices)
-        return None if mapped is None else read_at_once(self.child_nodes[0], mapped, key)
+        return None if mapped is None else read_batch_of_node(self.child_nodes[0], mapped, key)
 
 
 class _ConcatNode(_JointNode):
@@ -385,10 +392,10 @@ class _ConcatNode(_JointNode):
         if count < 2 or count > _FEW * len(self.children):
             return count > 1
         kinds = gather_node(self.children[0]).row_kinds if self.children else None
-        return kinds is None or any(is_large(count * math.prod(shape) * dtype.itemsize) for dtype, shape in kinds)
+        return kinds is None or any(is_large_batch(count * math.prod(shape) * dtype.itemsize) for dtype, shape in kinds)
 
-    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
-        positions = positions_of(indices, len(self._dataset))
+    def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
+        positions = nonnegative_indices(indices, len(self._dataset))
         if positions is None:
             return None
         bounds = self._dataset.cumulative_sizes
@@ -398,7 +405,7 @@ class _ConcatNode(_JointNode):
             places = [place for place, one in enumerate(numbers) if one == number]
             start = bounds[number - 1] if number else 0
             local = [positions[place] - start for place in places]
-            parts.append(Part(self.children[number], local, np.array(places, dtype=np.int64), number))
+            parts.append(BatchPart(self.children[number], local, np.array(places, dtype=np.int64), number))
         return parts
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
@@ -408,7 +415,7 @@ class _ConcatNode(_JointNode):
             return None  # samples of several lists may differ in their types
         batches = []
         for part in parts:
-            batch = read_at_once(self.child_nodes[part.number], part.indices, part.key(key))
+            batch = read_batch_of_node(self.child_nodes[part.number], part.indices, part.key(key))
             if batch is None or not all(isinstance(column, Tensor) for column in batch):
                 return None
             batches.append(batch)
@@ -419,7 +426,7 @@ class _ConcatNode(_JointNode):
             return batches[0]
         joined = [column.new_empty((len(indices), *column.shape[1:])) for column in batches[0]]
         for part, batch in zip(parts, batches, strict=True):
-            places = send(torch.from_numpy(part.places), batch[0].device)
+            places = send_to_device(torch.from_numpy(part.places), batch[0].device)
             for whole, column in zip(joined, batch, strict=True):
                 whole.index_copy_(0, places, column)
         return joined
@@ -428,23 +435,23 @@ class _ConcatNode(_JointNode):
 def _rows_at(dataset: Any, indices: Sequence[Any]) -> list[int] | None:
     """Return the row numbers of ``indices`` in a ``TensorDataset``; None if a tensor lacks one of the rows."""
     counts = {tensor.shape[0] for tensor in dataset.tensors}
-    return positions_of(indices, counts.pop()) if len(counts) == 1 else None
+    return nonnegative_indices(indices, counts.pop()) if len(counts) == 1 else None
 
 
 def _is_gatherable(dataset: Any) -> bool:
     if type(dataset) is RowsOnDevice:
         return True
-    return is_exactly(dataset, TensorDataset) and all(map(is_plain, dataset.tensors))
+    return reads_like_class(dataset, TensorDataset) and all(map(can_select_rows_of, dataset.tensors))
 
 
-def joint_of(dataset: Any) -> _SubsetNode | _ConcatNode | None:
+def subset_or_concat_node(dataset: Any) -> _SubsetNode | _ConcatNode | None:
     """Return the node of ``dataset`` if it is a ``Subset`` or ``ConcatDataset``; else None."""
-    if is_exactly(dataset, Subset):
+    if reads_like_class(dataset, Subset):
         return _SubsetNode(dataset)
-    return _ConcatNode(dataset) if is_exactly(dataset, ConcatDataset) else None
+    return _ConcatNode(dataset) if reads_like_class(dataset, ConcatDataset) else None
 
 
-class _OwnCodeNode(Node):
+class _OwnCodeNode(GatherNode):
     """The node of every dataset that only its own code can read."""
 
     keyed = reads_batches = False
@@ -453,16 +460,16 @@ class _OwnCodeNode(Node):
 _OWN_CODE = _OwnCodeNode()
 
 
-def gather_node(dataset: Any) -> Node:
+def gather_node(dataset: Any) -> GatherNode:
     """Return the node that describes how batches of ``dataset`` are read."""
     if type(dataset) is TensorDataset:
         return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
-    joint = None if isinstance(dataset, BatchedDataset) else joint_of(dataset)
+    joint = None if isinstance(dataset, BatchedDataset) else subset_or_concat_node(dataset)
     if joint is not None:
         return joint
     dataset = batched_object_for(dataset)
-    if uses_package_read(dataset):
-        shipped: Node = dataset
+    if reads_with_code_of_this_package(dataset):
+        shipped: GatherNode = dataset
         return shipped
     return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
 
@@ -472,7 +479,7 @@ def is_in_memory(dataset: Any) -> bool:
     return gather_node(dataset).in_memory
 
 
-def reads_batches(dataset: Any) -> bool:
+def permits_batched_reading(dataset: Any) -> bool:
     """Return whether ``dataset`` permits batched reading.
 
     Datasets of this package do, and datasets of PyTorch whose samples are in tensors.
@@ -480,11 +487,11 @@ def reads_batches(dataset: Any) -> bool:
     return gather_node(dataset).reads_batches
 
 
-def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Batch | None:
+def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None) -> Batch | None:
     """Return ``default_collate([dataset[i] for i in indices])``, read at once; None if that is not possible.
 
     The batch is a list with a tensor for each part of a sample, in new memory. It is equal, bit for bit, to the batch
-    of single samples. With random transforms, the batch is equal for the same ``key``.
+    of single samples. With random transforms, the batch is equal for the same ``random_key``.
 
     If ``dataset`` refuses an index, the result is None, so that the caller reads single samples and gets the error. The
     result is also None in a forked process: operations on a whole batch may need several threads, which fork does not
@@ -493,26 +500,26 @@ def fetch_batch(dataset: Any, indices: Any, key: RandomKey | None = None) -> Bat
     Args:
         dataset: any map-style dataset.
         indices: indices of the samples.
-        key: key of the random numbers of the batch; None: new random numbers.
+        random_key: key of the random numbers of the batch; None: new random numbers.
     """
-    return read_at_once(gather_node(dataset), indices, key)
+    return read_batch_of_node(gather_node(dataset), indices, random_key)
 
 
-def read_at_once(node: Node, indices: Any, key: RandomKey | None) -> Batch | None:
+def read_batch_of_node(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
     """Return the result of ``fetch_batch`` for the dataset that ``node`` describes."""
-    if type(indices) not in SEQUENCES or not len(indices) or is_threadless_copy():
+    if type(indices) not in SEQUENCES or not len(indices) or is_forked_process():
         return None
-    return node.read_batch(indices, key)
+    return node.read_batch(indices, random_key)
 
 
-def tensors_behind(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
+def source_tensors_and_rows(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
     """Return the tensors from which ``dataset`` reads its samples, and the row numbers of the samples at ``indices``.
 
     The result is None unless ``dataset`` is a plain ``TensorDataset``, or a plain ``Subset`` of one, at any depth.
     """
-    if is_exactly(dataset, Subset):
+    if reads_like_class(dataset, Subset):
         mapped = map_indices(dataset.indices, indices)
-        return None if mapped is None else tensors_behind(dataset.dataset, mapped)
+        return None if mapped is None else source_tensors_and_rows(dataset.dataset, mapped)
     if not _is_gatherable(dataset):
         return None
     rows = _rows_at(dataset, indices)

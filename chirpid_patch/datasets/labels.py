@@ -15,9 +15,9 @@ from chirpid_patch.datasets.gather import (
     WRITTEN_DOWN,
     BatchedDataset,
     gather_node,
-    is_exactly,
-    joint_of,
-    uses_package_read,
+    reads_like_class,
+    reads_with_code_of_this_package,
+    subset_or_concat_node,
 )
 from chirpid_patch.datasets.rows import as_ints, is_integer
 
@@ -80,7 +80,7 @@ def iterate_labels(
     else:
         labels = None
         if not hasattr(type(dataset), "__iter__"):
-            rows = is_exactly(dataset, TensorDataset)
+            rows = reads_like_class(dataset, TensorDataset)
             count = len(dataset.tensors[0]) if rows else gather_node(dataset).count
             labels = None if count is None else _labels(dataset, range(count), pairs)
         yield from (_label(sample, pairs) for sample in dataset) if labels is None else labels
@@ -104,13 +104,13 @@ def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
 
     With ``pairs``, each sample must consist of two parts.
     """
-    if is_exactly(dataset, TensorDataset):
+    if reads_like_class(dataset, TensorDataset):
         tensors = dataset.tensors
         plain = all(type(one) is Tensor and one.layout is torch.strided and not one.is_nested for one in tensors)
         # With other tensors, indexing x could raise an error that indexing y does not raise.
         fits = plain and all(tensor.ndim and len(tensor) == len(tensors[0]) for tensor in tensors)
         return fits and (len(tensors) == 2 or (len(tensors) > 2 and not pairs))
-    joint = joint_of(dataset)
+    joint = subset_or_concat_node(dataset)
     if joint is not None:
         return all(_can_read_without_x(child, pairs) for child in joint.children)
     if not _passes_labels_on(dataset):
@@ -120,7 +120,7 @@ def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
 
 def _passes_labels_on(dataset: Any) -> bool:
     """Return whether ``dataset`` is of this package, and its samples have the labels of the inner dataset's samples."""
-    if not uses_package_read(dataset):
+    if not reads_with_code_of_this_package(dataset):
         return False
     owners = [next(kind for kind in type(dataset).__mro__ if name in vars(kind)) for name in ("resolve", "read_sample")]
     return owners[0] is owners[1] is not BatchedDataset and dataset.resolve([]) is not None
@@ -133,9 +133,9 @@ def _labels(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any] | No
     if type(dataset) in (list, tuple):
         return _of_list(dataset, indices, pairs)
     try:
-        if is_exactly(dataset, TensorDataset):
+        if reads_like_class(dataset, TensorDataset):
             return [dataset.tensors[1][index] for index in indices]
-        joint = joint_of(dataset)
+        joint = subset_or_concat_node(dataset)
         parts = (dataset if joint is None else joint).resolve(indices)
     except IndexError:
         return None

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
-from chirpid_patch.datasets.buffers import batch_memory, is_large
-from chirpid_patch.torch_private import shared_memory
+from chirpid_patch.datasets.buffers import allocate_batch, is_large_batch
+from chirpid_patch.torch_private import empty_shared_tensor
 from chirpid_patch.transforms import off_cpu
 
 #: Dtypes of tensors that can be an index. ``torch.uint8`` is missing, because PyTorch reads such a tensor as a mask.
@@ -23,7 +23,7 @@ SEQUENCES = frozenset({list, tuple, range, array, np.ndarray, Tensor})
 _INT = {int}
 
 
-def is_plain(tensor: Any) -> bool:
+def can_select_rows_of(tensor: Any) -> bool:
     """Return whether ``index_select`` on ``tensor`` yields the same batch as indexing rows and stacking them."""
     return (
         type(tensor) is Tensor
@@ -34,7 +34,7 @@ def is_plain(tensor: Any) -> bool:
         and not tensor.requires_grad
         and not tensor.is_conj()
         and not tensor.is_neg()
-        and can_gather(tensor.dtype)
+        and index_select_supports(tensor.dtype)
         and (tensor.ndim < 5 or tensor.stride()[1:] == contiguous_strides(tensor.shape[1:]))
     )
 
@@ -48,7 +48,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 @cache
-def can_gather(dtype: torch.dtype) -> bool:
+def index_select_supports(dtype: torch.dtype) -> bool:
     """Return whether ``index_select`` of this version of PyTorch supports ``dtype``, such as unsigned integers."""
     try:
         torch.index_select(torch.zeros(1, dtype=dtype), 0, torch.zeros(1, dtype=torch.int64))
@@ -67,7 +67,7 @@ def is_integer(index: Any) -> bool:
     return type(index) is int or isinstance(index, np.integer)
 
 
-def is_table(values: Any) -> bool:
+def is_lookup_table(values: Any) -> bool:
     """Return whether ``values[i]`` with an integer i only looks up an item, and runs no code of the user.
 
     For a list or tuple, the function checks only the first item.
@@ -89,7 +89,7 @@ def are_integers(indices: Any) -> bool:
     """
     kind = type(indices)
     if kind is np.ndarray or kind is Tensor:
-        return is_table(indices)
+        return is_lookup_table(indices)
     return kind in SEQUENCES and (set(map(type, indices)) <= _INT or all(map(is_integer, indices)))
 
 
@@ -103,7 +103,7 @@ def as_ints(indices: Any) -> list[int] | None:
     return list(indices.tolist() if kind is np.ndarray or kind is Tensor else map(int, indices))
 
 
-def positions_of(indices: Any, length: int) -> list[int] | None:
+def nonnegative_indices(indices: Any, length: int) -> list[int] | None:
     """Return ``indices`` as ints from 0 to ``length - 1``, where -1 becomes ``length - 1``.
 
     The result is None if an index is out of range, or if ``indices`` is not a sequence of integers, such as a mask.
@@ -123,7 +123,7 @@ def map_indices(table: Any, indices: Any) -> list[Any] | None:
     The result is None if an index is out of range, or if ``indices`` is not a sequence of integers.
 
     Args:
-        table: a list, or any value for which ``is_table`` returns True.
+        table: a list, or any value for which ``is_lookup_table`` returns True.
         indices: positions in ``table``.
     """
     if not are_integers(indices):
@@ -134,11 +134,11 @@ def map_indices(table: Any, indices: Any) -> list[Any] | None:
         return None
 
 
-def gather(tensor: Tensor, rows: Tensor) -> Tensor:
+def gather_rows(tensor: Tensor, rows: Tensor) -> Tensor:
     """Return the given rows of ``tensor`` in new memory on the same device; ``rows`` is an int64 CPU tensor."""
-    if off_cpu.is_away(tensor):
-        return torch.index_select(tensor, 0, off_cpu.send(rows, tensor.device))
-    if get_worker_info() is None and not is_large(tensor.nbytes * rows.shape[0] // max(tensor.shape[0], 1)):
+    if off_cpu.is_off_cpu(tensor):
+        return torch.index_select(tensor, 0, off_cpu.send_to_device(rows, tensor.device))
+    if get_worker_info() is None and not is_large_batch(tensor.nbytes * rows.shape[0] // max(tensor.shape[0], 1)):
         return torch.index_select(tensor, 0, rows)  # for so few bytes, new memory is as fast as reused memory
     return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))
 
@@ -157,8 +157,8 @@ def batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> 
     """
     shape = (count, *tensor.shape[1:])
     dtype = tensor.dtype if dtype is None else dtype
-    if off_cpu.is_away(tensor):
+    if off_cpu.is_off_cpu(tensor):
         return torch.empty(shape, dtype=dtype, device=tensor.device)
     if get_worker_info() is not None:
-        return shared_memory(shape, dtype)
-    return batch_memory(shape, dtype)
+        return empty_shared_tensor(shape, dtype)
+    return allocate_batch(shape, dtype)

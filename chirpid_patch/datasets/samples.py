@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 from torch.utils.data import Subset, default_collate, get_worker_info
 
-from chirpid_patch.datasets.buffers import batch_memory, is_large
+from chirpid_patch.datasets.buffers import allocate_batch, is_large_batch
 from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
 from chirpid_patch.datasets.gather import (
     Batch,
     fetch_batch,
     gather_node,
-    is_exactly,
     is_in_memory,
-    read_at_once,
-    uses_package_read,
+    read_batch_of_node,
+    reads_like_class,
+    reads_with_code_of_this_package,
 )
 from chirpid_patch.datasets.rows import SEQUENCES, contiguous_strides, map_indices
 from chirpid_patch.randomness.keyed_random import RandomKey
@@ -29,38 +29,41 @@ Collate = Callable[[Any], Any]
 
 def _takes_key(dataset: Any) -> bool:
     """Return whether a random key can determine the random numbers of single samples of ``dataset``."""
-    return _takes_key(dataset.dataset) if is_exactly(dataset, Subset) else uses_package_read(dataset)
+    return (
+        _takes_key(dataset.dataset) if reads_like_class(dataset, Subset) else reads_with_code_of_this_package(dataset)
+    )
 
 
-def fetch_sample(dataset: Any, index: Any, key: RandomKey | None = None) -> Any:
+def fetch_sample(dataset: Any, index: Any, random_key: RandomKey | None = None) -> Any:
     """Return ``dataset[index]``.
 
-    In datasets of this package, ``key``, the random key of one sample, determines the random numbers of the sample.
+    In datasets of this package, ``random_key``, the random key of one sample, determines the random numbers of the
+    sample.
     None: new random numbers.
     """
-    if key is not None and _takes_key(dataset):
+    if random_key is not None and _takes_key(dataset):
         if isinstance(dataset, Subset):
-            return fetch_sample(dataset.dataset, dataset.indices[index], key)
-        return dataset.read_sample(index, key)
+            return fetch_sample(dataset.dataset, dataset.indices[index], random_key)
+        return dataset.read_sample(index, random_key)
     return dataset[index]
 
 
 def fetch_samples(
-    dataset: Any, indices: Sequence[Any], key: RandomKey | None = None, *, apart: bool = True
+    dataset: Any, indices: Sequence[Any], random_key: RandomKey | None = None, *, own_memory: bool = True
 ) -> list[Any]:
     """Read the samples at ``indices`` one by one, as PyTorch's loader does, and return them in a list.
 
     Args:
         dataset: a map-style dataset.
         indices: indices of the samples.
-        key: random key of the batch; None: new random numbers.
-        apart: whether each sample must have its own memory.
+        random_key: random key of the batch; None: new random numbers.
+        own_memory: whether each sample must have its own memory.
     """
-    if key is not None and _takes_key(dataset):
-        if not apart and uses_package_read(dataset):
-            together: list[Any] = dataset.read_samples(indices, key)
+    if random_key is not None and _takes_key(dataset):
+        if not own_memory and reads_with_code_of_this_package(dataset):
+            together: list[Any] = dataset.read_samples(indices, random_key)
             return together
-        return [fetch_sample(dataset, index, key.take([place])) for place, index in enumerate(indices)]
+        return [fetch_sample(dataset, index, random_key.take([place])) for place, index in enumerate(indices)]
     many = getattr(dataset, "__getitems__", None)
     if many:
         samples: list[Any] = many(indices)
@@ -68,49 +71,49 @@ def fetch_samples(
     return [dataset[index] for index in indices]
 
 
-def load_batch(dataset: Any, indices: Sequence[Any], key: RandomKey | None, collate: Collate) -> Any:
+def load_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | None, collate: Collate) -> Any:
     """Return ``collate([dataset[i] for i in indices])``.
 
     The samples are read at once if both the collate function and the dataset permit that.
     """
     stacks = stacks_samples(collate)
     node = gather_node(dataset) if stacks else None
-    if node is not None and (key is not None or (type(indices) in SEQUENCES and node.gains(len(indices)))):
+    if node is not None and (random_key is not None or (type(indices) in SEQUENCES and node.gains(len(indices)))):
         as_pairs = collate is collate_pairs
-        batch = read_at_once(node, indices, key) if not as_pairs or node.gathers else None
+        batch = read_batch_of_node(node, indices, random_key) if not as_pairs or node.gathers else None
         if batch is not None and not as_pairs:
             return batch
         if batch is not None and len(batch) == 2 and all(isinstance(column, Tensor) for column in batch):
             return tuple(batch)
-    return collate(fetch_samples(dataset, indices, key, apart=not stacks))
+    return collate(fetch_samples(dataset, indices, random_key, own_memory=not stacks))
 
 
-def reads_singly(dataset: Any) -> bool:
+def reads_sample_by_sample(dataset: Any) -> bool:
     """Return whether each batch of ``dataset`` is read sample by sample.
 
     Several threads can then share the work of a batch.
     """
-    if is_exactly(dataset, Subset):
-        return reads_singly(dataset.dataset)
-    if uses_package_read(dataset):
+    if reads_like_class(dataset, Subset):
+        return reads_sample_by_sample(dataset.dataset)
+    if reads_with_code_of_this_package(dataset):
         base = getattr(dataset, "base_dataset", None)
-        return not dataset.in_memory and (base is None or reads_singly(base))
+        return not dataset.in_memory and (base is None or reads_sample_by_sample(base))
     return not hasattr(dataset, "__getitems__") and not is_in_memory(dataset)
 
 
-def fetch_pairs(dataset: Any, indices: Sequence[Any], key: RandomKey | None) -> tuple[Tensor, Any] | None:
+def fetch_pair_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | None) -> tuple[Tensor, Any] | None:
     """Return the batch (X, Y) of the samples (x, y) at ``indices``, read at once.
 
     X is a tensor in new memory. The result is None if the samples cannot be read at once.
     """
     listed = type(dataset) in (list, tuple)
-    batch = read_listed(dataset, indices) if listed else fetch_batch(dataset, indices, key)
+    batch = read_samples_of_list(dataset, indices) if listed else fetch_batch(dataset, indices, random_key)
     if batch is None or len(batch) != 2 or not isinstance(batch[0], Tensor):
         return None
     return batch[0], batch[1]
 
 
-def read_listed(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
+def read_samples_of_list(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
     """Return the batch [X, Y] of the samples (x, y) at ``indices`` of a list. X is a tensor in new memory.
 
     The result is None if the batch is so small that PyTorch's own collation is as fast. It is also None if a worker
@@ -118,15 +121,17 @@ def read_listed(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
     of one shape and dtype, and all y are such tensors, numbers or text.
     """
     chosen = map_indices(samples, indices)
-    if not chosen or not _is_pair(chosen[0]) or not is_large(len(chosen) * bytes_of(chosen[0][0])):
+    if not chosen or not _is_pair(chosen[0]) or not is_large_batch(len(chosen) * dense_tensor_bytes(chosen[0][0])):
         return None
     if not all(map(_is_pair, chosen)):
         return None
     xs = [x for x, _ in chosen]
     ys: Any = tuple(y for _, y in chosen)  # PyTorch collates text to a tuple
-    if not are_alike(xs) or not (all(issubclass(kind, _SCALARS) for kind in set(map(type, ys))) or are_alike(ys)):
+    if not have_equal_layout(xs) or not (
+        all(issubclass(kind, _SCALARS) for kind in set(map(type, ys))) or have_equal_layout(ys)
+    ):
         return None
-    out = batch_memory((len(xs), *xs[0].shape), xs[0].dtype) if get_worker_info() is None else None
+    out = allocate_batch((len(xs), *xs[0].shape), xs[0].dtype) if get_worker_info() is None else None
     return [default_collate(xs) if out is None else torch.stack(xs, out=out), default_collate(ys)]
 
 
@@ -138,7 +143,7 @@ def _is_pair(sample: Any) -> bool:
     return type(sample) in (list, tuple) and len(sample) == 2
 
 
-def bytes_of(x: Any) -> int:
+def dense_tensor_bytes(x: Any) -> int:
     """Return the size of a dense tensor in bytes; 0 for any other object."""
     return x.nbytes if type(x) is Tensor and x.layout is torch.strided else 0
 
@@ -160,7 +165,7 @@ def stack_while_alike(
     rows: Tensor | None = None
     ys: list[Any] = []
     for x, y in samples:
-        alike = are_alike([x]) and fits(x.unsqueeze(0)) if rows is None else are_alike((x, rows[0]))
+        alike = have_equal_layout([x]) and fits(x.unsqueeze(0)) if rows is None else have_equal_layout((x, rows[0]))
         if not alike:
             return rows, ys, [(x, y)]
         if rows is None:
@@ -170,7 +175,7 @@ def stack_while_alike(
     return rows, ys, []
 
 
-def are_alike(values: Sequence[Any]) -> bool:
+def have_equal_layout(values: Sequence[Any]) -> bool:
     """Return whether all ``values`` are plain contiguous CPU tensors of the same shape and dtype."""
     if set(map(type, values)) != {Tensor} or not all(x.is_cpu and x.layout is torch.strided for x in values):
         return False

@@ -16,14 +16,14 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset
 
-from chirpid_patch.datasets.gather import is_exactly, is_in_memory, uses_package_read
+from chirpid_patch.datasets.gather import is_in_memory, reads_like_class, reads_with_code_of_this_package
 from chirpid_patch.transforms.spectrograms import is_batchable
 
 #: Smallest number of indices that the copy stores in an array instead of a list.
 _SHORTEST = 1024
 
 
-def sent_copy(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
+def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
     """Return a copy of ``dataset`` for worker processes.
 
     The function copies datasets and transforms of this package and of PyTorch, at any depth, and their indices. It does
@@ -34,7 +34,11 @@ def sent_copy(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
     if id(dataset) in made:
         return made[id(dataset)]
     kinds = (Subset, ConcatDataset)
-    known = uses_package_read(dataset) or any(is_exactly(dataset, kind) for kind in kinds) or is_in_memory(dataset)
+    known = (
+        reads_with_code_of_this_package(dataset)
+        or any(reads_like_class(dataset, kind) for kind in kinds)
+        or is_in_memory(dataset)
+    )
     if not known or hasattr(type(dataset), "__del__"):  # __del__ of a copy could close what the original still uses
         return dataset
     made[id(dataset)] = duplicate = object.__new__(type(dataset))
@@ -47,8 +51,8 @@ def _sent_part(name: str, part: Any, made: dict[int, Any]) -> Any:
         return _as_array(part)
     if type(part) is list:
         kept = name == "transforms"
-        return [copy.deepcopy(one) if kept and is_batchable(one) else sent_copy(one, made) for one in part]
-    return sent_copy(part, made)
+        return [copy.deepcopy(one) if kept and is_batchable(one) else copy_for_workers(one, made) for one in part]
+    return copy_for_workers(part, made)
 
 
 def _as_array(indices: Any) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chirpid_patch.datasets.buffers import is_large
-from chirpid_patch.datasets.gather import Batch, BatchedDataset, Part, RowKinds, fetch_batch, gather_node
-from chirpid_patch.datasets.samples import bytes_of, fetch_sample, read_listed
+from chirpid_patch.datasets.buffers import is_large_batch
+from chirpid_patch.datasets.gather import Batch, BatchedDataset, BatchPart, RowKinds, fetch_batch, gather_node
+from chirpid_patch.datasets.samples import dense_tensor_bytes, fetch_sample, read_samples_of_list
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 
@@ -62,8 +62,8 @@ class WorkerSafeSequenceDataset(BatchedDataset):
     def __len__(self) -> int:
         return len(self.data_list)
 
-    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
-        return [Part(self.data_list, list(indices))]
+    def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
+        return [BatchPart(self.data_list, list(indices))]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> Any:
         return fetch_sample(self.data_list, index, key)
@@ -77,7 +77,7 @@ class WorkerSafeSequenceDataset(BatchedDataset):
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         if not self._has_list:
             return fetch_batch(self.data_list, indices, key)
-        return read_listed(self.data_list, indices)
+        return read_samples_of_list(self.data_list, indices)
 
     def gains(self, count: int) -> bool:
         if not self._has_list:
@@ -85,4 +85,4 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         # PyTorch's own collation is as fast, unless the batch is large enough to reuse memory.
         first = self.data_list[0] if self.data_list else None
         x = first[0] if type(first) in (list, tuple) and first else None
-        return is_large(bytes_of(x) * count)
+        return is_large_batch(dense_tensor_bytes(x) * count)

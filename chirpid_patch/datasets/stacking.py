@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
-from chirpid_patch.datasets.declared import standardized
-from chirpid_patch.datasets.gather import WRITTEN_DOWN, fetch_batch, gather_node, tensors_behind
+from chirpid_patch.datasets.declared import standardized_dataset
+from chirpid_patch.datasets.gather import WRITTEN_DOWN, fetch_batch, gather_node, source_tensors_and_rows
 
 #: Number of samples that are computed at once, for example standardised.
 _AT_ONCE = 64
@@ -112,14 +112,16 @@ def _standardized_rows(
     """
     if type(dataset) not in (TensorDataset, Subset) or indices is None:
         return None
-    view = standardized(dataset, range(len(dataset)) if isinstance(indices, EllipsisType) else indices, mean, std, eps)
+    view = standardized_dataset(
+        dataset, range(len(dataset)) if isinstance(indices, EllipsisType) else indices, mean, std, eps
+    )
     if view is None:
         return None
     chosen = [*view.indices]
     if not chosen:
         return []
     known = all(type(index) in _INTEGERS for index in chosen)
-    found = tensors_behind(dataset, chosen) if known else None
+    found = source_tensors_and_rows(dataset, chosen) if known else None
     if found is None:
         return None
     (xs, ys), rows = found
@@ -136,7 +138,7 @@ def _gather_column(dataset: Any, indices: Sequence[Any], columns: int | None = N
     """Return the x of all samples as one tensor, read at once; None if stacking single samples could differ."""
     if not len(indices) or not _has_fixed_rows(dataset):
         return None
-    found = tensors_behind(dataset, indices)
+    found = source_tensors_and_rows(dataset, indices)
     if found is not None:
         tensors, rows = found
         fits = tensors and tensors[0].is_contiguous() and columns in (None, len(tensors))

@@ -10,10 +10,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from chirpid_patch.datasets.gather import Batch, Part, RowKinds, WrappingDataset, gather_node, tensors_behind
-from chirpid_patch.datasets.rows import batch_like, gather, is_table, map_indices
-from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample
-from chirpid_patch.declaration import is_computed
+from chirpid_patch.datasets.gather import (
+    Batch,
+    BatchPart,
+    RowKinds,
+    WrappingDataset,
+    gather_node,
+    source_tensors_and_rows,
+)
+from chirpid_patch.datasets.rows import batch_like, gather_rows, is_lookup_table, map_indices
+from chirpid_patch.datasets.samples import fetch_pair_batch, fetch_sample
+from chirpid_patch.declaration import is_computed_attribute
 from chirpid_patch.native import standardize_rows
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.transforms import off_cpu
@@ -120,7 +127,9 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     @property
     def chooses_freely(self) -> bool:
         own = type(self)
-        return (own is WorkerSafeStandardizedDataset or not is_computed(own, "indices")) and is_table(self.indices)
+        return (own is WorkerSafeStandardizedDataset or not is_computed_attribute(own, "indices")) and is_lookup_table(
+            self.indices
+        )
 
     def keeps_rows(self, batch: Tensor) -> bool:
         """Return whether standardising ``batch`` at once keeps its dtype and shape, and equals standardising each x."""
@@ -143,9 +152,9 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         mean, deviation = self.operands()
         return (x - mean) / deviation
 
-    def resolve(self, indices: Sequence[Any]) -> list[Part] | None:
+    def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
         mapped = map_indices(self.indices, indices)
-        return None if mapped is None else [Part(self.base_dataset, mapped)]
+        return None if mapped is None else [BatchPart(self.base_dataset, mapped)]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
         x, y = fetch_sample(self.base_dataset, self.indices[index], key)
@@ -155,17 +164,17 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         mapped = map_indices(self.indices, indices)
         if mapped is None:
             return None
-        found = tensors_behind(self.base_dataset, mapped)
+        found = source_tensors_and_rows(self.base_dataset, mapped)
         if found is not None and len(found[0]) == 2:
             (xs, ys), rows = found[0], torch.tensor(found[1], device="cpu")
             batch = self._standardized_rows(xs, rows)
-            return [self._standardize_column(gather(xs, rows)) if batch is None else batch, gather(ys, rows)]
-        pairs = fetch_pairs(self.base_dataset, mapped, key)
+            return [self._standardize_column(gather_rows(xs, rows)) if batch is None else batch, gather_rows(ys, rows)]
+        pairs = fetch_pair_batch(self.base_dataset, mapped, key)
         return None if pairs is None else [self._standardize_column(pairs[0]), pairs[1]]
 
     def _standardized_rows(self, xs: Tensor, rows: Tensor) -> Tensor | None:
         """Return the given rows of ``xs``, copied and standardised in one step; None if that is not possible."""
-        numbers = self._plain_statistics(xs) if not off_cpu.is_away(xs) else None
+        numbers = self._plain_statistics(xs) if not off_cpu.is_off_cpu(xs) else None
         if numbers is None:
             return None
         batch = batch_like(xs, len(rows))

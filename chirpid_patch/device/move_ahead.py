@@ -12,10 +12,10 @@ from torch.utils.data import DataLoader, IterableDataset
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.device.moving import move_batch, usable_device
-from chirpid_patch.device.side_stream import BatchCopy, CudaCopies
+from chirpid_patch.device.side_stream import BatchCopy, CudaCopyStream
 from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
-from chirpid_patch.loading.samplers import tasks_drawn_freely
+from chirpid_patch.loading.samplers import batches_to_request_early
 
 __all__ = ["DeviceIterator", "DevicePrefetcher", "move_batch"]
 
@@ -48,7 +48,7 @@ class DevicePrefetcher:
         self.loader = loader
         self.device = usable_device(device)
         self.lookahead = lookahead
-        self._cuda: CudaCopies | None = None
+        self._cuda: CudaCopyStream | None = None
 
     def __iter__(self) -> Iterator[Any]:
         batches = iter(self.loader)
@@ -59,12 +59,12 @@ class DevicePrefetcher:
             lookahead = can_prefetch_without_rng_drift(self.loader) and getattr(self.loader, "epochs", None) is None
         return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _passes_on(self.loader))
 
-    def _copies(self) -> CudaCopies:
+    def _copies(self) -> CudaCopyStream:
         """Return the CUDA device with its copy stream; both are reused in every epoch."""
         index = torch.cuda.current_device() if self.device.index is None else self.device.index
         device = torch.device("cuda", index)
         if self._cuda is None or self._cuda.device != device:
-            self._cuda = CudaCopies(device)
+            self._cuda = CudaCopyStream(device)
         return self._cuda
 
     def __len__(self) -> int:
@@ -85,7 +85,7 @@ class DeviceIterator(Iterator[Any]):
 
     Args:
         batches: the iterator of the loader.
-        cuda: a ``CudaCopies``, or a replacement in tests.
+        cuda: a ``CudaCopyStream``, or a replacement in tests.
         lookahead: whether to request and copy the next batch while the training uses a batch.
         settle: whether to wait for the copy of a batch before the next request, because the loader may then overwrite
             the memory of the batch.
@@ -141,5 +141,5 @@ def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> b
         return False
     if not (worker_processes(loader) or (in_memory and ours and is_in_memory(loader.dataset))):
         return False
-    free = tasks_drawn_freely(loader)
+    free = batches_to_request_early(loader)
     return free > 0 and free == len(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)

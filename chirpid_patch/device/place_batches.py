@@ -61,7 +61,7 @@ def move_batches(device: str | torch.device) -> tuple[Placement, str]:
 
 
 def place_batches(
-    dataset: Any, batching: Mapping[str, Any], device: str | torch.device, share: float | None
+    dataset: Any, batching: Mapping[str, Any], device: str | torch.device, resident_share: float | None
 ) -> tuple[Placement, str]:
     """Return a placement that puts the batches of a loader on ``device``, and a description of it.
 
@@ -71,18 +71,18 @@ def place_batches(
         dataset: the dataset of the loader.
         batching: arguments of ``DataLoader`` that define the samples of a batch.
         device: the device of the batches.
-        share: share of the device's free memory that the samples may take. None: 0.5 on an accelerator, and 0 on the
-            CPU, where ordinary loading is faster.
+        resident_share: share of the device's free memory that the samples may take. None: 0.5 on an accelerator, and 0
+            on the CPU, where ordinary loading is faster.
 
     Raises:
-        ValueError: the device does not exist, or ``share`` is not above 0 and at most 1.
+        ValueError: the device does not exist, or ``resident_share`` is not above 0 and at most 1.
     """
     there = numbered_device(device)
-    if share is None and there.type == "cpu":
+    if resident_share is None and there.type == "cpu":
         return move_batches(there)
     batches = batching.get("batch_sampler") is not None or batching.get("batch_size") is not None
     try:
-        held = ResidentOn(there, 0.5 if share is None else share)
+        held = ResidentOn(there, 0.5 if resident_share is None else resident_share)
         held.hold(dataset, batches=batches, collate=batching.get("collate_fn"))
     except NotResidentError as reason:
         return MovedToDevice(there), f"batches are moved to {there} and not built there, because {reason}"

@@ -13,9 +13,9 @@ from torch.utils.data import IterableDataset
 
 from chirpid_patch.datasets.collate import collate_pairs, stacks_samples
 from chirpid_patch.datasets.gather import fetch_batch
-from chirpid_patch.datasets.rows import is_plain
+from chirpid_patch.datasets.rows import can_select_rows_of
 from chirpid_patch.device.moving import move_batch, usable_device
-from chirpid_patch.device.resident_tensors import NotResidentError, Upload, free_memory, readable_size
+from chirpid_patch.device.resident_tensors import NotResidentError, TensorUpload, free_device_memory, readable_size
 from chirpid_patch.device.resident_view import base_tensors, resident_view
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest
@@ -24,8 +24,9 @@ from chirpid_patch.loading.placement import Placement
 logger = logging.getLogger("chirpid_patch")
 
 _HOLDING = ("cuda", "cpu")
-#: All copies of tensors on devices, by ``id`` of the source tensor and device. An ``Upload`` keeps its source alive.
-_uploads: WeakValueDictionary[tuple[int, torch.device], Upload] = WeakValueDictionary()
+#: All copies of tensors on devices, by ``id`` of the source tensor and device. An ``TensorUpload`` keeps its source
+#: alive.
+_uploads: WeakValueDictionary[tuple[int, torch.device], TensorUpload] = WeakValueDictionary()
 
 
 def numbered_device(device: str | torch.device) -> torch.device:
@@ -77,7 +78,7 @@ class ResidentOn(Placement):
             raise NotResidentError(f"samples can be stored on CUDA devices, not on {self.device.type}")
         self._share = share
         #: The copies of this loader's tensors, by ``id`` of the source tensor, and the ids that were used this epoch.
-        self._held: dict[int, Upload] = {}
+        self._held: dict[int, TensorUpload] = {}
         self._read: set[int] = set()
 
     @property
@@ -114,10 +115,10 @@ class ResidentOn(Placement):
 
     def _hold(self, tensors: Iterable[Tensor]) -> None:
         wanted = {id(tensor): tensor for tensor in tensors if id(tensor) not in self._held}
-        if any(not is_plain(tensor) or tensor.is_inference() for tensor in wanted.values()):
+        if any(not can_select_rows_of(tensor) or tensor.is_inference() for tensor in wanted.values()):
             raise NotResidentError("a tensor of the dataset is not a plain tensor in the CPU's memory")
         needed = sum(one.nbytes for place, one in wanted.items() if (place, self.device) not in _uploads)
-        free = free_memory(self.device) if needed else 0
+        free = free_device_memory(self.device) if needed else 0
         if needed > self._share * free:
             raise NotResidentError(
                 f"the samples take {readable_size(needed)}, more than {self._share:.0%} of the {readable_size(free)} "
@@ -128,7 +129,7 @@ class ResidentOn(Placement):
             for place, tensor in wanted.items():
                 upload = _uploads.get((place, self.device))
                 if upload is None:
-                    upload = _uploads[place, self.device] = Upload(tensor, self.device)
+                    upload = _uploads[place, self.device] = TensorUpload(tensor, self.device)
                 self._held[place] = upload
         except torch.cuda.OutOfMemoryError:
             self._held = before

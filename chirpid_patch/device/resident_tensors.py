@@ -7,7 +7,7 @@ from torch import Tensor
 
 from chirpid_patch.machine.process_memory import process_memory
 from chirpid_patch.machine.usable_memory import usable_memory
-from chirpid_patch.torch_private import version
+from chirpid_patch.torch_private import tensor_version
 
 #: Number of bytes to copy at a time, so that temporary copies stay small.
 _COPIED_AT_A_TIME = 64 << 20
@@ -19,7 +19,7 @@ class NotResidentError(ValueError):
     """An error that samples cannot be stored on a device. Its message is the reason, as part of a sentence."""
 
 
-class Upload:
+class TensorUpload:
     """A copy of the tensor ``source`` on a device.
 
     ``current`` copies again if PyTorch has changed ``source`` in place. ``look`` copies again after writes through
@@ -38,11 +38,11 @@ class Upload:
             self._values.resize_(self.source.shape)
             for part, place in zip(torch.split(self.source, rows), torch.split(self._values, rows), strict=True):
                 place.copy_(part)
-        self._version, self._looks = version(self.source), _looks(self.source)
+        self._version, self._looks = tensor_version(self.source), _looks(self.source)
 
     def current(self) -> Tensor:
         """Return the current values of ``source`` as a tensor on the device, to which callers must not write."""
-        if version(self.source) != self._version:
+        if tensor_version(self.source) != self._version:
             self._write()
         if self._values.is_cuda:  # so that the memory is freed only after the last use on any stream
             self._values.record_stream(torch.cuda.current_stream(self._values.device))
@@ -54,7 +54,7 @@ class Upload:
             self._write()
 
 
-def free_memory(device: torch.device) -> int:
+def free_device_memory(device: torch.device) -> int:
     """Return how many bytes can still be allocated on ``device``; on the CPU, within the memory limit of this process.
 
     Raises:

@@ -11,7 +11,12 @@ from torch.utils.data import TensorDataset
 
 from chirpid_patch.datasets.arrays import WorkerSafeArrayDataset
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
-from chirpid_patch.datasets.gather import RowsOnDevice, is_exactly, joint_of, uses_package_read
+from chirpid_patch.datasets.gather import (
+    RowsOnDevice,
+    reads_like_class,
+    reads_with_code_of_this_package,
+    subset_or_concat_node,
+)
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
 from chirpid_patch.declaration import batched_object_for
@@ -37,7 +42,7 @@ def _behaves_as(thing: Any, kind: type) -> bool:
 
 
 def _reads_as(dataset: Any, kind: type) -> bool:
-    return uses_package_read(dataset) and _behaves_as(dataset, kind)
+    return reads_with_code_of_this_package(dataset) and _behaves_as(dataset, kind)
 
 
 def base_tensors(dataset: Any) -> list[Tensor]:
@@ -46,9 +51,9 @@ def base_tensors(dataset: Any) -> list[Tensor]:
     Raises:
         NotResidentError: batches cannot be built from tensors on a device. The message is the reason.
     """
-    if is_exactly(dataset, TensorDataset):
+    if reads_like_class(dataset, TensorDataset):
         return list(dataset.tensors)
-    joint = joint_of(dataset)
+    joint = subset_or_concat_node(dataset)
     node: Any = batched_object_for(dataset) if joint is None else joint
     if joint is None and _reads_as(node, WorkerSafeArrayDataset):
         return [node.x, node.y]
@@ -71,9 +76,9 @@ def resident_view(dataset: Any, copy: Copy) -> Any:
 
     The tensors are those of ``base_tensors``, and means and deviations that are tensors.
     """
-    if is_exactly(dataset, TensorDataset):
+    if reads_like_class(dataset, TensorDataset):
         return RowsOnDevice(*map(copy, dataset.tensors))
-    joint = joint_of(dataset)
+    joint = subset_or_concat_node(dataset)
     if joint is not None:
         children = [resident_view(child, copy) for child in joint.children]
         return _copy_without_constructor(

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from chirpid_patch.device.moving import in_pinned_memory, map_parts, movable_parts, move_part, tensors_of
 
 
-class CudaCopies:
+class CudaCopyStream:
     """A CUDA device with a separate stream for copies to the device."""
 
     def __init__(self, device: torch.device) -> None:
@@ -61,7 +61,7 @@ class BatchCopy:
 
     Args:
         batch: any object with tensors.
-        cuda: a ``CudaCopies``, or a replacement in tests.
+        cuda: a ``CudaCopyStream``, or a replacement in tests.
     """
 
     def __init__(self, batch: Any, cuda: Any) -> None:

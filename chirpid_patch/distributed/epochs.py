@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import DistributedSampler
 
-from chirpid_patch.randomness.keyed_random import fold_in
+from chirpid_patch.randomness.keyed_random import hash_into_keys
 
 
 class RankEpochs:
@@ -53,7 +53,7 @@ class RankEpochs:
         epoch = int(loader.sampler.epoch)
         # Persistent workers have one base seed for all epochs. The random keys of the samples contain the epoch.
         words = (self.seed, self.rank) if loader.persistent_workers else (self.seed, self.rank, epoch)
-        loader.generator.manual_seed(int(fold_in(np.zeros(1, dtype=np.uint64), *words)[0]))
+        loader.generator.manual_seed(int(hash_into_keys(np.zeros(1, dtype=np.uint64), *words)[0]))
         return epoch
 
     def count(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:

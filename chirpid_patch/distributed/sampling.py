@@ -116,7 +116,9 @@ def evaluation_sampler(dataset: Any, share: RankShare, *, shuffle: bool = False)
     return sampler
 
 
-def take_share(dataset: Any, shuffle: bool | None, options: dict[str, Any], *, training: bool) -> RankShare | None:
+def replace_rank_arguments(
+    dataset: Any, shuffle: bool | None, options: dict[str, Any], *, training: bool
+) -> RankShare | None:
     """Replace the arguments about ranks in ``options`` by a sampler, and return the share of this rank.
 
     The result is None for an ordinary loader: without ``distributed=True``, or with a single rank. The function removes

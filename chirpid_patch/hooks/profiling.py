@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from chirpid_patch.hooks.steps import SlowBatch, StepSummary, StepTally, TrainingStep, UsualTime
+from chirpid_patch.hooks.steps import SlowBatch, StepSummary, StepTimes, TrainingStep, UsualBatchTime
 from chirpid_patch.hooks.trace import DATA_WAIT, STEP, TRANSFER, TraceRange
 from chirpid_patch.hooks.trainer import TrainerHooks
 from chirpid_patch.loading.batch_timer import BatchTimer, log_or_print
@@ -67,14 +67,14 @@ class DataLoaderProfilingHook(TrainerHooks):
         self.log_every = log_every
         self.device = None if device is None else torch.device(device)
         self.summaries: list[StepSummary] = []
-        self._usual = UsualTime(slow_factor)
+        self._usual = UsualBatchTime(slow_factor)
         self._timer = BatchTimer()
         self._waiting, self._moving, self._stepping = map(TraceRange, (DATA_WAIT, TRANSFER, STEP))
         self._uses_cuda: bool | None = None
         self._step: TrainingStep | None = None
         self._loose: list[tuple[Any, Any]] = []  # transfers since the last step, which belong to the next step
         self._unread: deque[TrainingStep] = deque()  # steps that have ended and that are not counted yet
-        self._epoch, self._stretch = StepTally(), StepTally()
+        self._epoch, self._stretch = StepTimes(), StepTimes()
         self.slow_batches: list[SlowBatch] = []
 
     @property
@@ -198,7 +198,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         self._timer.restart()
         self._uses_cuda = self._step = None
         self._loose, self._unread = [], deque()
-        self._epoch, self._stretch = StepTally(), StepTally()
+        self._epoch, self._stretch = StepTimes(), StepTimes()
         self.slow_batches = []
 
     def _count_finished_steps(self) -> None:
@@ -211,7 +211,7 @@ class DataLoaderProfilingHook(TrainerHooks):
             if self.log_every is not None and len(self._stretch.steps) == self.log_every:
                 last = len(self._epoch.steps)
                 log_or_print(f"batches {last - self.log_every + 1} to {last}: {self._stretch.summary()}")
-                self._stretch = StepTally()
+                self._stretch = StepTimes()
 
     def _is_slow(self, step: TrainingStep) -> bool:
         """Return whether the batch of ``step`` was slow, and log a slow batch."""

@@ -75,7 +75,7 @@ class SlowBatch:
         return f"slow batch {self.batch_idx}{source}: {taken}, usually {_milliseconds(self.usual_seconds)} ({parts})"
 
 
-class UsualTime:
+class UsualBatchTime:
     """The median time of the last 100 batches, and the test of whether a batch took more than ``factor`` times it."""
 
     def __init__(self, factor: float) -> None:
@@ -130,7 +130,7 @@ class StepSummary:
         return "; ".join(parts)
 
 
-class StepTally:
+class StepTimes:
     """The times of several steps, from which ``summary`` computes a summary.
 
     ``waits``, ``transfers`` and ``steps`` are lists of seconds, in order. ``slow`` is the number of slow batches.

@@ -19,7 +19,7 @@ _WORTH = 0.05
 
 
 @dataclass(frozen=True)
-class Finding:
+class SettingFinding:
     """A setting of a loader to change, with its current value, the suggested value and the reason."""
 
     setting: str
@@ -76,7 +76,7 @@ def handle_oom_errors(
     }  # fmt: skip
     for name, (current, suggested, why) in changes.items():
         if suggested != current:
-            logger.info("%s", Finding(name, current, suggested, why))
+            logger.info("%s", SettingFinding(name, current, suggested, why))
     return {
         "batch_size": smaller,
         "num_workers": num_workers // 2,
@@ -102,11 +102,11 @@ def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
     return smaller, round(samples / smaller)
 
 
-def start_up_finding(times: Times, workers: int, batches: int) -> Finding | None:
+def start_up_finding(times: Times, workers: int, batches: int) -> SettingFinding | None:
     """Return the advice to use persistent workers, if starting workers in every epoch takes long; else None.
 
     Args:
-        times: results of ``measure`` for the loader.
+        times: results of ``measure_waits`` for the loader.
         workers: number of worker processes.
         batches: number of batches in an epoch.
     """
@@ -116,18 +116,18 @@ def start_up_finding(times: Times, workers: int, batches: int) -> Finding | None
     if part < _WORTH:
         return None
     why = f"starting the workers takes {start:.2f} s in every epoch, {100 * part:.0f} % of its loading time"
-    return Finding(
+    return SettingFinding(
         "persistent_workers", False, True, f"{why}; the workers' base seed is then drawn once, and not in every epoch"
     )
 
 
-def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> Finding | None:
+def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingFinding | None:
     """Return the advice to prefetch more batches, if that would hide the slowest batch; else None.
 
     Loading must be fast enough on average: a batch must not take longer than a training step.
 
     Args:
-        times: results of ``measure`` for the loader.
+        times: results of ``measure_waits`` for the loader.
         workers: number of worker processes.
         prefetch_factor: current number of batches that each worker loads ahead.
         step_seconds: seconds of a training step without loading.
@@ -141,10 +141,10 @@ def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seco
         f"the slowest batch took {1e3 * slowest:.0f} ms; loading {workers * prefetch_factor} batches ahead hides waits "
         f"of up to {1e3 * hidden:.0f} ms"
     )
-    return Finding("prefetch_factor", prefetch_factor, wanted, why)
+    return SettingFinding("prefetch_factor", prefetch_factor, wanted, why)
 
 
-def pinning_finding(pin_memory: bool, device: str | None) -> Finding | None:
+def pinning_finding(pin_memory: bool, device: str | None) -> SettingFinding | None:
     """Return the advice to switch pinned memory on or off; None if ``pin_memory`` is right.
 
     Args:
@@ -156,7 +156,7 @@ def pinning_finding(pin_memory: bool, device: str | None) -> Finding | None:
             f"batches can then be copied to {device} while the training computes (non_blocking=True or "
             "DevicePrefetcher)"
         )
-        return Finding("pin_memory", False, True, why)
+        return SettingFinding("pin_memory", False, True, why)
     if device is None and pin_memory:
-        return Finding("pin_memory", True, False, "there is no accelerator that pinned memory would help")
+        return SettingFinding("pin_memory", True, False, "there is no accelerator that pinned memory would help")
     return None

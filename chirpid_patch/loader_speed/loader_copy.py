@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
-from chirpid_patch.loading.prefetch_threads import KeptThreads
+from chirpid_patch.loading.prefetch_threads import ReusedThreads
 from chirpid_patch.loading.samplers import copy_sampler
 
 
@@ -27,7 +27,7 @@ def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> Data
     # No warning about more workers than CPUs, because the measurement shows whether they help.
     changed: dict[str, Any] = {"_iterator": None, "check_worker_number_rationality": _no_warning, **_samplers(loader)}
     if isinstance(duplicate, BatchedDataLoader):
-        changed |= {"_controller": copy.deepcopy(duplicate.overlap), "_threads": KeptThreads()}
+        changed |= {"_controller": copy.deepcopy(duplicate.overlap), "_threads": ReusedThreads()}
         if num_workers:
             changed["in_process"] = False
     if num_workers is not None and num_workers != worker_processes(loader):

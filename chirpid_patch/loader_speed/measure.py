@@ -1,4 +1,4 @@
-"""Two functions that measure a loader: ``measure`` measures its waits, and ``measure_rate`` its rate.
+"""Two functions that measure a loader: ``measure_waits`` measures its waits, and ``measure_rate`` its rate.
 
 All comparisons of loading modes use these functions: ``tune=True``, ``diagnose_dataloader_speed``,
 ``DataLoaderPerformanceMonitor`` and ``chirp-migrate tune``.
@@ -19,7 +19,7 @@ from chirpid_patch.loading.limits import batches_ahead, worker_processes
 from chirpid_patch.randomness.random_states import restored_generators
 from chirpid_patch.torch_private import end_workers
 
-#: The results of ``measure``, by name.
+#: The results of ``measure_waits``, by name.
 Times = Mapping[str, float | int | bool]
 
 
@@ -30,7 +30,7 @@ class _Wait:
     starting: bool  # whether the wait includes the start of the loader or of new workers
 
 
-def measure(
+def measure_waits(
     loader: Any, num_batches: int, *, epochs: int = 1, at_end: Callable[[], object] | None = None
 ) -> tuple[Times, list[float]]:
     """Measure how long a loop waits for each batch of a loader, or of any iterable of batches.
@@ -106,7 +106,7 @@ def _measure_waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable
 
 
 @dataclass(frozen=True)
-class Rate:
+class LoadingRate:
     """The measured rate of a loading mode.
 
     Attributes:
@@ -125,18 +125,19 @@ class Rate:
 
 
 def measure_rate(
-    make: Callable[[], Any],
-    at_once: int,
+    make_loader: Callable[[], Any],
+    batches_at_once: int,
     seconds: float,
     *,
     until: float = math.inf,
     step: Callable[[Any], object] | None = None,
-) -> Rate:
+) -> LoadingRate:
     """Load batches for about ``seconds``, return the rate, and end the workers of the loader.
 
     Args:
-        make: function that builds the loader. The loader must yield batches without end.
-        at_once: number of batches that are loaded in parallel. The measurement covers a multiple of this number.
+        make_loader: function that builds the loader. The loader must yield batches without end.
+        batches_at_once: number of batches that are loaded in parallel. The measurement covers a multiple of this
+            number.
         seconds: duration of the measurement in seconds, without the start of the loader.
         until: latest end of the measurement, as a value of ``time.perf_counter``.
         step: function that is called with each batch, in place of a training step; None: no function.
@@ -146,25 +147,25 @@ def measure_rate(
     """
     use = step or _no_step
     begun = time.perf_counter()
-    loader = make()
+    loader = make_loader()
     try:
         batches = iter(loader)
         use(next(batches))
         first = time.perf_counter() - begun
         # The batches that were started together with the first batch arrive before the measurement begins.
-        for _ in range(at_once - 1):
+        for _ in range(batches_at_once - 1):
             use(next(batches))
         wall, cpu, count = time.perf_counter(), time.thread_time(), 0
         seconds = min(seconds, until - wall)
         while True:
-            for _ in range(at_once):
+            for _ in range(batches_at_once):
                 use(next(batches))
-            count += at_once
+            count += batches_at_once
             passed = time.perf_counter() - wall
             if passed >= seconds:
                 break
         share = min((time.thread_time() - cpu) / passed, 1.0)
-        return Rate(first, count, passed, share, bool(getattr(loader, "lost_workers", False)))
+        return LoadingRate(first, count, passed, share, bool(getattr(loader, "lost_workers", False)))
     finally:
         shut_down_workers(loader)
 

@@ -30,7 +30,7 @@ _MOST_KEPT = 200
 _DEEPEST = 6
 
 
-def default_profile() -> Path:
+def default_profile_path() -> Path:
     """Return the path of the file with saved choices.
 
     It is the environment variable ``CHIRPID_PROFILE``, or else a file in the user's cache folder.
@@ -44,7 +44,7 @@ def default_profile() -> Path:
     return root / "chirpid_patch" / "loader-profile.json"
 
 
-def signature(dataset: Any, options: Mapping[str, Any]) -> str:
+def choice_key(dataset: Any, options: Mapping[str, Any]) -> str:
     """Return a hash under which a choice is saved. It covers dataset, options, machine and versions.
 
     An option with the value None, False or 0 leads to the same hash as a missing option.
@@ -103,14 +103,14 @@ def _code_identity(constant: Any) -> Any:
     return [_code_identity(one) for one in constant] if isinstance(constant, tuple) else repr(constant)
 
 
-def recall(path: Path, key: str) -> LoaderChoice | None:
+def load_choice(path: Path, key: str) -> LoaderChoice | None:
     """Return the saved choice for ``key``; None if there is no such choice.
 
     If the file cannot be read, the function logs a warning and returns None.
 
     Args:
         path: the file with saved choices.
-        key: a result of ``signature``.
+        key: a result of ``choice_key``.
     """
     kept = _read(path).get(key)
     if kept is None:
@@ -128,7 +128,7 @@ def recall(path: Path, key: str) -> LoaderChoice | None:
     return choice
 
 
-def remember(path: Path, key: str, choice: LoaderChoice) -> None:
+def save_choice(path: Path, key: str, choice: LoaderChoice) -> None:
     """Save ``choice`` for ``key`` in the file ``path``.
 
     If the file cannot be written, the function only logs a warning, because another measurement takes only seconds.

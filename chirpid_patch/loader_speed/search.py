@@ -15,9 +15,9 @@ from torch.utils.data import BatchSampler, DataLoader, Sampler
 from chirpid_patch.loader_speed.measure import measure_rate
 from chirpid_patch.loading.limits import MOST_THREADS, MOST_WORKERS, WAITING, describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
-from chirpid_patch.loading.samplers import copy_sampler, tasks_drawn_freely
-from chirpid_patch.loading.worker_start import default_start_method, why_no_processes
-from chirpid_patch.machine.cpus import rank_cpus
+from chirpid_patch.loading.samplers import batches_to_request_early, copy_sampler
+from chirpid_patch.loading.worker_start import default_start_method, why_workers_cannot_start
+from chirpid_patch.machine.cpus import cpus_per_rank
 from chirpid_patch.randomness.random_states import restored_generators
 
 #: Smallest speed of a chosen mode, as a multiple of the speed of every mode with fewer threads or workers.
@@ -119,14 +119,14 @@ def choose_loading(
         if not draws_freely and not most_workers:
             notes.append("nothing is prefetched, because the sampler may draw random numbers during the epoch")
         else:
-            cpus = max(rank_cpus(), 1)
+            cpus = max(cpus_per_rank(), 1)
             if threads_allowed:
                 most = MOST_THREADS if measuring.waits else min(cpus, MOST_THREADS)
                 _try_increasing(trials, measuring, seconds / 6, "prefetch_threads", most)
             most = MOST_WORKERS if measuring.waits else min(cpus, MOST_WORKERS)
             if most_workers is not None:
                 most = most_workers
-            refused = why_no_processes(options, measuring.left())
+            refused = why_workers_cannot_start(options, measuring.left())
             if refused is not None and most:
                 notes.append(refused)
             elif draws_freely:
@@ -267,4 +267,4 @@ class EndlessIndices(Sampler[Any]):
 def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:
     """Return whether the sampler can yield indices early without changing a random number of the training."""
     sampling = {name: options[name] for name in _SAMPLING if name in options}
-    return tasks_drawn_freely(DataLoader(dataset, **sampling)) > 0
+    return batches_to_request_early(DataLoader(dataset, **sampling)) > 0

@@ -1,7 +1,7 @@
 """Classes that choose the number of threads and worker processes while a training runs.
 
 ``LoadController`` measures how long the training loop waits for batches and how long its steps take. Within an epoch,
-it tries whether threads help. Between epochs, ``WorkerCount`` changes the number of workers.
+it tries whether threads help. Between epochs, ``WorkerCountChooser`` changes the number of workers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from chirpid_patch.loading.batch_timer import BatchTimer, TimedBatches
 from chirpid_patch.loading.limits import MOST_THREADS, WAITING
-from chirpid_patch.machine.cpus import rank_cpus
+from chirpid_patch.machine.cpus import cpus_per_rank
 
 #: Number of batches at the start of a loop that are not measured, because the training warms up.
 _IGNORED = 2
@@ -37,7 +37,7 @@ _LEAST_PART = 0.03
 _PAUSE = 5e-4
 
 
-class Clocks(NamedTuple):
+class ClockReadings(NamedTuple):
     """Three clocks in seconds: wall time, CPU time of this thread, and CPU time of the whole process."""
 
     wall: float
@@ -45,20 +45,20 @@ class Clocks(NamedTuple):
     process: float
 
     @classmethod
-    def now(cls) -> Clocks:
+    def now(cls) -> ClockReadings:
         """Return the current values of the clocks."""
         return cls(time.perf_counter(), time.thread_time(), time.process_time())
 
-    def __sub__(self, earlier: Clocks) -> Clocks:
-        return Clocks(self.wall - earlier.wall, self.thread - earlier.thread, self.process - earlier.process)
+    def __sub__(self, earlier: ClockReadings) -> ClockReadings:
+        return ClockReadings(self.wall - earlier.wall, self.thread - earlier.thread, self.process - earlier.process)
 
 
 @dataclass(frozen=True)
 class _LoopStep:
     """The times of a training step (``away``) and of the wait for the next batch (``wait``)."""
 
-    away: Clocks
-    wait: Clocks
+    away: ClockReadings
+    wait: ClockReadings
 
     @property
     def period(self) -> float:
@@ -84,11 +84,11 @@ class LoadController:
         #: Seconds that a thread waits before it loads a requested batch.
         self.pause = 0.0
         #: The object that chooses the number of worker processes; None if the number is fixed.
-        self.worker_count: WorkerCount | None = None
+        self.worker_count: WorkerCountChooser | None = None
         self._is_fixed = threads is not None
         self._may_wait = may_wait
-        self._timer = BatchTimer(Clocks.now)
-        self._step: Clocks | None = None  # the time of the last training step
+        self._timer = BatchTimer(ClockReadings.now)
+        self._step: ClockReadings | None = None  # the time of the last training step
         self._is_first = True  # whether the next batch is the first of an epoch
         self._settled = False
         self._away = 0.0
@@ -99,7 +99,7 @@ class LoadController:
         self._trial: dict[int, list[float]] = {}
         self._to_skip = 0
         self._running: list[weakref.ref[TimedBatches]] = []
-        self._load: EpochLoad | None = None  # the load of the last epoch
+        self._load: EpochWaits | None = None  # the load of the last epoch
 
     # -- within an epoch
 
@@ -147,7 +147,7 @@ class LoadController:
         if load < max(_LEAST_SECONDS, _LEAST_PART * (load + away)):
             self._postpone_trial("loading takes next to no time")
             return
-        cpus = max(rank_cpus(), 1)
+        cpus = max(cpus_per_rank(), 1)
         waiting = self._may_wait and median(step.wait.thread / step.wait.wall for step in steps) < WAITING
         if not waiting and away > load / 2 and _idle_cpus(steps, cpus) < 0.5:
             self._postpone_trial("the training keeps every CPU busy")
@@ -221,7 +221,7 @@ class LoadController:
         return self.worker_count.observe(load)
 
     def _end_epoch(self, epoch: TimedBatches) -> None:
-        self._load = EpochLoad.of(epoch)
+        self._load = EpochWaits.of(epoch)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_running": []}
@@ -234,7 +234,7 @@ def _idle_cpus(steps: list[_LoopStep], cpus: int) -> float:
 
 
 @dataclass(frozen=True)
-class EpochLoad:
+class EpochWaits:
     """How long the training waited in an epoch. The first batch does not count, because it waits for workers to start.
 
     Attributes:
@@ -248,7 +248,7 @@ class EpochLoad:
     batches: int
 
     @classmethod
-    def of(cls, epoch: TimedBatches) -> EpochLoad:
+    def of(cls, epoch: TimedBatches) -> EpochWaits:
         """Return the load of an epoch that has ended."""
         waited = sum(epoch.waits[1:])
         return cls(waited, waited + sum(epoch.steps[:-1]), max(len(epoch.waits) - 1, 0))
@@ -264,7 +264,7 @@ class EpochLoad:
         return self.elapsed_s / self.batches
 
 
-class WorkerCount:
+class WorkerCountChooser:
     """Choose the number of workers for the next epoch from the load of the last epochs.
 
     * If the training waited for more than the share ``RAISE_ABOVE`` of an epoch, the number is doubled (0 becomes 2).
@@ -294,7 +294,7 @@ class WorkerCount:
         self._trial: tuple[int, float] | None = None  # the previous number, and its seconds from batch to batch
         self._idle = 0
 
-    def observe(self, load: EpochLoad) -> int:
+    def observe(self, load: EpochWaits) -> int:
         """Record the load of an epoch, and return the number of workers for the next epoch."""
         if load.batches < self.LEAST_BATCHES or load.elapsed_s <= 0:
             return self.workers
@@ -326,7 +326,7 @@ class WorkerCount:
         """
         return ratio > 1 - self.WORTH if self.workers > before else ratio > 1 + self.WORTH
 
-    def _try(self, workers: int, load: EpochLoad, reason: str) -> None:
+    def _try(self, workers: int, load: EpochWaits, reason: str) -> None:
         if workers == self.workers or workers in self._refused:
             return
         self.why = f"{workers} instead of {self.workers}: {reason}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from chirpid_patch.datasets.samples import Collate, fetch_samples, load_batch, reads_singly
+from chirpid_patch.datasets.samples import Collate, fetch_samples, load_batch, reads_sample_by_sample
 from chirpid_patch.loading.batch_requests import BatchRequest
 
 
@@ -28,7 +28,7 @@ class BatchReader:
 
     @cached_property
     def _reads_singly(self) -> bool:
-        return reads_singly(self.dataset)
+        return reads_sample_by_sample(self.dataset)
 
     def read(self, request: BatchRequest) -> Any:
         """Return the batch of ``request``; if automatic batching is off, return the single sample, converted."""

@@ -26,7 +26,7 @@ class BatchRequest(NamedTuple):
     key: RandomKey | None = None
 
 
-class RequestKind(NamedTuple):
+class SharedRequestSettings(NamedTuple):
     """Properties that all requests of an epoch share.
 
     Attributes:
@@ -57,14 +57,14 @@ class EpochRequests:
         self,
         seed: int,
         epoch: int,
-        kind: Callable[[], RequestKind],
+        kind: Callable[[], SharedRequestSettings],
         counted: bool,
         drops_last: bool = False,
         skipped: int = 0,
     ) -> None:
         self._seed, self._epoch = seed, epoch
         self._find_kind = kind
-        self._kind: RequestKind | None = None
+        self._kind: SharedRequestSettings | None = None
         self._seen: dict[int, int] | None = {} if counted else None
         self._drops_last = drops_last
         self._skipped = skipped

@@ -12,16 +12,16 @@ from chirpid_patch.loading.adjusting import LoadController
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest, EpochRequests
 from chirpid_patch.loading.loader_parts import LoaderParts
-from chirpid_patch.loading.prefetch_threads import KeptThreads, PrefetchQueue
-from chirpid_patch.loading.samplers import tasks_drawn_freely
+from chirpid_patch.loading.prefetch_threads import PrefetchQueue, ReusedThreads
+from chirpid_patch.loading.samplers import batches_to_request_early
 from chirpid_patch.torch_private import SingleProcessIterator, profiler_enabled
 
 #: Type of functions that get the base seed of an epoch. They return the requests of the epoch, and a function that
-#: returns its ``EpochReading``.
-BeginEpoch = Callable[[int], "tuple[EpochRequests, Callable[[], EpochReading]]"]
+#: returns its ``EpochReaders``.
+BeginEpoch = Callable[[int], "tuple[EpochRequests, Callable[[], EpochReaders]]"]
 
 
-class EpochReading(NamedTuple):
+class EpochReaders(NamedTuple):
     """The functions and objects that read the batches of an epoch.
 
     Attributes:
@@ -46,7 +46,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     Args:
         parts: attributes of the loader.
         epoch: function that gets the base seed. It returns the requests of the epoch, and a function that returns the
-            ``EpochReading`` of the epoch.
+            ``EpochReaders`` of the epoch.
         ahead: number of requests to draw from the sampler in advance, as a loader with workers does. 0: a request is
             drawn when the batch is needed. Threads draw requests earlier if that changes no random number.
         threads: the threads that load batches ahead.
@@ -55,10 +55,10 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, parts: LoaderParts, epoch: BeginEpoch, *, ahead: int, threads: KeptThreads, seed: int | None = None
+        self, parts: LoaderParts, epoch: BeginEpoch, *, ahead: int, threads: ReusedThreads, seed: int | None = None
     ) -> None:
         self._queue: PrefetchQueue | None = None
-        self._reading: EpochReading | None = None
+        self._reading: EpochReaders | None = None
         self._parts = parts
         self._ahead = ahead
         self._threads = threads
@@ -171,7 +171,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         while len(self._undelivered) <= position:
             # The end of the sampler is not drawn early, because the sampler may make random calls there.
             if self._free is None:
-                self._free = tasks_drawn_freely(self._parts)
+                self._free = batches_to_request_early(self._parts)
             if self._requests.drawn >= self._free or not self._draw():
                 return False
         return True

@@ -14,26 +14,26 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
 from chirpid_patch.datasets.collate import stacks_samples, worker_collate
-from chirpid_patch.datasets.gather import Node, gather_node, is_in_memory, reads_batches
-from chirpid_patch.datasets.sent_copy import sent_copy
-from chirpid_patch.loading.adjusting import LoadController, WorkerCount
+from chirpid_patch.datasets.gather import GatherNode, gather_node, is_in_memory, permits_batched_reading
+from chirpid_patch.datasets.sent_copy import copy_for_workers
+from chirpid_patch.loading.adjusting import LoadController, WorkerCountChooser
 from chirpid_patch.loading.batch_reader import BatchReader
-from chirpid_patch.loading.batch_requests import EpochRequests, RequestKind
+from chirpid_patch.loading.batch_requests import EpochRequests, SharedRequestSettings
 from chirpid_patch.loading.batch_timer import TimedBatches, log_waits
 from chirpid_patch.loading.by_value import send_by_value
-from chirpid_patch.loading.in_process import BeginEpoch, EpochReading, InProcessIterator
+from chirpid_patch.loading.in_process import BeginEpoch, EpochReaders, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
 from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes
 from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.loading.pinning import pin_dense_tensors
 from chirpid_patch.loading.placement import Placement
-from chirpid_patch.loading.prefetch_threads import KeptThreads
-from chirpid_patch.loading.samplers import tasks_drawn_freely, uses_only_torch_generator
+from chirpid_patch.loading.prefetch_threads import ReusedThreads
+from chirpid_patch.loading.samplers import batches_to_request_early, uses_only_torch_generator
 from chirpid_patch.loading.worker_iterator import WorkerIterator, WorkersNotStartedError
-from chirpid_patch.loading.worker_start import is_importing_main, start_method, why_no_processes
+from chirpid_patch.loading.worker_start import is_importing_main, start_method, why_workers_cannot_start
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.ranks import current_rank
-from chirpid_patch.randomness.random_states import GlobalStates
+from chirpid_patch.randomness.random_states import GlobalGeneratorStates
 from chirpid_patch.randomness.seeding import worker_init_fn
 from chirpid_patch.torch_private import IS_COMPLETE, pin_batch, sample_fetcher
 
@@ -55,7 +55,7 @@ class _EpochStart(NamedTuple):
     ``taken`` is the number of batches of the epoch that another loader has already delivered.
     """
 
-    states: GlobalStates
+    states: GlobalGeneratorStates
     generator: torch.Tensor | None
     base_seed: int | None
     taken: int = 0
@@ -117,10 +117,10 @@ class BatchedDataLoader(DataLoader[_T_co]):
         keep_workers: whether the worker processes stay alive from epoch to epoch, as with ``persistent_workers``, while
             each epoch makes the random calls of new workers.
         most_workers: largest number of workers, if the loader changes the number between epochs (see
-            ``adjusting.WorkerCount``). The batches are the same as with a fixed number, unless the dataset uses global
-            random generators in workers. The number changes only while no other iterator of this loader is in use. If a
-            change would change the data or cannot help, the number is fixed, and the attribute ``adjusting`` returns
-            the reason. None: the number is fixed.
+            ``adjusting.WorkerCountChooser``). The batches are the same as with a fixed number, unless the dataset uses
+            global random generators in workers. The number changes only while no other iterator of this loader is in
+            use. If a change would change the data or cannot help, the number is fixed, and the attribute ``adjusting``
+            returns the reason. None: the number is fixed.
         benchmark: whether to log at the end of each epoch how long the training waited for batches.
         placement: object that puts the batches on a device (see ``device.place_batches``). None: the batches stay where
             they are read.
@@ -195,10 +195,10 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self.epochs = self._epochs = epochs
         self._controller = LoadController(prefetch_threads, may_wait=thread_safe)
         if most_workers is not None:
-            self._controller.worker_count = WorkerCount(self._workers(), most_workers)
+            self._controller.worker_count = WorkerCountChooser(self._workers(), most_workers)
         self._stays: str | None = self._why_workers_are_fixed()
         self._lost_workers = False
-        self._threads = KeptThreads()
+        self._threads = ReusedThreads()
         self._is_pytorchs = not IS_COMPLETE or isinstance(dataset, _PYTORCHS_OWN)
         self._draws_repeatedly = sampler is not None or batch_sampler is not None
         self._idle_workers: WorkerIterator | None = None
@@ -268,7 +268,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if resumed is None:
             progress.skipped, progress.begun_from = 0, self._random_states()
             return self._make_iterator()
-        outside = GlobalStates.now()
+        outside = GlobalGeneratorStates.now()
         progress.skipped, progress.begun_from = resumed.taken, resumed
         resumed.states.restore()
         if self.generator is not None and resumed.generator is not None:
@@ -325,7 +325,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self.check_worker_number_rationality()
         return WorkerIterator(
             self,
-            reads_batches=reads_batches(self.dataset),
+            reads_batches=permits_batched_reading(self.dataset),
             may_do_without=self._reads_the_same_here(),
             keep=keep,
             seed=seed,
@@ -355,14 +355,14 @@ class BatchedDataLoader(DataLoader[_T_co]):
         progress, is_sent = self._progress, self.num_workers > 0
         number, skipped = progress.begun - 1, progress.skipped
 
-        def begin(seed: int) -> tuple[EpochRequests, Callable[[], EpochReading]]:
-            kind, nodes = partial(BatchedDataLoader._request_kind, parts), list[Node]()
+        def begin(seed: int) -> tuple[EpochRequests, Callable[[], EpochReaders]]:
+            kind, nodes = partial(BatchedDataLoader._request_kind, parts), list[GatherNode]()
             requests = BatchedDataLoader._epoch_requests(parts, seed, number, skipped, partial(kind, nodes))
             return requests, partial(BatchedDataLoader._reading, parts, is_sent, nodes)
 
         return begin
 
-    def _reading(self, is_sent: bool, nodes: list[Node]) -> EpochReading:
+    def _reading(self, is_sent: bool, nodes: list[GatherNode]) -> EpochReaders:
         """Return the functions and objects with which this process reads the batches of an epoch.
 
         Args:
@@ -387,7 +387,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             device = pinning_device()
             if device is not None:
                 pin = partial(pin_batch, device=device) if self.pin_memory else pin_dense_tensors
-        return EpochReading(read, reader, self._controller if for_threads else None, pin)
+        return EpochReaders(read, reader, self._controller if for_threads else None, pin)
 
     def _worker_differences(self) -> dict[str, Any]:
         """Return the arguments with which this process collates samples in the way worker processes do."""
@@ -401,20 +401,22 @@ class BatchedDataLoader(DataLoader[_T_co]):
         placed = None if self._placement is None else self._placement.reader(self)
         if placed is not None:
             return placed
-        dataset = sent_copy(self.dataset) if sent else self.dataset
+        dataset = copy_for_workers(self.dataset) if sent else self.dataset
         return BatchReader(dataset, self.collate_fn, batches=self.batch_sampler is not None)
 
-    def _epoch_requests(self, seed: int, number: int, skipped: int, kind: Callable[[], RequestKind]) -> EpochRequests:
+    def _epoch_requests(
+        self, seed: int, number: int, skipped: int, kind: Callable[[], SharedRequestSettings]
+    ) -> EpochRequests:
         """Return the requests of the epoch ``number`` with the base seed ``seed``, without the first ``skipped``."""
         return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
 
-    def _request_kind(self, nodes: list[Node]) -> RequestKind:
+    def _request_kind(self, nodes: list[GatherNode]) -> SharedRequestSettings:
         """Return the properties that all requests of an epoch share; append the dataset's node to ``nodes``."""
         batches, node = self.batch_sampler is not None, gather_node(self.dataset)
         nodes.append(node)
         keyed = batches and node.keyed
         rank = 0 if not keyed else current_rank() if self._epochs is None else self._epochs.rank
-        return RequestKind(rank, keyed, lambda: batches and (self.thread_safe or node.reads_batches))
+        return SharedRequestSettings(rank, keyed, lambda: batches and (self.thread_safe or node.reads_batches))
 
     def _worker_requests(self, seed: int) -> EpochRequests:
         """Return the requests of a new epoch that worker processes read."""
@@ -440,7 +442,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             return "the argument most_workers is missing"
         if isinstance(self.dataset, IterableDataset):
             return "the samples of an iterable dataset depend on the number of workers"
-        if not tasks_drawn_freely(self):
+        if not batches_to_request_early(self):
             return "the sampler may draw random numbers during the epoch"
         if is_in_memory(self.dataset) and stacks_samples(self.collate_fn):
             return "the samples are in memory, so workers would only cost time"
@@ -453,7 +455,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if self._lost_workers:
             self._stays = "worker processes were lost"
         elif workers and not before:
-            self._stays = why_no_processes({"multiprocessing_context": self.multiprocessing_context})
+            self._stays = why_workers_cannot_start({"multiprocessing_context": self.multiprocessing_context})
         if self._stays is not None:
             return
         counters = self._counters()
@@ -507,7 +509,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if "taken" in state:
             progress.begun -= 1
             plain = state["begun_from"]
-            states = GlobalStates.of_plain(plain["global"])
+            states = GlobalGeneratorStates.of_plain(plain["global"])
             progress.resumed = _EpochStart(states, plain["generator"], plain["base_seed"], state["taken"])
             progress.kept_seed = plain["base_seed"]
         if self._epochs is not None:
@@ -527,7 +529,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         """Return the current random states, as the start of an epoch."""
         generator: Any = self.generator
         own = generator.get_state() if isinstance(generator, torch.Generator) else None  # PyTorch rejects other values
-        states = GlobalStates.of_torch() if uses_only_torch_generator(self) else GlobalStates.now()
+        states = GlobalGeneratorStates.of_torch() if uses_only_torch_generator(self) else GlobalGeneratorStates.now()
         return _EpochStart(states, own, self._seed_in_use())
 
     # -- shutdown and copies

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from chirpid_patch.datasets.dataset_state import dataset_state
+from chirpid_patch.datasets.dataset_state import describe_state
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest
@@ -97,7 +97,7 @@ def _begin_thread(all_there: threading.Barrier) -> None:
         all_there.wait()
 
 
-class KeptThreads:
+class ReusedThreads:
     """The threads of a loader, which are reused in every epoch, because the memory of new threads is slow at first."""
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ class KeptThreads:
             self.close(wait=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return KeptThreads, ()
+        return ReusedThreads, ()
 
 
 class PrefetchQueue:
@@ -200,7 +200,7 @@ class PrefetchQueue:
         Samples of other datasets are read only once, as by worker processes.
         """
         dataset = self._reader.dataset
-        return dataset_state(dataset) if is_in_memory(dataset) else None
+        return describe_state(dataset) if is_in_memory(dataset) else None
 
     def _collate_parts(self, parts: Sequence[Future[Any]]) -> Any:
         return self._reader.collate([sample for part in parts for sample in part.result()[1]])

@@ -18,7 +18,7 @@ from torch.utils.data import (
 )
 
 
-def tasks_drawn_freely(loader: Any) -> int:
+def batches_to_request_early(loader: Any) -> int:
     """Return how many batches of indices the sampler can yield early without changing a random number.
 
     The result is 0 for samplers that are not PyTorch's. It is also 0 for samplers that draw random numbers during the

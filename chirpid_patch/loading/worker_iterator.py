@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from chirpid_patch.datasets.samples import Collate
-from chirpid_patch.datasets.sent_copy import sent_copy
+from chirpid_patch.datasets.sent_copy import copy_for_workers
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest, EpochRequests
 from chirpid_patch.loading.by_value import NotSendableError, send_by_value
@@ -118,7 +118,7 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
     if reads_batches:
         # A worker_init_fn of the user may refer to the dataset itself. The worker must then receive this same object.
         known = loader.worker_init_fn is None or loader.worker_init_fn is worker_init_fn
-        dataset = sent_copy(loader.dataset) if known else loader.dataset
+        dataset = copy_for_workers(loader.dataset) if known else loader.dataset
         changed |= {
             "dataset": _RequestedBatches(dataset, loader.collate_fn, batches=loader.batch_sampler is not None),
             "collate_fn": _as_it_is,

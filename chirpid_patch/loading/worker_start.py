@@ -29,7 +29,7 @@ def start_method(options: Mapping[str, Any]) -> str:
     return context if isinstance(context, str) else getattr(context, "_name", "spawn")
 
 
-def start_seconds(method: str) -> float:
+def worker_start_seconds(method: str) -> float:
     """Return the approximate seconds that starting a worker takes."""
     return _FORK_SECONDS if method == "fork" else _SPAWN_SECONDS
 
@@ -43,7 +43,7 @@ def is_importing_main() -> bool:
     return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
 
 
-def why_no_processes(options: Mapping[str, Any], seconds: float = math.inf) -> str | None:
+def why_workers_cannot_start(options: Mapping[str, Any], seconds: float = math.inf) -> str | None:
     """Return the reason why worker processes cannot be started within ``seconds``; None if they can be started.
 
     ``options`` are the arguments of the loader, by name.
@@ -51,7 +51,7 @@ def why_no_processes(options: Mapping[str, Any], seconds: float = math.inf) -> s
     if multiprocessing.parent_process() is not None:
         return "multiprocessing has started this process, so it starts no worker processes"
     method = start_method(options)
-    if seconds < start_seconds(method):
+    if seconds < worker_start_seconds(method):
         return f"{math.ceil(seconds)} s are not enough to try worker processes with the start method {method!r}"
     if method != "fork" and not main_is_guarded():
         return (

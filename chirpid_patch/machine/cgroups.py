@@ -9,7 +9,7 @@ ROOT = Path("/sys/fs/cgroup")
 OF_PROCESS = Path("/proc/self/cgroup")
 
 
-def group_folders(controller: str, root: Path = ROOT, process_file: Path = OF_PROCESS) -> Iterator[tuple[Path, bool]]:
+def cgroup_folders(controller: str, root: Path = ROOT, process_file: Path = OF_PROCESS) -> Iterator[tuple[Path, bool]]:
     """Yield the folder of each cgroup of this process that limits a resource, and whether it is of cgroup version 1.
 
     Args:
@@ -17,7 +17,7 @@ def group_folders(controller: str, root: Path = ROOT, process_file: Path = OF_PR
         root: folder where cgroups are mounted.
         process_file: file that lists the cgroups of this process.
     """
-    for line in read(process_file).splitlines() or ["0::"]:
+    for line in read_or_empty(process_file).splitlines() or ["0::"]:
         _, controllers, place = (*line.split(":", 2), "", "")[:3]
         if controllers and controller not in controllers.split(","):
             continue
@@ -28,7 +28,7 @@ def group_folders(controller: str, root: Path = ROOT, process_file: Path = OF_PR
                 yield mount / group, bool(controllers)
 
 
-def read(path: Path) -> str:
+def read_or_empty(path: Path) -> str:
     """Return the text of a file; an empty string if the file does not exist, as on systems other than Linux."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from chirpid_patch.machine.cgroups import OF_PROCESS, ROOT, group_folders, read
-from chirpid_patch.machine.ranks import local_ranks
+from chirpid_patch.machine.cgroups import OF_PROCESS, ROOT, cgroup_folders, read_or_empty
+from chirpid_patch.machine.ranks import ranks_on_this_machine
 
 
 def _affinity() -> int:
@@ -23,9 +23,9 @@ def _affinity() -> int:
 def cgroup_quota(root: Path = ROOT, process_file: Path = OF_PROCESS) -> float | None:
     """Return the smallest CPU quota of the cgroups of this process, as a number of CPUs; None without a quota."""
     limits: list[float] = []
-    for folder, is_v1 in group_folders("cpu", root, process_file):
+    for folder, is_v1 in cgroup_folders("cpu", root, process_file):
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_v1 else ("cpu.max",)
-        words = " ".join(read(folder / name) for name in names).split()
+        words = " ".join(read_or_empty(folder / name) for name in names).split()
         # "max" and a quota of -1 mean that there is no quota.
         if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):
             limits.append(int(words[0]) / int(words[1]))
@@ -42,11 +42,11 @@ def usable_cpus(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int:
     return max(1, count if quota is None else min(count, int(quota)))
 
 
-def rank_cpus() -> int:
+def cpus_per_rank() -> int:
     """Return how many CPUs each rank on this machine has; 0 if there are more ranks than CPUs."""
-    return usable_cpus() // local_ranks()
+    return usable_cpus() // ranks_on_this_machine()
 
 
-def spare_cpus() -> int:
+def cpus_for_loading() -> int:
     """Return how many CPUs this rank has for loading: all its CPUs except one CPU for the training."""
-    return max(rank_cpus() - 1, 0)
+    return max(cpus_per_rank() - 1, 0)

@@ -9,7 +9,7 @@ import torch
 _IMPORTED_IN = os.getpid()
 
 
-def is_threadless_copy() -> bool:
+def is_forked_process() -> bool:
     """Return whether this process was forked, and so lacks the threads on which PyTorch would compute.
 
     A fork does not copy the threads of OpenMP. The first operation that is large enough for several threads then waits

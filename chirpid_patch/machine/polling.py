@@ -12,14 +12,14 @@ _SLEEP_PER_READING = 19
 
 
 @contextmanager
-def call_repeatedly(reading: Callable[[], object], interval_s: float, name: str) -> Iterator[None]:
-    """Call ``reading`` repeatedly in a daemon thread while the ``with`` block runs.
+def call_repeatedly(function: Callable[[], object], interval_s: float, name: str) -> Iterator[None]:
+    """Call ``function`` repeatedly in a daemon thread while the ``with`` block runs.
 
     After a slow call, the thread sleeps longer, so that it uses at most about 5 % of a CPU core. When the block has
     ended, no call is running any more.
 
     Args:
-        reading: the function to call.
+        function: the function to call.
         interval_s: seconds between two calls.
         name: name of the thread.
 
@@ -34,7 +34,7 @@ def call_repeatedly(reading: Callable[[], object], interval_s: float, name: str)
         pause = interval_s
         while not over.wait(pause):
             begun = time.perf_counter()
-            reading()
+            function()
             pause = max(interval_s, _SLEEP_PER_READING * (time.perf_counter() - begun))
 
     thread = threading.Thread(target=run, name=name, daemon=True)

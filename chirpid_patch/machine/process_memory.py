@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chirpid_patch.machine.cgroups import read
+from chirpid_patch.machine.cgroups import read_or_empty
 
 try:
     import psutil
@@ -58,7 +58,7 @@ def process_memory(pid: int | None = None, *, include_children: bool = False) ->
     """
     if psutil is None:
         if pid is None and not include_children:
-            return MemoryReading(most_resident(), "peak-rss", 1)
+            return MemoryReading(peak_resident_memory(), "peak-rss", 1)
         raise NotImplementedError("install psutil to read the memory of workers and other processes")
     try:
         process = psutil.Process(pid)
@@ -94,13 +94,13 @@ def resident_memory() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def most_resident() -> int:
+def peak_resident_memory() -> int:
     """Return the largest resident memory (RSS) of this process so far, in bytes.
 
     Raises:
         NotImplementedError: this system is Windows, and psutil is not installed.
     """
-    if stated := re.search(r"^VmHWM:\s*(\d+) kB$", read(_STATUS), re.MULTILINE):
+    if stated := re.search(r"^VmHWM:\s*(\d+) kB$", read_or_empty(_STATUS), re.MULTILINE):
         return int(stated[1]) * 1024
     try:
         import resource

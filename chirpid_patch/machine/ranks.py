@@ -24,7 +24,7 @@ def current_world_size() -> int:
     return dist.get_world_size() if _is_initialized() else max(_integer_from_environment("WORLD_SIZE", 1), 1)
 
 
-def local_ranks() -> int:
+def ranks_on_this_machine() -> int:
     """Return the number of ranks on this machine, which share its CPUs, at least 1.
 
     It is ``LOCAL_WORLD_SIZE``, which torchrun sets. Without that variable, it is the number of all ranks in

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from chirpid_patch.machine.cgroups import OF_PROCESS, ROOT, group_folders, read
+from chirpid_patch.machine.cgroups import OF_PROCESS, ROOT, cgroup_folders, read_or_empty
 from chirpid_patch.machine.process_memory import process_memory
 
 try:
@@ -30,8 +30,8 @@ def machine_memory() -> int:
 
 def cgroup_memory_limit(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int | None:
     """Return the lowest memory limit of the cgroups of this process, in bytes; None without a limit."""
-    folders = group_folders("memory", root, process_file)
-    texts = [read(folder / ("memory.limit_in_bytes" if is_v1 else "memory.max")) for folder, is_v1 in folders]
+    folders = cgroup_folders("memory", root, process_file)
+    texts = [read_or_empty(folder / ("memory.limit_in_bytes" if is_v1 else "memory.max")) for folder, is_v1 in folders]
     return min((int(text) for text in texts if text.isdecimal()), default=None)  # "max": no limit
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from chirpid_patch.device.precision import autocast_for, grad_scaler_for
-from chirpid_patch.memory.kept_state import kept_state
-from chirpid_patch.memory.trials import MemoryTrials, memory_trials
+from chirpid_patch.memory.kept_state import restored_state
+from chirpid_patch.memory.trials import MemoryTrials, trials_on_device
 from chirpid_patch.randomness.random_states import restored_generators
 
 logger = logging.getLogger("chirpid_patch")
@@ -63,8 +63,8 @@ def largest_batch_size(
     place, owners = torch.device(device), list(state)
     with (
         _restored_generators(place, step, *owners),
-        kept_state(*owners),
-        memory_trials(place, memory_limit, safety_margin) as trials,
+        restored_state(*owners),
+        trials_on_device(place, memory_limit, safety_margin) as trials,
     ):
         size = _search_size(step, trials, max_batch_size)
     if not size:

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 
 @contextmanager
-def kept_state(*owners: Any) -> Iterator[None]:
+def restored_state(*owners: Any) -> Iterator[None]:
     """Restore the state of ``owners`` to the last bit at the end of the ``with`` block, in which they may be trained.
 
     For modules, the context restores parameters, buffers, gradients, training modes and plain attributes. For

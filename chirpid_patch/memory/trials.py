@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from chirpid_patch.machine.polling import call_repeatedly
-from chirpid_patch.machine.process_memory import most_resident, resident_memory
+from chirpid_patch.machine.process_memory import peak_resident_memory, resident_memory
 from chirpid_patch.machine.usable_memory import available_memory
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class MemoryTrials(ABC):
         self.clear()
 
 
-def memory_trials(device: torch.device, memory_limit: int | None, safety_margin: float) -> MemoryTrials:
+def trials_on_device(device: torch.device, memory_limit: int | None, safety_margin: float) -> MemoryTrials:
     """Return the object for trials on ``device``.
 
     Args:
@@ -168,7 +168,7 @@ class CpuTrials(MemoryTrials):
         if shown == 0:
             return size  # there is no smaller batch from which to predict
         sizes = range(size, shown, -1)
-        return next((one for one in sizes if foreseen_peak(self._peaks, one) <= self.allowed_bytes), shown)
+        return next((one for one in sizes if predicted_peak_memory(self._peaks, one) <= self.allowed_bytes), shown)
 
     def measured(self, size: int, run: Callable[[], object]) -> int:
         peak = peak_memory(run)
@@ -183,7 +183,7 @@ class CpuTrials(MemoryTrials):
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def foreseen_peak(peaks: Mapping[int, int], size: int) -> float:
+def predicted_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     """Predict the largest memory in bytes during a step with ``size`` samples.
 
     The predicted memory grows at least in proportion to the batch size. If three batch sizes show faster growth, the
@@ -211,9 +211,9 @@ def peak_memory(call: Callable[[], object]) -> int:
     The result is exact if the process has never used more memory before, because the system records the largest value.
     Otherwise the function reads the memory repeatedly, and may miss a short peak.
     """
-    most = most_resident()
+    most = peak_resident_memory()
     seen = [resident_memory()]
     with call_repeatedly(lambda: seen.append(resident_memory()), _SAMPLED_EVERY_S, "chirpid-peak-memory"):
         call()
-    now = most_resident()
+    now = peak_resident_memory()
     return now if now > most else max(*seen, resident_memory())

@@ -13,7 +13,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from chirpid_patch.randomness.keyed_random import fold_in, uniforms
+from chirpid_patch.randomness.keyed_random import hash_into_keys, uniform_numbers
 
 #: For each step of an epoch, the index of the loader that yields the batch.
 Turns = npt.NDArray[np.int64]
@@ -104,8 +104,8 @@ class Interleaving:
         """
         chances = np.asarray(weights, dtype=np.float64)
         bounds = np.cumsum(chances)
-        key = fold_in(np.zeros(1, dtype=np.uint64), self.seed, epoch, stage)
-        drawn = np.searchsorted(bounds, uniforms(key, steps)[0] * bounds[-1], side="right")
+        key = hash_into_keys(np.zeros(1, dtype=np.uint64), self.seed, epoch, stage)
+        drawn = np.searchsorted(bounds, uniform_numbers(key, steps)[0] * bounds[-1], side="right")
         # Rounding may turn a number just below 1 into 1, which is beyond the last loader.
         within: Turns = np.minimum(drawn, np.flatnonzero(chances)[-1]).astype(np.int64)
         return within

@@ -14,7 +14,7 @@ from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.loader_options import CommonArguments
-from chirpid_patch.machine.cpus import spare_cpus
+from chirpid_patch.machine.cpus import cpus_for_loading
 from chirpid_patch.multi.interleave import SamplingStrategy
 from chirpid_patch.multi.multi_loader import MultiDataLoaderConfig
 
@@ -94,7 +94,7 @@ def create_multi_dataloaders(
     stacked = stacks_samples(options.get("collate_fn"))  # data in memory then needs no workers
     needs = [0 if stacked and is_in_memory(datasets[name]) else sizes[name] for name in names]
     most = [1 if isinstance(datasets[name], IterableDataset) else num_workers for name in names]
-    shares = share_workers(needs, min(num_workers, spare_cpus()), most)
+    shares = share_workers(needs, min(num_workers, cpus_for_loading()), most)
     logger.info(
         "%d of up to %d worker processes are divided among the loaders: %s",
         sum(shares),

@@ -23,7 +23,7 @@ _MOST_ITEMS = 64
 _MOST_VISITED = 20_000
 
 
-def held_objects(owners: Iterable[Any]) -> Iterator[Any]:
+def reachable_objects(owners: Iterable[Any]) -> Iterator[Any]:
     """Yield ``owners`` and all objects to which they refer, directly or indirectly, without duplicates.
 
     The function does not search arrays, tensors, long sequences, data frames and images. In a module that defines a

@@ -41,7 +41,7 @@ def _mix_word(word: int) -> int:
     return mixed ^ (mixed >> 31)
 
 
-def fold_in(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
+def hash_into_keys(keys: Keys, *words: int | npt.NDArray[np.int64]) -> Keys:
     """Return new keys: hashes of the old keys and further numbers.
 
     Args:
@@ -66,17 +66,17 @@ def fresh_keys(count: int) -> Keys:
     return np.array([random.getrandbits(64) for _ in range(count)], dtype=np.uint64)
 
 
-def uniforms(keys: Keys, draws: int) -> npt.NDArray[np.float64]:
+def uniform_numbers(keys: Keys, count: int) -> npt.NDArray[np.float64]:
     """Return random numbers that are uniformly distributed in [0, 1), with 53 random bits each.
 
     Args:
         keys: uint64 array of shape (B,).
-        draws: number of random numbers for each key.
+        count: number of random numbers for each key.
 
     Returns:
         A float64 array of shape (B, draws).
     """
-    counters = np.arange(1, draws + 1, dtype=np.uint64)
+    counters = np.arange(1, count + 1, dtype=np.uint64)
     words = _mix(keys[:, None] ^ _mix(counters)[None, :])
     numbers: npt.NDArray[np.float64] = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return numbers
@@ -138,9 +138,9 @@ class RandomKey:
         run = 0
         for word in (self.seed, self.epoch, self.rank, self.depth):
             run = _mix_word(run ^ (word & _MASK))
-        return fold_in(np.full(self.indices.shape, run, dtype=np.uint64), self.indices, self.occurrences)
+        return hash_into_keys(np.full(self.indices.shape, run, dtype=np.uint64), self.indices, self.occurrences)
 
 
-def keys_for(key: RandomKey | None, count: int) -> Keys:
+def keys_of_samples(key: RandomKey | None, count: int) -> Keys:
     """Return a 64-bit key for each of ``count`` samples: from ``key``, or new random keys if ``key`` is None."""
     return fresh_keys(count) if key is None else key.sample_keys()

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from chirpid_patch.randomness.held_objects import GENERATORS, held_objects
+from chirpid_patch.randomness.held_objects import GENERATORS, reachable_objects
 
 
 @dataclass(frozen=True)
-class GlobalStates:
+class GlobalGeneratorStates:
     """The states of the global CPU generators of PyTorch, ``numpy.random`` and ``random``. None: not saved."""
 
     torch_state: torch.Tensor
@@ -23,12 +23,12 @@ class GlobalStates:
     python_state: Any = None
 
     @classmethod
-    def now(cls) -> GlobalStates:
+    def now(cls) -> GlobalGeneratorStates:
         """Return the current states of all three generators."""
         return cls(torch.get_rng_state(), np.random.get_state(legacy=False), random.getstate())
 
     @classmethod
-    def of_torch(cls) -> GlobalStates:
+    def of_torch(cls) -> GlobalGeneratorStates:
         """Return the current state of PyTorch's generator alone, in a hundredth of the time that ``now`` takes."""
         return cls(torch.get_rng_state())
 
@@ -48,7 +48,7 @@ class GlobalStates:
         return {"torch": self.torch_state, "numpy": numpy_state, "python": self.python_state}
 
     @classmethod
-    def of_plain(cls, plain: dict[str, Any]) -> GlobalStates:
+    def of_plain(cls, plain: dict[str, Any]) -> GlobalGeneratorStates:
         """Return the states from a dictionary that ``as_plain`` returned."""
         if "numpy" not in plain:
             return cls(plain["torch"])
@@ -70,7 +70,7 @@ def restored_generators(*owners: Any) -> Iterator[None]:
         *owners: loaders, samplers, datasets, transforms or functions.
     """
     held = [(generator, generator_state(generator)) for generator in find_generators(*owners)]
-    outside = GlobalStates.now()
+    outside = GlobalGeneratorStates.now()
     try:
         yield
     finally:
@@ -81,7 +81,7 @@ def restored_generators(*owners: Any) -> Iterator[None]:
 
 def find_generators(*owners: Any) -> list[Any]:
     """Return all random generators with a state among ``owners`` and the objects to which they refer."""
-    found = held_objects(owners)
+    found = reachable_objects(owners)
     return [part for part in found if isinstance(part, GENERATORS) and not isinstance(part, random.SystemRandom)]
 
 

@@ -8,8 +8,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.machine.cpus import spare_cpus, usable_cpus
-from chirpid_patch.machine.ranks import local_ranks
+from chirpid_patch.machine.cpus import cpus_for_loading, usable_cpus
+from chirpid_patch.machine.ranks import ranks_on_this_machine
 from chirpid_patch.randomness.seeding import worker_init_fn
 
 _WORKERS_A_DEVICE = 4
@@ -51,7 +51,7 @@ def create_optimized_dataloader(
         if is_training
         else OptimalDataLoaderFactory.create_validation_loader
     )
-    workers = min(num_workers, spare_cpus())
+    workers = min(num_workers, cpus_for_loading())
     return create(
         dataset,
         batch_size,
@@ -80,6 +80,6 @@ def get_optimal_num_workers(device_type: str = "cuda") -> int:
     """
     if device_type == "cpu":
         return 0
-    ranks = local_ranks()
+    ranks = ranks_on_this_machine()
     devices = max(torch.cuda.device_count() // ranks, 1)
     return min(_WORKERS_A_DEVICE * devices, usable_cpus() // ranks)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import Batch, WrappingDataset, fetch_batch
-from chirpid_patch.datasets.samples import fetch_pairs, fetch_sample
+from chirpid_patch.datasets.samples import fetch_pair_batch, fetch_sample
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.randomness.random_states import restored_generators
 from chirpid_patch.scales.groups import group_scales, image_bytes
@@ -112,7 +112,7 @@ class MultiScaleDataset(WrappingDataset):
         return {**rest, **{f"image_{scale}": self.get_scale_image(image, scale) for scale in self.scales}}
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
-        pairs = fetch_pairs(self._augmented, indices, key) if self.in_memory else None
+        pairs = fetch_pair_batch(self._augmented, indices, key) if self.in_memory else None
         if pairs is None:
             return None
         images, rest = pairs

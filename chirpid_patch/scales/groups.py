@@ -41,7 +41,7 @@ def group_scales(scales: Sequence[int], bytes_of: Callable[[int], int], budget: 
     return groups
 
 
-def step_bytes(model: nn.Module, images: Tensor) -> int:
+def estimate_step_bytes(model: nn.Module, images: Tensor) -> int:
     """Estimate how many bytes forward and backward pass of ``images`` (B, C, H, W) need, in addition to the model.
 
     The estimate is the sum of three numbers: the size of the images, the size of all tensors that the forward pass
@@ -72,12 +72,12 @@ def _as_kept(packed: Any) -> Any:
     return packed
 
 
-def even_parts(count: int, most: int) -> list[slice]:
-    """Divide ``count`` samples into as few parts as possible, each of at most ``most`` samples.
+def even_slices(count: int, max_size: int) -> list[slice]:
+    """Divide ``count`` samples into as few parts as possible, each of at most ``max_size`` samples.
 
     The sizes of the parts differ by at most one.
     """
-    parts = max(1, math.ceil(count / max(1, most)))
+    parts = max(1, math.ceil(count / max(1, max_size)))
     bounds = [count * part // parts for part in range(parts + 1)]
     return [slice(start, stop) for start, stop in pairwise(bounds)]
 

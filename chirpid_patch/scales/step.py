@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from chirpid_patch.scales.dataset import check_scales
-from chirpid_patch.scales.groups import even_parts, step_bytes, uses_batch_statistics
+from chirpid_patch.scales.groups import estimate_step_bytes, even_slices, uses_batch_statistics
 from chirpid_patch.scales.loss_parts import Criterion, LossParts, Reduction
 from chirpid_patch.scales.scaling import scale_images
 
@@ -179,13 +179,13 @@ class MultiScaleStep:
                 f"or lower the scale",
                 but="so samples are run one by one",
             )
-        return even_parts(count, self.memory_budget // need)
+        return even_slices(count, self.memory_budget // need)
 
     def _bytes_per_sample(self, scale: int, images: Tensor) -> int:
         """Estimate how many bytes a sample needs at ``scale`` in forward and backward pass."""
         if scale not in self._needs:
             with self._gradient_exchange(False), self._autocast():
-                self._needs[scale] = max(1, step_bytes(self.model, scale_images(images[:1], scale)))
+                self._needs[scale] = max(1, estimate_step_bytes(self.model, scale_images(images[:1], scale)))
             logger.info("scale %d: a sample needs %.1f MiB in a training step", scale, self._needs[scale] / 2**20)
         return self._needs[scale]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from chirpid_patch.declaration import Class, declares
+from chirpid_patch.declaration import Class, declare_method
 from chirpid_patch.torch_private import has_global_hooks
 from chirpid_patch.transforms.composition import Compose, Lambda
 from chirpid_patch.transforms.spectrograms import GaussianNoise, SpecAugment
@@ -53,7 +53,7 @@ def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -
         shipped = _masks_with(state, mask_short_axes)
         return shipped if shipped is not None and 0 <= shipped.mask_value <= 255 else None
 
-    return declares(_MASKS, calls, build, method="__call__", of_images=True)
+    return declare_method(_MASKS, calls, build, method="__call__", of_images=True)
 
 
 def _masks_with(state: Mapping[str, Any], mask_short_axes: bool) -> SpecAugment | None:
@@ -85,7 +85,7 @@ def composes_transforms(transforms: str) -> Callable[[Class], Class]:
     Args:
         transforms: name of the attribute with the list of transforms.
     """
-    return declares((transforms,), (), lambda state: Compose(state[transforms]), method="__call__")
+    return declare_method((transforms,), (), lambda state: Compose(state[transforms]), method="__call__")
 
 
 def applies_transform(function: str) -> Callable[[Class], Class]:
@@ -94,7 +94,7 @@ def applies_transform(function: str) -> Callable[[Class], Class]:
     Args:
         function: name of the attribute with the function.
     """
-    return declares((function,), (), lambda state: Lambda(state[function]), method="__call__")
+    return declare_method((function,), (), lambda state: Lambda(state[function]), method="__call__")
 
 
 def _are_numbers(state: Mapping[str, Any], *names: str) -> bool:
@@ -108,4 +108,4 @@ def _decorator(
         hooked = has_global_hooks() or any(state[name] for name in _HOOKS)
         return None if hooked or state.get("_compiled_call_impl") else build(state)
 
-    return declares((*attributes, *_HOOKS), calls, unless_hooked, method="forward", inherited={"__call__": _CALL})
+    return declare_method((*attributes, *_HOOKS), calls, unless_hooked, method="forward", inherited={"__call__": _CALL})

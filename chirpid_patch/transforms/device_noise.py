@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from chirpid_patch.transforms.noise import noise_pool, scaled_quantiles
-from chirpid_patch.transforms.off_cpu import send
+from chirpid_patch.transforms.off_cpu import send_to_device
 
 # The constants of SplitMix64 as signed numbers, and the numbers of bits to shift.
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
@@ -115,7 +115,7 @@ def add_device_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.u
     for first in range(0, len(rows), at_a_time):
         some = slice(first, first + at_a_time)
         numbers = np.stack([np.array(rows[some], dtype=np.int64), keys[some].view(np.int64)])
-        places, there = send(torch.from_numpy(numbers), batch.device)
+        places, there = send_to_device(torch.from_numpy(numbers), batch.device)
         noise = device_noise(there, count, std, mode)
         noisy = batch.index_select(0, places)
         noisy.add_(noise.view(noisy.shape)).clamp_(0, 1)

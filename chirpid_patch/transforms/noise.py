@@ -175,7 +175,7 @@ def add_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64],
         return
     if mode == "pooled":
         pool = noise_pool(values, std)
-        if native.add_rows(batch, numbers, pool, keys % np.uint64(len(pool) - values + 1)):
+        if native.add_noise_slices(batch, numbers, pool, keys % np.uint64(len(pool) - values + 1)):
             return
     _scratch.room(values)
     for row, key in zip(rows, keys.tolist(), strict=True):

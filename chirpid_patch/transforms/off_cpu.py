@@ -12,12 +12,12 @@ from torch import Tensor
 EXACT = (torch.float32, torch.float64)
 
 
-def is_away(tensor: Tensor) -> bool:
+def is_off_cpu(tensor: Tensor) -> bool:
     """Return whether ``tensor`` is on a device other than the CPU, where few large operations are fastest."""
     return tensor.device.type != "cpu"
 
 
-def send(numbers: Tensor, device: torch.device) -> Tensor:
+def send_to_device(numbers: Tensor, device: torch.device) -> Tensor:
     """Return ``numbers``, a small CPU tensor, on ``device``.
 
     For CUDA, the tensor is copied from pinned memory, so the CPU does not wait for the copy. PyTorch reuses the pinned
@@ -34,13 +34,13 @@ def as_operand(value: Any, batch: Tensor) -> Any:
     A tensor is copied to the device. A Python number becomes a tensor if the result then has the same bits as on the
     CPU. CUDA does not divide by a Python number, but multiplies with its reciprocal, so the last bit would differ.
     """
-    if not is_away(batch):
+    if not is_off_cpu(batch):
         return value
     if isinstance(value, Tensor):
         if value.device == batch.device:
             return value
         there = torch.full((), value.item(), dtype=value.dtype, device=batch.device) if not value.ndim else None
-        return send(value, batch.device) if there is None else there
+        return send_to_device(value, batch.device) if there is None else there
     exact = batch.dtype in EXACT or not batch.is_floating_point()
     if exact and isinstance(value, float | np.floating):
         return torch.full((), float(value), dtype=torch.result_type(batch, float(value)), device=batch.device)

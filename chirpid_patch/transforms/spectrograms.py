@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from chirpid_patch.randomness.keyed_random import Keys, fold_in, fresh_keys, uniforms
+from chirpid_patch.randomness.keyed_random import Keys, fresh_keys, hash_into_keys, uniform_numbers
 from chirpid_patch.transforms import off_cpu
 from chirpid_patch.transforms.device_noise import add_device_noise_
 from chirpid_patch.transforms.noise import NOISE_MODES, NoiseMode, add_noise_
@@ -41,7 +41,7 @@ class BatchTransform(nn.Module):
 
     def applies(self, keys: Keys) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Return which samples the transform changes, as a bool array (B,): each with the probability ``p``."""
-        gate: np.ndarray[Any, np.dtype[np.bool_]] = uniforms(keys, 1)[:, 0] <= self.p
+        gate: np.ndarray[Any, np.dtype[np.bool_]] = uniform_numbers(keys, 1)[:, 0] <= self.p
         return gate
 
     def check(self, samples: Tensor) -> None:
@@ -168,7 +168,7 @@ class SpecAugment(BatchTransform):
         sizes = np.array([size for size, _ in axes], dtype=np.int64)
         widest = np.array([self._widest(size, param) for size, param in axes], dtype=np.int64)
         # The first random number decides whether to mask. The others are a width and a start for each mask.
-        draws = uniforms(keys, 1 + 2 * len(axes))[:, 1:].reshape(len(keys), len(axes), 2)
+        draws = uniform_numbers(keys, 1 + 2 * len(axes))[:, 1:].reshape(len(keys), len(axes), 2)
         widths = (draws[..., 0] * (widest + 1)).astype(np.int64)
         starts = (draws[..., 1] * (sizes - widths + 1)).astype(np.int64)
         return starts, starts + widths
@@ -180,7 +180,7 @@ class SpecAugment(BatchTransform):
         if not rows:
             return
         starts, stops = self.mask_places(keys[rows], *batch.shape[-2:])
-        if off_cpu.is_away(batch):
+        if off_cpu.is_off_cpu(batch):
             self._mask_at_once_(batch, rows, starts, stops)
             return
         writable = writable_view(batch)  # a slice of a NumPy array takes a fifth of the time of a tensor's slice
@@ -201,7 +201,7 @@ class SpecAugment(BatchTransform):
         places = np.zeros((2, len(batch), starts.shape[1], 1), dtype=np.int64)
         places[0, rows, :, 0], places[1, rows, :, 0] = starts, stops
         places[:, :, max(self.num_time_masks, 0) :] += n_time
-        first, end = off_cpu.send(torch.from_numpy(places), batch.device)
+        first, end = off_cpu.send_to_device(torch.from_numpy(places), batch.device)
         along = torch.arange(n_time + n_freq, device=batch.device)
         times, frequencies = ((along >= first) & (along < end)).any(1).split([n_time, n_freq], 1)
         mask = times.unsqueeze(1) | frequencies.unsqueeze(2)
@@ -255,10 +255,10 @@ class GaussianNoise(BatchTransform):
         self._check_mode()
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
-        if off_cpu.is_away(batch):
-            add_device_noise_(batch, rows, fold_in(keys[rows], 1), self.std, self.mode)
+        if off_cpu.is_off_cpu(batch):
+            add_device_noise_(batch, rows, hash_into_keys(keys[rows], 1), self.std, self.mode)
             return
-        add_noise_(batch, rows, fold_in(keys[rows], 1), self.std, self.mode)
+        add_noise_(batch, rows, hash_into_keys(keys[rows], 1), self.std, self.mode)
 
 
 class Standardize(BatchTransform):

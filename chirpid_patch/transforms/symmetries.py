@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from chirpid_patch.randomness.keyed_random import Keys, uniforms
+from chirpid_patch.randomness.keyed_random import Keys, uniform_numbers
 from chirpid_patch.transforms.spectrograms import BatchTransform
 
 
@@ -34,7 +34,7 @@ class FlipsAndTurns(BatchTransform):
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
         is_square = batch.shape[-1] == batch.shape[-2]
         # The first random number decides whether to apply the transform, so it is not used here.
-        choices = (uniforms(keys[rows], 4)[:, 1:] < 0.5).tolist()
+        choices = (uniform_numbers(keys[rows], 4)[:, 1:] < 0.5).tolist()
         for row, (left_right, up_down, diagonal) in zip(rows, choices, strict=True):
             image = batch[row]
             axes = [axis for axis, flipped in ((-1, left_right), (-2, up_down)) if flipped]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from chirp_migrate.training.process.machine import describe
+from chirp_migrate.training.process.machine import describe_machine
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -244,7 +244,7 @@ def test_the_report_says_goals_and_problems() -> None:
     one = survey.Surveyed("thing 1.0", 3, 1, 0.5, done, {"CHP001": {"rewrite": 10, "report": 2}})
     reached = report.outcomes([one], [], [], [])
     assert [outcome.holds for outcome in reached] == [False, True, False, False]
-    settings = {"command": "python benchmarks/codemod.py", "machine": describe(1), "reduced": True}
+    settings = {"command": "python benchmarks/codemod.py", "machine": describe_machine(1), "reduced": True}
     text = report.as_markdown([one], [], [], reached, settings)
     assert "| thing 1.0 | 3 | 1 | 10 | 9 (90.0%) | 2 | 1 (50.0%) | 0 | 0 |" in text
     assert "site without a word: a.py:1 (call)" in text and "| no-dataset | 2 |" in text
@@ -259,7 +259,7 @@ def test_the_report_shows_how_costs_grow() -> None:
     ]
     reached = report.outcomes([], [], grown, [])
     assert [(goal.measured, goal.holds) for goal in reached] == [("1.26", False), ("251 MB", False), ("2", False)]
-    settings = {"command": "python benchmarks/codemod.py", "machine": describe(1), "reduced": False}
+    settings = {"command": "python benchmarks/codemod.py", "machine": describe_machine(1), "reduced": False}
     text = report.as_markdown([], [], grown, reached, settings)
     assert "| 1000 | 4 | 12.6 | 12.6 | 10.0 | 1.26 | 251 | 2 of CHP001, 3 of CHP018 |" in text
 

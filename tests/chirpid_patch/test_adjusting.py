@@ -13,24 +13,24 @@ from originals import DrawsAsItGoes
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
-from chirpid_patch.loading.adjusting import EpochLoad, WorkerCount
+from chirpid_patch.loading.adjusting import EpochWaits, WorkerCountChooser
 
 needs_fork = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="starting processes otherwise takes seconds"
 )
 
 
-def epoch(waited: float, batch_s: float = 0.01, batches: int = 20) -> EpochLoad:
+def epoch(waited: float, batch_s: float = 0.01, batches: int = 20) -> EpochWaits:
     """An epoch that waited this share of its time."""
-    return EpochLoad(waited * batch_s * batches, batch_s * batches, batches)
+    return EpochWaits(waited * batch_s * batches, batch_s * batches, batches)
 
 
-def numbers(adjuster: WorkerCount, *epochs: EpochLoad) -> list[int]:
+def numbers(adjuster: WorkerCountChooser, *epochs: EpochWaits) -> list[int]:
     return [adjuster.observe(one) for one in epochs]
 
 
 def test_waiting_raises_the_number_for_as_long_as_that_shortens_the_epoch() -> None:
-    adjuster = WorkerCount(0, 8)
+    adjuster = WorkerCountChooser(0, 8)
     assert numbers(adjuster, epoch(0.8, 0.040), epoch(0.5, 0.020), epoch(0.2, 0.012), epoch(0.05, 0.010)) == [
         2,
         4,
@@ -41,7 +41,7 @@ def test_waiting_raises_the_number_for_as_long_as_that_shortens_the_epoch() -> N
 
 
 def test_workers_that_do_not_help_are_taken_back_and_not_tried_again() -> None:
-    adjuster = WorkerCount(2, 8)
+    adjuster = WorkerCountChooser(2, 8)
     assert numbers(adjuster, epoch(0.5, 0.020), epoch(0.5, 0.0195), epoch(0.5, 0.020), epoch(0.5, 0.020)) == [
         4,
         2,
@@ -52,17 +52,17 @@ def test_workers_that_do_not_help_are_taken_back_and_not_tried_again() -> None:
 
 
 def test_idle_workers_are_let_go_after_three_epochs_in_a_row() -> None:
-    adjuster = WorkerCount(8, 8)
+    adjuster = WorkerCountChooser(8, 8)
     assert numbers(adjuster, epoch(0), epoch(0), epoch(0.05), epoch(0), epoch(0), epoch(0)) == [8, 8, 8, 8, 8, 4]
     assert numbers(adjuster, epoch(0.3, 0.012)) == [8]  # fewer made it slower: back, and 4 is not tried again
     assert numbers(adjuster, *[epoch(0)] * 4) == [8] * 4
 
 
 def test_between_the_bounds_and_in_short_epochs_nothing_changes() -> None:
-    adjuster = WorkerCount(2, 4)
-    assert numbers(adjuster, *[epoch(0.05)] * 5, epoch(0.9, batches=3), EpochLoad(0, 0, 20)) == [2] * 7
+    adjuster = WorkerCountChooser(2, 4)
+    assert numbers(adjuster, *[epoch(0.05)] * 5, epoch(0.9, batches=3), EpochWaits(0, 0, 20)) == [2] * 7
     assert numbers(adjuster, epoch(0.9, 0.1), epoch(0.9, 0.05), epoch(0.9, 0.05)) == [4, 4, 4]
-    assert WorkerCount(9, 4).workers == 4
+    assert WorkerCountChooser(9, 4).workers == 4
 
 
 class Squares(Dataset[Any]):
@@ -79,14 +79,14 @@ def run(loader: Any, epochs: int) -> list[list[Any]]:
     return [[*map(repr, loader), repr(torch.rand(2))] for _ in range(epochs)]
 
 
-class Prescribed(WorkerCount):
+class Prescribed(WorkerCountChooser):
     """Goes through given numbers."""
 
     def __init__(self, plan: Sequence[int]) -> None:
         super().__init__(plan[0], 8)
         self.plan = list(plan[1:])
 
-    def observe(self, load: EpochLoad) -> int:
+    def observe(self, load: EpochWaits) -> int:
         assert load.batches == 9  # of 10: the first is start-up
         return self.plan.pop(0)
 

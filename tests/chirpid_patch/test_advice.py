@@ -14,7 +14,7 @@ from chirpid_patch import BatchedDataLoader
 from chirpid_patch.device.move_ahead import DevicePrefetcher
 from chirpid_patch.loader_speed import diagnosis
 from chirpid_patch.loader_speed.advice import (
-    Finding,
+    SettingFinding,
     handle_oom_errors,
     pinning_finding,
     prefetch_finding,
@@ -122,7 +122,7 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
             }
 
         monkeypatch.setattr(diagnosis, "_time", timed)
-        monkeypatch.setattr(diagnosis, "why_no_processes", lambda *arguments: None)
+        monkeypatch.setattr(diagnosis, "why_workers_cannot_start", lambda *arguments: None)
         monkeypatch.setattr(diagnosis, "pinning_device", lambda: None)
         return tried
 
@@ -266,4 +266,4 @@ def test_wrong_arguments_and_empty_loaders_are_clear_errors(wrong: dict[str, Any
 
 
 def test_a_finding_reads_as_a_sentence() -> None:
-    assert str(Finding("num_workers", 4, 0, "it was faster")) == "num_workers: 4 -> 0: it was faster"
+    assert str(SettingFinding("num_workers", 4, 0, "it was faster")) == "num_workers: 4 -> 0: it was faster"

@@ -16,7 +16,7 @@ import torch
 from originals import gaussian_noise, seed_all, spec_augment
 
 from chirpid_patch import GaussianNoise, SpecAugment
-from chirpid_patch.randomness.keyed_random import fold_in
+from chirpid_patch.randomness.keyed_random import hash_into_keys
 from chirpid_patch.transforms.noise import normal_noise
 
 N = 6000
@@ -24,8 +24,8 @@ F, T = 7, 12
 
 
 def keys(count: int, seed: int = 0) -> Any:
-    start = fold_in(np.zeros(1, dtype=np.uint64), seed)
-    return fold_in(np.broadcast_to(start, count), np.arange(count))
+    start = hash_into_keys(np.zeros(1, dtype=np.uint64), seed)
+    return hash_into_keys(np.broadcast_to(start, count), np.arange(count))
 
 
 def ks_distance(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> float:

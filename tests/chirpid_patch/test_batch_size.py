@@ -19,12 +19,12 @@ from originals import global_states, same
 from torch import Tensor, nn
 
 from chirpid_patch.machine import usable_memory
-from chirpid_patch.machine.process_memory import most_resident, resident_memory
+from chirpid_patch.machine.process_memory import peak_resident_memory, resident_memory
 from chirpid_patch.memory import batch_size as batch_size_module
 from chirpid_patch.memory import trials as trials_module
 from chirpid_patch.memory.batch_size import calculate_optimal_batch_size, largest_batch_size
-from chirpid_patch.memory.kept_state import kept_state
-from chirpid_patch.memory.trials import CpuTrials, CudaTrials, MemoryTrials, foreseen_peak, peak_memory
+from chirpid_patch.memory.kept_state import restored_state
+from chirpid_patch.memory.trials import CpuTrials, CudaTrials, MemoryTrials, peak_memory, predicted_peak_memory
 
 MIB = 2**20
 
@@ -59,7 +59,7 @@ class Room(MemoryTrials):
 def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Room]:
     def of(most: int) -> Room:
         made = Room(most)
-        monkeypatch.setattr(batch_size_module, "memory_trials", lambda *arguments: made)
+        monkeypatch.setattr(batch_size_module, "trials_on_device", lambda *arguments: made)
         return made
 
     return of
@@ -159,12 +159,12 @@ def test_on_the_cpu_the_margin_is_left_free() -> None:
 )
 def test_what_a_size_will_need_is_foreseen_from_those_before(taken: Callable[[int], int]) -> None:
     peaks = {0: 100, **{size: 100 + taken(size) for size in (2, 4, 8, 16)}}
-    assert 100 + taken(32) <= foreseen_peak(peaks, 32) <= 100 + 2 * taken(32)
+    assert 100 + taken(32) <= predicted_peak_memory(peaks, 32) <= 100 + 2 * taken(32)
 
 
 def test_sizes_close_to_each_other_do_not_mislead() -> None:
     peaks = {0: 0, 32: 320, 64: 640, 65: 630}  # the last one somewhat less, as memory happens to be given out
-    assert foreseen_peak(peaks, 128) >= 1200
+    assert predicted_peak_memory(peaks, 128) >= 1200
 
 
 def test_on_the_cpu_a_large_step_of_any_size_does_not_hide_how_much_fits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_on_the_cpu_a_large_step_of_any_size_does_not_hide_how_much_fits(monkeyp
     trials = CpuTrials(resident_memory() + 1000 * MIB, 0.0)
     held_before = trials._peaks[0]
     monkeypatch.setattr(batch_size_module, "_repeat", lambda step, size: step(size))
-    monkeypatch.setattr(batch_size_module, "memory_trials", lambda *arguments: trials)
+    monkeypatch.setattr(batch_size_module, "trials_on_device", lambda *arguments: trials)
     tried: list[int] = []
 
     def step(size: int) -> int:
@@ -202,7 +202,7 @@ def test_a_machine_that_cannot_get_memory_is_no_crash_and_other_errors_pass() ->
 def test_the_peak_is_also_found_below_what_the_process_ever_held() -> None:
     give_back_freed_memory()
     before = resident_memory()
-    counted = peak_memory(lambda: held((most_resident() - before) // MIB + 64))
+    counted = peak_memory(lambda: held((peak_resident_memory() - before) // MIB + 64))
     assert counted - before > 64 * MIB
     kept: list[Tensor] = []
     sampled = peak_memory(lambda: kept.append(held(64)))
@@ -435,7 +435,7 @@ def test_schedulers_and_whatever_has_a_state_dict_are_put_back() -> None:
     optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
     layer.weight.grad = gradient = torch.ones(1, 1)
-    with kept_state(layer, optimizer, scheduler):
+    with restored_state(layer, optimizer, scheduler):
         assert layer.weight.grad is None
         layer(torch.ones(1, 1)).sum().backward()
         optimizer.step()
@@ -444,7 +444,7 @@ def test_schedulers_and_whatever_has_a_state_dict_are_put_back() -> None:
         assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
     assert (optimizer.param_groups[0]["lr"], scheduler.last_epoch, len(optimizer.param_groups)) == (1.0, 0, 1)
     assert layer.weight.grad is gradient
-    with pytest.raises(TypeError, match="SimpleNamespace"), kept_state(SimpleNamespace()):
+    with pytest.raises(TypeError, match="SimpleNamespace"), restored_state(SimpleNamespace()):
         pass
 
 

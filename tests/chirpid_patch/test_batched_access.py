@@ -21,7 +21,7 @@ from chirpid_patch import (
     WorkerSafeSequenceDataset,
     WorkerSafeStandardizedDataset,
 )
-from chirpid_patch.datasets.gather import fetch_batch, reads_batches
+from chirpid_patch.datasets.gather import fetch_batch, permits_batched_reading
 from chirpid_patch.datasets.samples import load_batch
 
 SIZE = 12
@@ -172,7 +172,7 @@ def test_a_batch_equals_its_collated_samples(name: str, indices: list[int]) -> N
 def test_what_has_its_own_way_of_reading_samples_is_read_that_way(name: str) -> None:
     dataset = NOT_BATCHABLE[name]()
     assert fetch_batch(dataset, [0, 1]) is None
-    assert reads_batches(dataset) is (name == "tensors that were replaced")  # else by PyTorch, in its workers
+    assert permits_batched_reading(dataset) is (name == "tensors that were replaced")  # else by PyTorch, in its workers
 
 
 def test_no_indices_are_no_batch() -> None:
@@ -206,7 +206,7 @@ def test_large_samples_that_differ_are_left_to_pytorch(other: Any) -> None:
 
 def test_a_list_of_small_samples_is_put_together_by_pytorch() -> None:
     dataset = WorkerSafeSequenceDataset([(torch.rand(2), i) for i in range(SIZE)])
-    assert fetch_batch(dataset, [0, 1]) is None and reads_batches(dataset)
+    assert fetch_batch(dataset, [0, 1]) is None and permits_batched_reading(dataset)
 
 
 def test_samples_of_somebody_else_are_standardised_one_after_the_other() -> None:

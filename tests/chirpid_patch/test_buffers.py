@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from chirpid_patch import OptimalDataLoaderFactory
-from chirpid_patch.datasets.buffers import Buffers, batch_memory
+from chirpid_patch.datasets.buffers import BatchMemoryPool, allocate_batch
 from chirpid_patch.datasets.gather import fetch_batch
 
 SHAPE = (16, 1, 150, 150)  # 1.4 MB
@@ -24,7 +24,7 @@ SHAPE = (16, 1, 150, 150)  # 1.4 MB
 
 def taken() -> torch.Tensor:
     """A block, filled."""
-    return batch_memory(SHAPE, torch.float32).fill_(1.0)
+    return allocate_batch(SHAPE, torch.float32).fill_(1.0)
 
 
 def test_memory_nobody_refers_to_is_used_again() -> None:
@@ -68,7 +68,7 @@ def test_memory_that_went_to_other_processes_is_never_used_again() -> None:
 
 
 def test_memory_comes_back_in_whatever_thread_it_dies_and_only_so_much_is_kept() -> None:
-    buffers = Buffers()
+    buffers = BatchMemoryPool()
     lent = [buffers.lend(1 << 24) for _ in range(20)]
     thread = threading.Thread(target=lent.clear)
     thread.start()
@@ -105,15 +105,15 @@ def test_a_block_is_a_tensor_of_its_own() -> None:
     other.add_(1)
     assert tensor._version == before
     with torch.inference_mode():
-        assert batch_memory(SHAPE, torch.float32).is_inference()
-    again = batch_memory(SHAPE, torch.float32).fill_(2.0).requires_grad_()
+        assert allocate_batch(SHAPE, torch.float32).is_inference()
+    again = allocate_batch(SHAPE, torch.float32).fill_(2.0).requires_grad_()
     again.square().sum().backward()
     assert again.grad is not None and bool((again.grad == 4).all())
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (1, 2, 3), (7, 300, 301)])
 def test_any_shape(shape: tuple[int, ...]) -> None:
-    tensor = batch_memory(shape, torch.uint8)
+    tensor = allocate_batch(shape, torch.uint8)
     assert tensor.shape == shape and tensor.stride() == torch.empty(shape).stride()
 
 

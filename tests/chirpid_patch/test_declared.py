@@ -27,7 +27,7 @@ from chirpid_patch import (
     standardized_samples,
     standardizes_samples,
 )
-from chirpid_patch.datasets.gather import fetch_batch, is_in_memory, reads_batches
+from chirpid_patch.datasets.gather import fetch_batch, is_in_memory, permits_batched_reading
 from chirpid_patch.declaration import batched_object_for
 from chirpid_patch.transforms.declared import masks_spectrograms
 
@@ -251,7 +251,7 @@ def test_what_it_is_for_is_served(base: str) -> None:
 @pytest.mark.parametrize("name", ["integers", "three columns", "one column", "of different kinds", "pairs", "counting"])
 def test_what_it_is_not_for_is_its_own(name: str) -> None:
     dataset = Declared(BASES[name](), [1, 2], 0.5, 2.0)
-    assert batched_object_for(dataset) is dataset and not reads_batches(dataset)
+    assert batched_object_for(dataset) is dataset and not permits_batched_reading(dataset)
 
 
 def changed(change: Callable[[Any], Any]) -> list[Any]:

@@ -243,7 +243,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> LateDevice:
     device = LateDevice(torch.device("cuda", 1))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    monkeypatch.setattr(device_prefetch, "CudaCopies", lambda wanted: device if wanted == device.device else None)
+    monkeypatch.setattr(device_prefetch, "CudaCopyStream", lambda wanted: device if wanted == device.device else None)
     return device
 
 

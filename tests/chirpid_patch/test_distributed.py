@@ -405,7 +405,9 @@ class TestWorkerBudget:
         become(0, ranks)
         monkeypatch.setattr("chirpid_patch.machine.cpus.usable_cpus", lambda: cpus)
         assert Factory.get_optimal_config(5000, has_augmentation=True)["num_workers"] == workers
-        monkeypatch.setattr("chirpid_patch.recipes.optimized_loader.spare_cpus", lambda: max(0, cpus // ranks - 1))
+        monkeypatch.setattr(
+            "chirpid_patch.recipes.optimized_loader.cpus_for_loading", lambda: max(0, cpus // ranks - 1)
+        )
         loader: Any = create_optimized_dataloader(PairDataset(1000), 2, num_workers=20)
         assert loader.worker_processes == min(20, max(0, cpus // ranks - 1))
         exact: Any = Factory.create_training_loader(PairDataset(1000), 2, num_workers=20, distributed=True)

@@ -20,7 +20,7 @@ import pytest
 import torch
 from test_augmentation_distribution import keys, mask_positions
 
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 from chirpid_patch import SpecAugment
@@ -111,7 +111,7 @@ def test_what_a_guard_says(guard: str, said: str) -> None:
         assert old in text
         text = text.replace(old, guard.format(param, size))
     rule = next(one for one in all_rules() if one.code == "CHP003")
-    after, _ = rewrite("a.py", text, Project({"a.py": text}), rules=[rule])
+    after, _ = rewrite_text("a.py", text, Project({"a.py": text}), rules=[rule])
     assert f"{said}\nclass GuardedMasks(" in after
 
 

@@ -20,7 +20,7 @@ from chirpid_patch.hooks import lightning as lightning_hooks
 from chirpid_patch.hooks import profiling
 from chirpid_patch.hooks.lightning import lightning_callback
 from chirpid_patch.hooks.profiling import DataLoaderProfilingHook
-from chirpid_patch.hooks.steps import UsualTime
+from chirpid_patch.hooks.steps import UsualBatchTime
 from chirpid_patch.hooks.trace import DATA_WAIT, STEP, TRANSFER
 from chirpid_patch.hooks.trainer import TrainerHooks
 from chirpid_patch.loading import batch_timer
@@ -230,7 +230,7 @@ def test_slow_batches_beyond_the_tenth_are_only_counted(clock: Clock, logged: py
 
 
 def test_jitter_of_very_short_batches_is_not_slow() -> None:
-    usual = UsualTime(3.0)
+    usual = UsualBatchTime(3.0)
     assert [usual.is_exceeded(1e-4) for _ in range(20)] == [False] * 20
     assert not usual.is_exceeded(9e-4)
     assert usual.is_exceeded(2e-3)

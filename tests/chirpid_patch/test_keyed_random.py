@@ -17,7 +17,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSa
 from chirpid_patch import BatchedDataLoader, WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.datasets.samples import fetch_samples, load_batch
-from chirpid_patch.randomness.keyed_random import RandomKey, fold_in, fresh_keys, uniforms
+from chirpid_patch.randomness.keyed_random import RandomKey, fresh_keys, hash_into_keys, uniform_numbers
 
 ALWAYS = {"spec_augment_params": {"p": 1.0}, "gaussian_noise_params": {"p": 1.0, "std": 0.1}}
 SHAPE = (1, 8, 10)
@@ -192,8 +192,8 @@ def test_user_dataset_below_is_augmented_alike_at_once_and_one_by_one() -> None:
 
 
 def test_uniforms_are_uniform_and_independent() -> None:
-    keys = fold_in(np.zeros(1, dtype=np.uint64), 123)
-    numbers = uniforms(fold_in(np.broadcast_to(keys, 20_000), np.arange(20_000)), 5)
+    keys = hash_into_keys(np.zeros(1, dtype=np.uint64), 123)
+    numbers = uniform_numbers(hash_into_keys(np.broadcast_to(keys, 20_000), np.arange(20_000)), 5)
     assert numbers.min() >= 0.0 and numbers.max() < 1.0
     counts = np.histogram(numbers, bins=64, range=(0, 1))[0]
     expected = numbers.size / 64

@@ -107,6 +107,6 @@ def test_the_peak_is_in_bytes_with_and_without_proc(monkeypatch: pytest.MonkeyPa
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=3000))
     monkeypatch.setattr(memory, "_STATUS", tmp_path / "status")
-    assert memory.most_resident() == 3000
+    assert memory.peak_resident_memory() == 3000
     (tmp_path / "status").write_text("VmPeak:\t 9 kB\nVmHWM:\t    4000 kB\n")
-    assert memory.most_resident() == 4000 * 1024
+    assert memory.peak_resident_memory() == 4000 * 1024

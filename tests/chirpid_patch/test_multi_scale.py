@@ -20,7 +20,7 @@ from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.scales import scaling
 from chirpid_patch.scales import step as multi_scale_step
 from chirpid_patch.scales.dataset import MultiScaleDataset
-from chirpid_patch.scales.groups import even_parts, group_scales, image_bytes, step_bytes
+from chirpid_patch.scales.groups import estimate_step_bytes, even_slices, group_scales, image_bytes
 from chirpid_patch.scales.scaling import as_float, scale_images
 from chirpid_patch.scales.step import MultiScaleStep
 from chirpid_patch.transforms.symmetries import FlipsAndTurns
@@ -193,8 +193,8 @@ def test_scales_are_grouped_by_the_bytes_they_take() -> None:
 def test_groups_keep_order_and_parts_are_even() -> None:
     assert group_scales([5, 1, 1, 4], lambda scale: scale, 6) == [[5, 1], [1, 4]]
     assert group_scales([9, 1], lambda scale: scale, 6) == [[9], [1]]
-    assert [(part.start, part.stop) for part in even_parts(10, 4)] == [(0, 3), (3, 6), (6, 10)]
-    assert even_parts(4, 9) == [slice(0, 4)]
+    assert [(part.start, part.stop) for part in even_slices(10, 4)] == [(0, 3), (3, 6), (6, 10)]
+    assert even_slices(4, 9) == [slice(0, 4)]
 
 
 def test_a_batch_scales_as_its_images_do() -> None:
@@ -231,7 +231,7 @@ def test_the_bytes_of_a_step_are_those_the_graph_keeps() -> None:
     model = nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU())
     state = torch.get_rng_state()
     kept = images.nbytes + 2 * 100 * 4  # what convolution and ReLU need for their gradients
-    assert step_bytes(model, images) == images.nbytes + kept + 2 * images.nbytes
+    assert estimate_step_bytes(model, images) == images.nbytes + kept + 2 * images.nbytes
     assert torch.equal(state, torch.get_rng_state()) and model[0].weight.grad is None
 
 
@@ -261,7 +261,7 @@ def test_scale_by_scale_in_parts_gives_the_gradients_of_legacy_mode(criterion: A
     expected, wanted = gradients(MultiScaleStep(model, criterion, SCALES), whole)
     calls: list[int] = []
     model.register_forward_pre_hook(lambda _model, inputs: calls.append(len(inputs[0])))
-    for budget, most in ((None, 10), (2 * step_bytes(model, torch.rand(1, 3, 24, 24)), 5)):
+    for budget, most in ((None, 10), (2 * estimate_step_bytes(model, torch.rand(1, 3, 24, 24)), 5)):
         calls.clear()
         found, got = gradients(MultiScaleStep(model, criterion, SCALES, memory_budget=budget), base)
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)

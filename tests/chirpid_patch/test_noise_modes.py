@@ -24,7 +24,7 @@ from originals import global_states, same, seed_all
 from torch.utils.data import DataLoader, TensorDataset
 
 from chirpid_patch import BatchedDataLoader, GaussianNoise, WorkerSafeAugmentedDataset
-from chirpid_patch.randomness.keyed_random import fold_in
+from chirpid_patch.randomness.keyed_random import hash_into_keys
 from chirpid_patch.transforms.noise import NOISE_MODES, normal_noise
 
 LEVEL = 1e-3
@@ -35,8 +35,8 @@ Values = np.ndarray[Any, Any]
 
 
 def keys(count: int, seed: int = 0) -> Any:
-    start = fold_in(np.zeros(1, dtype=np.uint64), seed)
-    return fold_in(np.broadcast_to(start, count), np.arange(count))
+    start = hash_into_keys(np.zeros(1, dtype=np.uint64), seed)
+    return hash_into_keys(np.broadcast_to(start, count), np.arange(count))
 
 
 # --- hypotheses, each as the probability of what was seen ------------------------------------------------------

@@ -442,7 +442,7 @@ class SimulatedClocks:
 def test_threads_stay_where_they_shorten_the_loop(
     monkeypatch: pytest.MonkeyPatch, load: float, away: float, gain: float, busy: float, threads: int
 ) -> None:
-    monkeypatch.setattr("chirpid_patch.loading.adjusting.rank_cpus", lambda: 2)
+    monkeypatch.setattr("chirpid_patch.loading.adjusting.cpus_per_rank", lambda: 2)
     clock = SimulatedClocks(monkeypatch)
     overlap = LoadController(None)
     steps(overlap, clock, load, away, gain=gain, busy=busy)
@@ -450,7 +450,7 @@ def test_threads_stay_where_they_shorten_the_loop(
 
 
 def test_a_loop_that_changes_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chirpid_patch.loading.adjusting.rank_cpus", lambda: 2)
+    monkeypatch.setattr("chirpid_patch.loading.adjusting.cpus_per_rank", lambda: 2)
     clock = SimulatedClocks(monkeypatch)
     overlap = LoadController(None)
     steps(overlap, clock, 3e-3, 1e-5, gain=0.5, busy=0.1)

@@ -61,7 +61,7 @@ def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
         on_cpu = arguments[0].device.type == "cpu"
         (add_noise_ if arguments[-1] == "exact" and on_cpu else add_device_noise_)(*arguments)
 
-    monkeypatch.setattr(off_cpu, "is_away", lambda tensor: bool(making) or tensor.device.type != "cpu")
+    monkeypatch.setattr(off_cpu, "is_off_cpu", lambda tensor: bool(making) or tensor.device.type != "cpu")
     monkeypatch.setattr(resident_loading, "fetch_batch", fetch)
     monkeypatch.setattr(spectrograms, "add_device_noise_", add_noise)
 
@@ -214,7 +214,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
     """Sets how much memory the device has free, in bytes."""
 
     def set_to(count: int) -> None:
-        monkeypatch.setattr(resident_loading, "free_memory", lambda device: count)
+        monkeypatch.setattr(resident_loading, "free_device_memory", lambda device: count)
 
     yield set_to
 
@@ -273,7 +273,7 @@ def test_what_turns_out_not_to_fit_is_moved_too(monkeypatch: pytest.MonkeyPatch)
     def upload(source: Tensor, device: torch.device) -> None:
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(resident_loading, "Upload", upload)
+    monkeypatch.setattr(resident_loading, "TensorUpload", upload)
     data = tensor_data(10)
     loader: Any = Factory.create_training_loader(data, 4, **HELD)
     assert "and not built there, because" in loader.decision and "1.0 KiB" in loader.decision

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from chirpid_patch.randomness.keyed_random import fold_in
+from chirpid_patch.randomness.keyed_random import hash_into_keys
 from chirpid_patch.transforms.device_noise import device_noise
 from chirpid_patch.transforms.noise import normal_noise
 
@@ -49,7 +49,7 @@ def test_a_real_spectrograms_noise_is_the_cpus_to_the_last_bit(device: str) -> N
 
 
 def exact(count: int, device: str) -> Tensor:
-    keys = fold_in(np.zeros(64, dtype=np.uint64), np.arange(64))
+    keys = hash_into_keys(np.zeros(64, dtype=np.uint64), np.arange(64))
     return device_noise(device_keys(keys, device), count, 1.0, "exact").double().cpu()
 
 

@@ -14,7 +14,7 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset, default_colla
 
 from chirpid_patch import BatchedDataLoader, SpecAugment, WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
 from chirpid_patch.datasets.gather import fetch_batch
-from chirpid_patch.datasets.sent_copy import sent_copy
+from chirpid_patch.datasets.sent_copy import copy_for_workers
 
 N = 3000
 
@@ -42,7 +42,7 @@ def lists_in(dataset: Any) -> int:
 @pytest.mark.parametrize("kind", [list, tuple, lambda numbers: list(np.array(numbers))], ids=["list", "tuple", "numpy"])
 def test_samples_and_batches_stay_the_same_and_lists_are_gone(kind: Any) -> None:
     dataset = nested(kind)
-    twin = pickle.loads(pickle.dumps(sent_copy(dataset)))
+    twin = pickle.loads(pickle.dumps(copy_for_workers(dataset)))
     assert lists_in(dataset) == 3 and lists_in(twin) == 0
     assert same(list(twin[5]), list(dataset[5])) and len(twin) == len(dataset)
     wanted = [0, 4000, 17, -1]
@@ -52,7 +52,7 @@ def test_samples_and_batches_stay_the_same_and_lists_are_gone(kind: Any) -> None
 def test_the_users_dataset_is_left_as_it_was() -> None:
     given = indices(list)
     dataset = Subset(tensors(), given)
-    assert sent_copy(dataset) is not dataset and dataset.indices is given
+    assert copy_for_workers(dataset) is not dataset and dataset.indices is given
 
 
 def test_indices_reach_a_users_dataset_as_the_numbers_they_were() -> None:
@@ -61,14 +61,14 @@ def test_indices_reach_a_users_dataset_as_the_numbers_they_were() -> None:
             return type(index).__name__
 
     for kind, name in ((list, "int"), (lambda numbers: list(np.array(numbers)), "int64")):
-        assert sent_copy(Subset(Kinds(torch.zeros(N)), indices(kind)))[0] == name
+        assert copy_for_workers(Subset(Kinds(torch.zeros(N)), indices(kind)))[0] == name
 
 
 @pytest.mark.parametrize(
     "given", [range(N), np.arange(N), torch.arange(N), [0, 1, 2], ["a"] * N, [2**70] * N, [True] * N]
 )
 def test_other_indices_stay_as_they_are(given: Any) -> None:
-    twin = sent_copy(Subset(tensors(), given))
+    twin = copy_for_workers(Subset(tensors(), given))
     assert type(twin.indices) is type(given) and list(twin.indices) == list(given)
 
 
@@ -119,7 +119,7 @@ def test_a_subclass_with_its_own_reading_is_not_touched() -> None:
             return [self[index] for index in indices]
 
     dataset = Own(tensors(), indices(list))
-    assert sent_copy(dataset) is dataset
+    assert copy_for_workers(dataset) is dataset
 
 
 def test_workers_get_such_a_copy_and_the_caller_keeps_his() -> None:

@@ -32,7 +32,7 @@ MEMBERS = [(kind, member) for kind, names in torch_private.MEMBERS.items() for m
 
 
 def test_every_member_is_there() -> None:
-    assert torch_private.IS_COMPLETE and torch_private.is_complete()
+    assert torch_private.IS_COMPLETE and torch_private.has_all_members()
 
 
 @pytest.mark.parametrize(("kind", "member"), MEMBERS)
@@ -48,7 +48,7 @@ def test_every_member_is_missed(kind: str, member: str, monkeypatch: pytest.Monk
                 code = method.__code__.replace(co_names=names)
                 renamed = types.FunctionType(code, method.__globals__, name, None, method.__closure__)
                 monkeypatch.setattr(base, name, renamed)
-    assert not torch_private.is_complete()
+    assert not torch_private.has_all_members()
 
 
 def test_methods_take_what_they_took() -> None:
@@ -124,28 +124,28 @@ def test_batches_are_pinned_by_pytorchs_function(monkeypatch: pytest.MonkeyPatch
 def test_shared_memory_is_shared_or_ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
     for dtype in (torch.float32, torch.uint8, torch.bfloat16):
         for shape in ((3, 2), (0, 4), (5,)):
-            tensor = torch_private.shared_memory(shape, dtype)
+            tensor = torch_private.empty_shared_tensor(shape, dtype)
             assert (tensor.shape, tensor.dtype, tensor.is_contiguous()) == (shape, dtype, True)
             assert tensor.is_shared()
     monkeypatch.setattr(torch.UntypedStorage, "_new_shared", None, raising=False)
-    assert torch_private.shared_memory((3, 2), torch.float32).shape == (3, 2)
+    assert torch_private.empty_shared_tensor((3, 2), torch.float32).shape == (3, 2)
 
 
 def test_a_version_changes_in_place() -> None:
     tensor = torch.zeros(3)
-    before = torch_private.version(tensor)
-    assert torch_private.version(tensor) == before
+    before = torch_private.tensor_version(tensor)
+    assert torch_private.tensor_version(tensor) == before
     tensor.add_(1)
-    assert torch_private.version(tensor) != before
+    assert torch_private.tensor_version(tensor) != before
     with torch.inference_mode():
         uncounted = torch.zeros(1)
-        assert torch_private.version(uncounted) != torch_private.version(uncounted)
+        assert torch_private.tensor_version(uncounted) != torch_private.tensor_version(uncounted)
 
 
 def test_collation_is_as_published_until_somebody_adds_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert torch_private.collates_as_published()
+    assert torch_private.default_collate_is_unchanged()
     monkeypatch.setitem(torch.utils.data._utils.collate.default_collate_fn_map, torch.Tensor, lambda batch, **_: batch)
-    assert not torch_private.collates_as_published()
+    assert not torch_private.default_collate_is_unchanged()
 
 
 def test_tensors_and_text_can_be_put_together_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,9 +35,9 @@ from torch.utils.data import (
 )
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, WorkerSafeAugmentedDataset
-from chirpid_patch.loader_speed.profiles import default_profile, recall, remember, signature
+from chirpid_patch.loader_speed.profiles import choice_key, default_profile_path, load_choice, save_choice
 from chirpid_patch.loader_speed.search import LoaderChoice, LoadingTrial, choose_loading
-from chirpid_patch.loading.worker_start import main_is_guarded, why_no_processes
+from chirpid_patch.loading.worker_start import main_is_guarded, why_workers_cannot_start
 from chirpid_patch.randomness.random_states import restored_generators
 
 Factory = OptimalDataLoaderFactory
@@ -543,7 +543,7 @@ def test_a_process_that_was_started_by_another_starts_none(daemon: bool) -> None
 @pytest.mark.parametrize("method", sorted({"spawn", "forkserver"} & set(METHODS)))
 def test_starting_processes_must_fit_into_the_time(method: str) -> None:
     for context in (method, multiprocessing.get_context(method)):
-        refused = why_no_processes({"multiprocessing_context": context}, 1.0)
+        refused = why_workers_cannot_start({"multiprocessing_context": context}, 1.0)
         assert refused is not None and "1 s" in refused and repr(method) in refused
     choice = choose_loading(
         PairDataset(8), {"batch_size": 2, "multiprocessing_context": method}, threads_allowed=False, most_workers=None,
@@ -690,7 +690,7 @@ def test_where_processes_are_safe_what_is_remembered_is_used(method: str, monkey
     monkeypatch.setattr("chirpid_patch.factory.choose_loading", lambda *args, **options: pytest.fail("measured"))
     assert measured(PairDataset(6), **options).worker_processes == 2  # pytest's own script has a guard
     monkeypatch.setattr("chirpid_patch.loading.worker_start.main_is_guarded", lambda: False)
-    assert measured(PairDataset(6), tune=default_profile(), **options, tune_seconds=0).worker_processes == 0
+    assert measured(PairDataset(6), tune=default_profile_path(), **options, tune_seconds=0).worker_processes == 0
 
 
 # --- what is remembered -----------------------------------------------------------------------------------------
@@ -714,7 +714,7 @@ def test_a_choice_is_measured_once(measurings: list[Any], profile: Path) -> None
     assert len(measurings) == 1 and first.decision == second.decision
     again = Factory.create_training_loader(tensor_data(12), 4, tune=profile, tune_seconds=0)
     assert len(measurings) == 1 and getattr(again, "decision", "") == first.decision
-    assert profile.exists() and default_profile() == profile
+    assert profile.exists() and default_profile_path() == profile
 
 
 def test_without_tune_only_what_is_known_is_used(measurings: list[Any], profile: Path) -> None:
@@ -725,7 +725,7 @@ def test_without_tune_only_what_is_known_is_used(measurings: list[Any], profile:
 def test_each_profile_has_its_own_choices(measurings: list[Any], tmp_path: Path, profile: Path) -> None:
     for path in (tmp_path / "a.json", tmp_path / "b.json"):
         measured(tensor_data(12), tune=path)
-        assert path.exists() and recall(path, next(iter(json.loads(path.read_text())["choices"])))
+        assert path.exists() and load_choice(path, next(iter(json.loads(path.read_text())["choices"])))
     assert len(measurings) == 2 and not profile.exists()
 
 
@@ -771,9 +771,9 @@ def test_changed_code_to_read_a_sample_is_measured_again() -> None:
         "return (lambda: index * 6)()",
     ]
     options = {"batch_size": 4}
-    assert len({signature(dataset_that(body), options) for body in bodies}) == len(bodies)
+    assert len({choice_key(dataset_that(body), options) for body in bodies}) == len(bodies)
     for body in bodies:
-        assert signature(dataset_that(body), options) == signature(dataset_that(body + "  # as before"), options)
+        assert choice_key(dataset_that(body), options) == choice_key(dataset_that(body + "  # as before"), options)
 
 
 class Awkward(Dataset[Any]):
@@ -800,7 +800,7 @@ class Closed:
 
 
 def test_whatever_a_dataset_holds_has_a_signature() -> None:
-    assert signature(Awkward(), {}) == signature(Awkward(), {}) != signature(PairDataset(4), {})
+    assert choice_key(Awkward(), {}) == choice_key(Awkward(), {}) != choice_key(PairDataset(4), {})
 
 
 def warned(caplog: pytest.LogCaptureFixture) -> str:
@@ -874,7 +874,7 @@ def choice(rate: float = 1.0) -> LoaderChoice:
 def test_a_write_that_breaks_off_leaves_the_old_file(
     error: BaseException, profile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remember(profile, "one", choice())
+    save_choice(profile, "one", choice())
     before = profile.read_bytes()
 
     def break_off(content: Any, file: Any, **options: Any) -> None:
@@ -884,21 +884,21 @@ def test_a_write_that_breaks_off_leaves_the_old_file(
     with monkeypatch.context() as patch:
         patch.setattr("chirpid_patch.loader_speed.profiles.json.dump", break_off)
         if isinstance(error, OSError):
-            remember(profile, "two", choice())
+            save_choice(profile, "two", choice())
         else:
             with pytest.raises(KeyboardInterrupt):
-                remember(profile, "two", choice())
+                save_choice(profile, "two", choice())
     assert profile.read_bytes() == before and [one.name for one in profile.parent.iterdir()] == [profile.name]
 
 
 def write_many(path: Path, writer: int) -> None:
     for number in range(25):
-        remember(path, f"{writer}-{number}", choice())
+        save_choice(path, f"{writer}-{number}", choice())
 
 
 @needs_fork
 def test_writers_at_the_same_time_leave_a_valid_file(profile: Path, caplog: pytest.LogCaptureFixture) -> None:
-    remember(profile, "first", choice())
+    save_choice(profile, "first", choice())
     context = multiprocessing.get_context("fork")
     writers = [context.Process(target=write_many, args=(profile, number)) for number in range(4)]
     for writer in writers:
@@ -911,7 +911,7 @@ def test_writers_at_the_same_time_leave_a_valid_file(profile: Path, caplog: pyte
         writer.join()
         assert writer.exitcode == 0
     assert seen and not warned(caplog)
-    assert any(recall(profile, f"{writer}-24") == choice() for writer in range(4))
+    assert any(load_choice(profile, f"{writer}-24") == choice() for writer in range(4))
     assert [one.name for one in profile.parent.iterdir()] == [profile.name]
 
 
@@ -922,20 +922,20 @@ def test_a_choice_comes_back_as_it_was(profile: Path) -> None:
         LoadingTrial(2, 0, 40.0, 0.5),
     )
     kept = LoaderChoice(2, 0, trials, ("a note",))
-    remember(profile, "key", kept)
-    assert recall(profile, "key") == kept and recall(profile, "another") is None
-    remember(profile, "key", choice(3.0))
-    assert recall(profile, "key") == choice(3.0)
+    save_choice(profile, "key", kept)
+    assert load_choice(profile, "key") == kept and load_choice(profile, "another") is None
+    save_choice(profile, "key", choice(3.0))
+    assert load_choice(profile, "key") == choice(3.0)
 
 
 def test_the_oldest_choices_are_forgotten(profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chirpid_patch.loader_speed.profiles._MOST_KEPT", 20)
     for number in range(23):
-        remember(profile, str(number), choice(number + 1))
+        save_choice(profile, str(number), choice(number + 1))
         if number == 15:
-            remember(profile, "0", choice())
-    assert not any(recall(profile, key) for key in ("1", "2", "3"))
-    assert all(recall(profile, key) for key in ("0", "4", "22"))
+            save_choice(profile, "0", choice())
+    assert not any(load_choice(profile, key) for key in ("1", "2", "3"))
+    assert all(load_choice(profile, key) for key in ("0", "4", "22"))
 
 
 def test_choices_are_kept_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -943,12 +943,12 @@ def test_choices_are_kept_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tm
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     kept = Path("chirpid_patch", "loader-profile.json")
-    assert default_profile() == tmp_path / ".cache" / kept
+    assert default_profile_path() == tmp_path / ".cache" / kept
     (tmp_path / "Library" / "Caches").mkdir(parents=True)
-    assert default_profile() == tmp_path / "Library" / "Caches" / kept
+    assert default_profile_path() == tmp_path / "Library" / "Caches" / kept
     for variable in ("LOCALAPPDATA", "XDG_CACHE_HOME"):
         monkeypatch.setenv(variable, str(tmp_path / variable))
-        assert default_profile() == tmp_path / variable / kept
+        assert default_profile_path() == tmp_path / variable / kept
 
 
 def test_measuring_is_told(caplog: pytest.LogCaptureFixture) -> None:

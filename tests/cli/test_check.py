@@ -17,7 +17,7 @@ from click.testing import Result
 from support import LOADER, ROOT, Death, in_child, run, sentence, write_files
 
 from chirp_migrate.engine.plan_tree import plan_tree
-from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.commit import commit_plan
 
 #: A subclass, which is only listed.
 LISTED = "from torch.utils.data import DataLoader\n\n\nclass Mine(DataLoader):\n    pass\n"
@@ -135,7 +135,7 @@ def test_two_documents_do_not_go_to_one_place(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="needs processes that are killed")
 def test_a_tree_that_is_half_rewritten_is_an_error(tmp_path: Path) -> None:
     plan = plan_tree(tree(tmp_path, a=LOADER))
-    assert in_child(lambda: commit(plan, on_step=Death("replaced a.py"))) < 0
+    assert in_child(lambda: commit_plan(plan, on_step=Death("replaced a.py"))) < 0
     done = check(tmp_path)
     assert done.exit_code == 2 and "rollback" in sentence(done)
 

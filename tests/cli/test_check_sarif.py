@@ -14,8 +14,8 @@ import pytest
 from support import FIXTURES, run
 
 from chirp_migrate import __version__
-from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.engine.checking import Check
+from chirp_migrate.edits.apply_hunks import text_with_hunks
+from chirp_migrate.engine.checking import CheckReport
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings, read_settings
 from chirp_migrate.errors import UsageProblem
@@ -92,7 +92,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     root = write_corpus(tmp_path_factory.mktemp("corpus"), request.param)
     settings = Settings(unsafe=True, all_loaders=True)
     plan = plan_tree(root, settings=settings, jobs=1)
-    return plan, valid(sarif(Check(plan, settings)))
+    return plan, valid(sarif(CheckReport(plan, settings)))
 
 
 #: Rules that find what makes results wrong or runs fail.
@@ -111,7 +111,9 @@ def test_every_fix_makes_the_file_with_only_its_hunk(corpus: tuple[Plan, Json]) 
             assert file.before is not None
             text = SourceFile.from_bytes(file.before).text
             hunk = next(one for one in file.hunks if one.number == finding.hunk)
-            assert fixed(text, fix) == compose(Module(file.path, text), [hunk], file.public, ImportStyle(plan.root))
+            assert fixed(text, fix) == text_with_hunks(
+                Module(file.path, text), [hunk], file.public, ImportStyle(plan.root)
+            )
             assert f"{finding.rule} ({finding.name}) in line {finding.line}" in fix["description"]["text"]
             seen.add((file.path, hunk.number))
     expected = {(file.path, hunk.number) for file in plan.files for hunk in file.hunks if file.path != "mark_first.py"}
@@ -217,7 +219,7 @@ def test_names_are_uris_from_the_top_of_the_repository(tmp_path: Path) -> None:
 def test_a_file_that_changes_meanwhile_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(f"{IMPORT}\n\nclass Mine(DataLoader):\n    pass\n")
     plan = plan_tree(tmp_path)
-    check = Check(plan, read_settings(tmp_path))
+    check = CheckReport(plan, read_settings(tmp_path))
     for content in (b"", b"\xff"):
         (tmp_path / "a.py").write_bytes(content)
         with pytest.raises(UsageProblem, match=r"a\.py was changed"):

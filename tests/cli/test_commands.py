@@ -15,7 +15,7 @@ from chirp_migrate import __version__
 from chirp_migrate.cli import entry_point
 from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.engine.settings import Settings
-from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.commit import commit_plan
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs processes that are killed")
 
@@ -178,7 +178,7 @@ def test_a_rollback_over_edits_is_refused_until_forced(backend: Path) -> None:
 def killed_half_way(root: Path) -> None:
     """An ``apply`` that is killed with one of its files replaced."""
     plan = plan_migration(root)
-    assert in_child(lambda: commit(plan, on_step=Death(f"replaced {plan.files[0].path}"))) < 0
+    assert in_child(lambda: commit_plan(plan, on_step=Death(f"replaced {plan.files[0].path}"))) < 0
 
 
 @posix
@@ -377,7 +377,9 @@ def test_a_full_disk_under_the_output_is_said(backend: Path) -> None:
 
 
 def test_another_apply_meanwhile_is_named(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chirp_migrate.cli.apply.check_settled", lambda *_, **__: run_process("apply", backend))
+    monkeypatch.setattr(
+        "chirp_migrate.cli.apply.check_nothing_to_rewrite", lambda *_, **__: run_process("apply", backend)
+    )
     done = run("apply", backend)
     assert done.exit_code == 3 and "another run (0001) was applied here meanwhile" in sentence(done)
 
@@ -386,7 +388,7 @@ def test_an_interrupted_apply_says_that_nothing_was_written(backend: Path, monke
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("chirp_migrate.cli.apply.check_settled", stop)
+    monkeypatch.setattr("chirp_migrate.cli.apply.check_nothing_to_rewrite", stop)
     done = run("apply", backend)
     assert done.exit_code == 130 and "interrupted: nothing was written" in sentence(done)
 

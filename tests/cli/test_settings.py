@@ -12,8 +12,8 @@ import click
 import pytest
 from support import LOADER, ROOT, run, sentence, write_files
 
-from chirp_migrate.cli.command_settings import settings_of
-from chirp_migrate.cli.verify import options_of
+from chirp_migrate.cli.command_settings import parameters_by_setting
+from chirp_migrate.cli.verify import verify_options_from_arguments
 from chirp_migrate.engine.settings import KEYS
 
 if sys.version_info >= (3, 11):
@@ -34,7 +34,7 @@ def documented(table: str) -> dict[str, Any]:
 def test_the_page_lists_every_option_that_is_a_setting(name: str) -> None:
     command = getattr(importlib.import_module(f"chirp_migrate.cli.{name}"), name)
     assert isinstance(command, click.Command)
-    assert documented(f"tool.chirp-migrate.{name}").keys() == settings_of(command).keys()
+    assert documented(f"tool.chirp-migrate.{name}").keys() == parameters_by_setting(command).keys()
 
 
 def test_the_page_lists_every_key_of_the_table() -> None:
@@ -101,6 +101,6 @@ def test_a_folder_to_compare_with_lies_beside_the_settings(tmp_path: Path) -> No
 
 def test_a_model_that_would_not_be_trained_is_refused(tmp_path: Path) -> None:
     root = write_files(tmp_path, {"chirp_verify.py": "", "pyproject.toml": ""})
-    assert options_of(str(root)).entry is not None
+    assert verify_options_from_arguments(str(root)).entry is not None
     done = run("verify", "--model", "utils.models:Bird", "--list", root)
     assert done.exit_code == 2 and "model applies to entry points that are found" in sentence(done)

@@ -11,8 +11,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from chirp_migrate.console.progress import no_progress
-from chirp_migrate.doctor.checks.waiting import check, slow_reading
-from chirp_migrate.doctor.measuring import measure_workers
+from chirp_migrate.doctor.checks.waiting import check, loaders_needing_workers
+from chirp_migrate.doctor.measuring import measure_worker_counts
 from chirp_migrate.doctor.recording import (
     IN_TRAINING_PROCESS,
     BatchRecord,
@@ -21,9 +21,9 @@ from chirp_migrate.doctor.recording import (
     LoaderInfo,
     LoaderPass,
     Recording,
-    WorkerTuning,
+    WorkerCountTimings,
 )
-from chirp_migrate.training.errors import NotUsable
+from chirp_migrate.training.errors import TaskNotPossible
 
 SAMPLE_S = 0.02
 
@@ -88,7 +88,7 @@ def fix_of(seen: Recording) -> str:
 @pytest.mark.slow
 def test_more_workers_are_picked_for_samples_that_wait() -> None:
     loader = DataLoader(Waits(), batch_size=2, shuffle=True)
-    found = measure_workers(loader, epoch(), 2 * SAMPLE_S, 20, no_progress)
+    found = measure_worker_counts(loader, epoch(), 2 * SAMPLE_S, 20, no_progress)
     assert found is not None and found.num_workers > 0
     assert found.now_s > 40 * SAMPLE_S * 0.9 and found.best_s < 0.9 * found.now_s
     assert found.tried[0] == 0 and found.num_workers in found.tried
@@ -97,25 +97,25 @@ def test_more_workers_are_picked_for_samples_that_wait() -> None:
 @pytest.mark.parametrize("batch_s", [10.0, 2.0])
 def test_without_time_for_two_numbers_nothing_is_measured(batch_s: float) -> None:
     loader = DataLoader(Waits(), batch_size=2, shuffle=True)
-    assert measure_workers(loader, epoch(), batch_s, 5, no_progress) is None
+    assert measure_worker_counts(loader, epoch(), batch_s, 5, no_progress) is None
 
 
 def test_if_no_other_number_can_be_measured_there_is_no_result() -> None:
     loader = DataLoader(FailsInWorkers(), batch_size=2, shuffle=True)
-    assert measure_workers(loader, epoch(), 2 * SAMPLE_S, 6, no_progress) is None
+    assert measure_worker_counts(loader, epoch(), 2 * SAMPLE_S, 6, no_progress) is None
 
 
 def test_a_stream_is_not_measured() -> None:
-    with pytest.raises(NotUsable, match="is a stream"):
-        measure_workers(DataLoader(Stream()), epoch(), 0.01, 60, no_progress)
+    with pytest.raises(TaskNotPossible, match="is a stream"):
+        measure_worker_counts(DataLoader(Stream()), epoch(), 0.01, 60, no_progress)
 
 
 def test_a_loader_whose_fix_is_the_number_of_workers_is_measured() -> None:
     seen = recording()
-    assert [(loader.number, one.number) for loader, one in slow_reading(seen)] == [(0, 1)]
+    assert [(loader.number, one.number) for loader, one in loaders_needing_workers(seen)] == [(0, 1)]
     seen.loaders[0].held_bytes = 1 << 20  # the samples are in memory: another fix
-    assert list(slow_reading(seen)) == []
-    assert list(slow_reading(recording(has_own_data=False))) == []
+    assert list(loaders_needing_workers(seen)) == []
+    assert list(loaders_needing_workers(recording(has_own_data=False))) == []
 
 
 def test_samples_of_unknown_size_do_not_count_as_in_memory() -> None:
@@ -132,16 +132,16 @@ def test_without_a_measurement_the_command_is_named() -> None:
 
 
 def test_the_measured_change_is_the_fix() -> None:
-    assert fix_of(recording(tuned=WorkerTuning(0, 4, 1.234, 0.4, [0, 2, 4]))) == (
+    assert fix_of(recording(tuned=WorkerCountTimings(0, 4, 1.234, 0.4, [0, 2, 4]))) == (
         "Use num_workers=4: loading an epoch takes 0.40 s instead of 1.23 s (without training, measured with 0, 2, "
         "4 workers)."
     )
 
 
 def test_where_workers_do_not_help_less_work_is_the_fix() -> None:
-    fix = fix_of(recording(tuned=WorkerTuning(0, 0, 1.2, 1.2, [0, 2])))
+    fix = fix_of(recording(tuned=WorkerCountTimings(0, 0, 1.2, 1.2, [0, 2])))
     assert fix.startswith("Other numbers of workers do not help (measured: 0, 2). Use less work for each sample")
 
 
 def test_a_measurement_of_another_loader_is_not_reported() -> None:
-    assert "`chirp-migrate tune` measures" in fix_of(recording(tuned=WorkerTuning(1, 4, 1.2, 0.4, [0, 2, 4])))
+    assert "`chirp-migrate tune` measures" in fix_of(recording(tuned=WorkerCountTimings(1, 4, 1.2, 0.4, [0, 2, 4])))

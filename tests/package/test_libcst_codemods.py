@@ -17,7 +17,7 @@ from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.rules import all_rules
 from chirp_migrate.transaction.journal import change_state, read_runs
-from chirp_migrate.transaction.journal_schema import State
+from chirp_migrate.transaction.journal_schema import RunState
 
 LOADER = """\
 from torch.utils.data import DataLoader
@@ -187,7 +187,7 @@ def test_a_file_whose_backend_is_not_known_is_skipped(
 
 def test_a_half_migrated_backend_is_refused(backend: Path) -> None:
     assert run("apply", "--no-scaffold", ".").exit_code == 0
-    change_state(read_runs(backend)[0], State.PENDING)
+    change_state(read_runs(backend)[0], RunState.PENDING)
 
     with pytest.raises(UsageProblem, match="chirp-migrate rollback"):
         codemod(EVERYTHING, "train.py")

@@ -12,8 +12,8 @@ import pytest
 from report_tools import LOADERS
 from support import copy_of, run, write_files
 
-from chirp_migrate.report.reading import read_story
-from chirp_migrate.report.story import FileStory
+from chirp_migrate.report.contents import FileDetails
+from chirp_migrate.report.reading import read_report_contents
 
 #: Added and removed lines by path.
 Lines = dict[str, tuple[int, int]]
@@ -64,13 +64,13 @@ def in_words(text: str) -> Lines:
     return {path: (int(added), int(removed)) for path, added, removed in found}
 
 
-def rows(file: FileStory) -> tuple[int, int]:
+def rows(file: FileDetails) -> tuple[int, int]:
     """Lines that the report shows as added and removed."""
     signs = [row.sign for hunk in file.hunks for section in hunk.sections for row in section.rows]
     return signs.count("+"), signs.count("-")
 
 
-def all_counts_agree(root: Path) -> tuple[FileStory, ...]:
+def all_counts_agree(root: Path) -> tuple[FileDetails, ...]:
     """Migrate the tree at ``root`` and compare what everybody says; the files as the report tells them."""
     git(root, "init", "--quiet")
     git(root, "add", "--all", "--force")
@@ -81,7 +81,7 @@ def all_counts_agree(root: Path) -> tuple[FileStory, ...]:
     total = tuple(map(sum, zip(*counts.values(), strict=True)))
     assert "+{} -{} lines".format(*total) in plan
     assert in_words(run("apply", "--tests", "-v", root).output) == counts
-    files = read_story(root).runs[0].files
+    files = read_report_contents(root).runs[0].files
     assert {file.path: (file.added, file.removed) for file in files} == counts
     git(root, "add", "--all", "--intent-to-add")
     for row in git(root, "diff", "--minimal", "--numstat", "-z", "HEAD").split("\0")[:-1]:

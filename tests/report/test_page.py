@@ -14,11 +14,11 @@ import pytest
 from report_tools import HOSTILE, LOADERS, applied, backend, doctor_file, doctor_json, verdict_file, verdict_json
 from support import run, sentence
 
-from chirp_migrate.report.hunks import Row, Section
-from chirp_migrate.report.page.code import section_code, visible
+from chirp_migrate.report.hunks import ChangeRow, ChangeSection
+from chirp_migrate.report.page.code import escape_invisible, section_html
 from chirp_migrate.report.page.render import render_page
-from chirp_migrate.report.reading import read_story
-from chirp_migrate.report.words import words_by_line
+from chirp_migrate.report.reading import read_report_contents
+from chirp_migrate.report.words import tokens_by_line
 
 _VOID = {"meta", "br", "wbr", "input"}
 
@@ -58,7 +58,7 @@ class Document(HTMLParser):
 
 
 def page_of(root: Path, verdict: Path | None = None) -> str:
-    return render_page(read_story(root, verdict_file=verdict))
+    return render_page(read_report_contents(root, verdict_file=verdict))
 
 
 def test_the_page_is_whole_and_may_load_nothing(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_code_that_tries_to_be_html_is_only_text(tmp_path: Path) -> None:
 def test_what_doctor_found_is_a_section_and_only_text(tmp_path: Path) -> None:
     problem = {**doctor_json()["problems"][0], "message": "<script>alert(1)</script>.", "path": 'a" onload="x.py'}
     root = applied(tmp_path / "mine")
-    page = render_page(read_story(root, doctor_file=doctor_file(tmp_path, problems=[problem])))
+    page = render_page(read_report_contents(root, doctor_file=doctor_file(tmp_path, problems=[problem])))
     document = Document(page)
     text = " ".join("".join(document.text).split())
     assert len(document.all("script")) == 1 and "doctor" in document.ids
@@ -163,13 +163,13 @@ def test_problems_that_verify_saw_are_a_section_where_doctor_was_not_run(tmp_pat
 )
 def test_whatever_cannot_be_seen_is_spelled_out(character: str) -> None:
     shown = f"a\u27e8U+{ord(character):04X}\u27e9b"
-    assert visible(f"a{character}b") == shown
-    line = section_code(Section((Row("+", None, 1, f"a{character}b"),)))
+    assert escape_invisible(f"a{character}b") == shown
+    line = section_html(ChangeSection((ChangeRow("+", None, 1, f"a{character}b"),)))
     assert shown[1:-1] in line and character not in line
 
 
 def test_names_of_files_that_are_no_text_can_be_told() -> None:
-    assert visible("caf\udce9.py").encode("utf-8") == "caf\u27e8U+DCE9\u27e9.py".encode()
+    assert escape_invisible("caf\udce9.py").encode("utf-8") == "caf\u27e8U+DCE9\u27e9.py".encode()
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_names_of_files_that_are_no_text_can_be_told() -> None:
     ],
 )
 def test_words_of_python_lines(line: str, kinds: dict[str, str]) -> None:
-    found = words_by_line(line)[0]
+    found = tokens_by_line(line)[0]
     assert "".join(text for _, text in found) == line
     for text, kind in kinds.items():
         assert (kind, text) in found
@@ -192,7 +192,7 @@ def test_words_of_python_lines(line: str, kinds: dict[str, str]) -> None:
 
 def test_lines_know_the_string_that_they_are_in_and_end_where_python_ends_them() -> None:
     text = "a = '''one\r\ntwo # no comment\r'''\nb\fc = 1\n\n"
-    found = words_by_line(text)
+    found = tokens_by_line(text)
     assert ["".join(word for _, word in line) for line in found] == [
         "a = '''one",
         "two # no comment",

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from report_tools import HOSTILE, LOADERS, applied, verdict_file
 
+from chirp_migrate.report.contents import ReportContents
 from chirp_migrate.report.page.render import render_page
-from chirp_migrate.report.reading import read_story
-from chirp_migrate.report.story import Story
+from chirp_migrate.report.reading import read_report_contents
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright, which drives the browser")
@@ -61,12 +61,12 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+def contents(tmp_path_factory: pytest.TempPathFactory) -> ReportContents:
     folder = tmp_path_factory.mktemp("report")
     long_line = f"\nlong = DataLoader([{', '.join(map(str, range(400)))}], batch_size={'9' * 300})\n"
     files = {"train.py": LOADERS, "deep/hostile.py": HOSTILE, "deep/long.py": HOSTILE.split("\n")[0] + long_line}
     root = applied(folder / "mine", **files)
-    found = read_story(root, verdict_file=verdict_file(folder))
+    found = read_report_contents(root, verdict_file=verdict_file(folder))
     run = found.runs[0]
     added = replace(run.files[0], path="added.py", action="create", note="scaffold", id="added.py")
     added = replace(added, hunks=(replace(run.files[0].hunks[-1], id="added.py:file", kind="file"),))
@@ -74,9 +74,9 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 @pytest.fixture(scope="module")
-def address(story: Story, tmp_path_factory: pytest.TempPathFactory) -> str:
+def address(contents: ReportContents, tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(render_page(story), encoding="utf-8")
+    path.write_text(render_page(contents), encoding="utf-8")
     return path.as_uri()
 
 
@@ -255,9 +255,11 @@ def test_text_can_be_read_in_light_and_dark(visit: Callable[..., Any], address: 
     assert page.evaluate(ground) == own
 
 
-def test_without_a_script_everything_is_there_to_read(visit: Callable[..., Any], address: str, story: Story) -> None:
+def test_without_a_script_everything_is_there_to_read(
+    visit: Callable[..., Any], address: str, contents: ReportContents
+) -> None:
     page = visit(address, java_script_enabled=False)
-    assert page.locator(".hunk[open]").count() == sum(len(file.hunks) for run in story.runs for file in run.files)
+    assert page.locator(".hunk[open]").count() == sum(len(file.hunks) for run in contents.runs for file in run.files)
     assert page.locator(".hunk:visible").count() == page.locator(".hunk").count()
     assert page.locator("details.file.added[open]").count() == 1
     assert page.locator(".scripted:visible").count() == 0, "what does nothing is not shown"
@@ -315,8 +317,10 @@ def test_even_a_script_that_got_into_the_page_would_not_run(browser: Any, addres
     page.close()
 
 
-def test_two_thousand_changes_are_there_at_once(visit: Callable[..., Any], story: Story, tmp_path: Path) -> None:
-    run = story.runs[0]
+def test_two_thousand_changes_are_there_at_once(
+    visit: Callable[..., Any], contents: ReportContents, tmp_path: Path
+) -> None:
+    run = contents.runs[0]
     file = next(one for one in run.files if one.path == "train.py")
     files = tuple(
         replace(
@@ -328,7 +332,7 @@ def test_two_thousand_changes_are_there_at_once(visit: Callable[..., Any], story
         for part in range(20)
     )
     path = tmp_path / "large.html"
-    path.write_text(render_page(replace(story, runs=(replace(run, files=files),))), encoding="utf-8")
+    path.write_text(render_page(replace(contents, runs=(replace(run, files=files),))), encoding="utf-8")
     page = visit(path.as_uri())
     # How long the first paint takes is measured by benchmarks/report_page.py; what is off the screen is not laid out.
     laid_out = (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from chirp_migrate.console.screen import Screen, render_to_text
-from chirp_migrate.console.text import plain
+from chirp_migrate.console.text import to_one_line
 
 
 def lines(*, width: int = 40, **calls: tuple[object, ...]) -> list[str]:
@@ -41,7 +41,7 @@ def test_the_markup_of_rich_is_only_text() -> None:
 def test_a_paragraph_fits_and_keeps_every_word(text: str, width: int) -> None:
     shown = lines(width=width, item=("-", text))
     assert all(cell_len(line) <= width for line in shown)
-    assert "".join("".join(shown).split()) == "".join(f"- {plain(text)}".split())
+    assert "".join("".join(shown).split()) == "".join(f"- {to_one_line(text)}".split())
 
 
 def test_of_a_fact_that_is_cut_it_says_what_shows_the_rest() -> None:

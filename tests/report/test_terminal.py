@@ -16,24 +16,24 @@ from rich.cells import cell_len as columns
 
 from chirp_migrate.cli import main
 from chirp_migrate.console.screen import Screen, render_to_text
-from chirp_migrate.plans.plan import Finding, Plan, Safety, SkippedFile, Status
-from chirp_migrate.report.hunks import Row, Section
-from chirp_migrate.report.reading import read_story
-from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, Story
-from chirp_migrate.report.terminal.render import show_story
+from chirp_migrate.plans.plan import Finding, FindingStatus, Plan, Safety, SkippedFile
+from chirp_migrate.report.contents import FileDetails, FindingDetails, HunkDetails, ReportContents, RunDetails
+from chirp_migrate.report.hunks import ChangeRow, ChangeSection
+from chirp_migrate.report.reading import read_report_contents
+from chirp_migrate.report.terminal.render import show_report
 from chirp_migrate.report.terminal.summary import show_verify
-from chirp_migrate.review.loader_account import Ledger
+from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.verify.measures.metric_data import Measure
+from chirp_migrate.verify.measures.metric_data import Metric
 from chirp_migrate.verify.measures.targets import TargetVerdict
 from chirp_migrate.verify.verdict import Verdict
 from chirp_migrate.verify.verify_report import (
     DetectableDifference,
-    Difference,
     EntryVerdict,
     ReportedMetrics,
     RunDescription,
     SimulatedDevice,
+    TrainingDifference,
     VerifyReport,
 )
 
@@ -60,8 +60,8 @@ def verdict(text: str = "faster", **changes: object) -> VerifyReport:
         verdicts={SINGLE: EntryVerdict("meets the threshold", zero_cost_ratio)},
         measures=ReportedMetrics(
             definitions=[
-                Measure("samples_per_s", "samples/s", "samples per second", "samples taken, by time", ""),
-                Measure("wait_p50_ms", "ms", "wait for a batch, median", "from asking to having", ""),
+                Metric("samples_per_s", "samples/s", "samples per second", "samples taken, by time", ""),
+                Metric("wait_p50_ms", "ms", "wait for a batch, median", "from asking to having", ""),
             ],
             figures={
                 "before": {"samples_per_s": 240.0, "wait_p50_ms": 14.2},
@@ -83,34 +83,34 @@ def verdict(text: str = "faster", **changes: object) -> VerifyReport:
     return msgspec.structs.replace(found, **changes)
 
 
-def finding(**changes: object) -> FindingStory:
+def finding(**changes: object) -> FindingDetails:
     found = Finding(
         "CHP001", "dataloader-factory", "utils/train.py", 7, 5, "loader built by hand: the factory builds it",
-        Safety.SAFE, Status.REWRITE, hunk=1,
+        Safety.SAFE, FindingStatus.REWRITE, hunk=1,
     )  # fmt: skip
-    return FindingStory(replace(found, **changes), "A loader built by hand fixes its workers.", "x = DataLoader(y)")  # type: ignore[arg-type]
+    return FindingDetails(replace(found, **changes), "A loader built by hand fixes its workers.", "x = DataLoader(y)")  # type: ignore[arg-type]
 
 
-def hunk(*rows: Row, **changes: object) -> HunkStory:
-    section = Section(rows, within="Trainer.fit")
+def hunk(*rows: ChangeRow, **changes: object) -> HunkDetails:
+    section = ChangeSection(rows, within="Trainer.fit")
     imports = ("from chirpid_patch import OptimalDataLoaderFactory",)
-    told = HunkStory("utils/train.py:1", 1, "rewrite", (finding(),), imports, None, False, (section,))
+    told = HunkDetails("utils/train.py:1", 1, "rewrite", (finding(),), imports, None, False, (section,))
     return replace(told, **changes)  # type: ignore[arg-type]
 
 
 ROWS = (
-    Row(" ", 6, 9, "    def fit(self):"),
-    Row("-", 7, None, "        loader = DataLoader(self.data)"),
-    Row("+", None, 10, "        loader = OptimalDataLoaderFactory.create_training_loader(self.data)"),
-    Row("+", None, 11, LONG_LINE),
+    ChangeRow(" ", 6, 9, "    def fit(self):"),
+    ChangeRow("-", 7, None, "        loader = DataLoader(self.data)"),
+    ChangeRow("+", None, 10, "        loader = OptimalDataLoaderFactory.create_training_loader(self.data)"),
+    ChangeRow("+", None, 11, LONG_LINE),
 )
 
 
-def run(*files: FileStory, **changes: object) -> RunStory:
-    left_alone = {"status": Status.REPORT, "message": "the class is used as a value", "hunk": None}
+def run(*files: FileDetails, **changes: object) -> RunDetails:
+    left_alone = {"status": FindingStatus.REPORT, "message": "the class is used as a value", "hunk": None}
     reported = [finding(**left_alone, line=line, why="used-as-value") for line in (40, 52)]
     found = [one.finding for file in files for each in file.hunks for one in each.findings]
-    told = RunStory(
+    told = RunDetails(
         number=1,
         created="2026-03-01T11:00:00Z",
         tool="chirp-migrate 0.1.0",
@@ -118,39 +118,39 @@ def run(*files: FileStory, **changes: object) -> RunStory:
         reported=tuple(reported),
         skipped=(SkippedFile("old.py", "it does not parse"),),
         left_out=(SkippedFile(".venv", "a virtual environment"),),
-        ledger=Ledger.of(Plan(Path(), (), (*found, *(one.finding for one in reported)), ())),
+        ledger=LoaderLedger.of(Plan(Path(), (), (*found, *(one.finding for one in reported)), ())),
         notes=(),
     )
     return replace(told, **changes)  # type: ignore[arg-type]
 
 
-FOLLOWS = hunk(Row("+", None, 3, "import x"), number=0, kind="follows", findings=(), imports=())
-TRAIN = FileStory("utils/train.py", "rewrite", "rewrite", 3, 1, (hunk(*ROWS), FOLLOWS))
+FOLLOWS = hunk(ChangeRow("+", None, 3, "import x"), number=0, kind="follows", findings=(), imports=())
+TRAIN = FileDetails("utils/train.py", "rewrite", "rewrite", 3, 1, (hunk(*ROWS), FOLLOWS))
 RISKY = finding(rule="CHP010", safety=Safety.BEHAVIOUR, cell=3, line=2)
-CELL = hunk(findings=(RISKY,), sections=(Section(ROWS, cell=3),))
-NOTEBOOK = FileStory("Train.ipynb", "rewrite", "rewrite", 2, 1, (CELL,))
-WHOLE = hunk(Row("+", None, 1, "SHIPPED = 1"), kind="file", findings=())
-ADDED = FileStory("utils/dataloader_factory.py", "create", "scaffold", 1, 0, (WHOLE,))
+CELL = hunk(findings=(RISKY,), sections=(ChangeSection(ROWS, cell=3),))
+NOTEBOOK = FileDetails("Train.ipynb", "rewrite", "rewrite", 2, 1, (CELL,))
+WHOLE = hunk(ChangeRow("+", None, 1, "SHIPPED = 1"), kind="file", findings=())
+ADDED = FileDetails("utils/dataloader_factory.py", "create", "scaffold", 1, 0, (WHOLE,))
 SIMULATED = SimulatedDevice(step_ms=8, what="SIMULATED: each training batch is followed by a device step of 8 ms.")
-STORY = Story(
+CONTENTS = ReportContents(
     "backend",
     (run(TRAIN, NOTEBOOK, ADDED), run(TRAIN, number=2, ledger=None)),
     verdict(simulated=SIMULATED),
     ("These files have changed since the verification, so verify again: a.py.",),
 )
-EVIL_HUNK = hunk(Row("-", 1, None, HOSTILE), Row("+", None, 1, f"\t{HOSTILE}\r"))
-EVIL = Story(
+EVIL_HUNK = hunk(ChangeRow("-", 1, None, HOSTILE), ChangeRow("+", None, 1, f"\t{HOSTILE}\r"))
+EVIL = ReportContents(
     HOSTILE,
     (
         run(
-            FileStory(HOSTILE, "rewrite", "rewrite", 1, 1, (EVIL_HUNK,)),
+            FileDetails(HOSTILE, "rewrite", "rewrite", 1, 1, (EVIL_HUNK,)),
             notes=(HOSTILE,),
             skipped=(SkippedFile(HOSTILE, HOSTILE),),
         ),
     ),
     verdict(
         reason=HOSTILE,
-        differences=[Difference("", "", HOSTILE)],
+        differences=[TrainingDifference("", "", HOSTILE)],
         notes=[HOSTILE],
         output_tail=HOSTILE,
         described=msgspec.structs.replace(verdict().described, machine=HOSTILE),
@@ -158,18 +158,20 @@ EVIL = Story(
     (HOSTILE,),
 )
 
-TOLD = {"plain": STORY, "hostile": EVIL}
+TOLD = {"plain": CONTENTS, "hostile": EVIL}
 
 
-def lines(story: Story = STORY, width: int = 80, colour: bool = False, verbose: bool = False) -> list[str]:
+def lines(
+    contents: ReportContents = CONTENTS, width: int = 80, colour: bool = False, verbose: bool = False
+) -> list[str]:
     stream = io.StringIO()
-    show_story(story, Screen(stream, width=width, colour=colour, verbose=verbose))
+    show_report(contents, Screen(stream, width=width, colour=colour, verbose=verbose))
     return stream.getvalue().splitlines()
 
 
-def text(story: Story = STORY, width: int = 80) -> str:
+def text(contents: ReportContents = CONTENTS, width: int = 80) -> str:
     """The report as one line, so that a sentence can be looked for however it is wrapped."""
-    return " ".join(" ".join(lines(story, width, verbose=True)).split())
+    return " ".join(" ".join(lines(contents, width, verbose=True)).split())
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
@@ -180,10 +182,10 @@ def test_the_whole_report_is_what_somebody_has_read(name: str, width: int) -> No
     assert lines(TOLD[name], width) == kept.read_text(encoding="utf-8").splitlines()
 
 
-@pytest.mark.parametrize("story", [STORY, EVIL], ids=["plain", "hostile"])
+@pytest.mark.parametrize("contents", [CONTENTS, EVIL], ids=["plain", "hostile"])
 @pytest.mark.parametrize("width", [40, 57, 80, 120, 159, 160, 200])
-def test_no_line_is_wider_than_the_terminal(story: Story, width: int) -> None:
-    shown = lines(story, width)
+def test_no_line_is_wider_than_the_terminal(contents: ReportContents, width: int) -> None:
+    shown = lines(contents, width)
     assert max(columns(line) for line in shown) <= width
     assert all(line.isprintable() for line in shown)
 
@@ -196,13 +198,13 @@ def test_colours_change_nothing_but_the_colour(width: int) -> None:
 
 
 def test_every_verdict_is_put_into_words() -> None:
-    assert len({text(replace(STORY, verdict=verdict(one.text))) for one in Verdict}) == len(Verdict)
+    assert len({text(replace(CONTENTS, verdict=verdict(one.text))) for one in Verdict}) == len(Verdict)
 
 
 def test_lost_time_is_shown_as_such() -> None:
     ratio, seconds = Ratio(1.5, 1.4, 1.6), {"before": [1.0], "after": [1.5]}
     slower = verdict("slower", ratio=ratio, zero_cost_ratio=None, ratios={}, total_seconds=seconds)
-    assert "1.00 1.50 ##########> -50 % [-60, -40] " in text(replace(STORY, verdict=slower))
+    assert "1.00 1.50 ##########> -50 % [-60, -40] " in text(replace(CONTENTS, verdict=slower))
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
@@ -213,12 +215,12 @@ def test_of_a_long_line_nothing_is_lost(width: int) -> None:
 def test_decisions_of_a_review_are_shown() -> None:
     refused = hunk(*ROWS, decision="refused")
     edited = hunk(*ROWS, number=2, decision="accepted", edited=True)
-    shown = text(Story("backend", (run(replace(TRAIN, hunks=(refused, edited)), number=None),), None, ()))
+    shown = text(ReportContents("backend", (run(replace(TRAIN, hunks=(refused, edited)), number=None),), None, ()))
     assert "1 of 2, refused" in shown and "2 of 2, accepted, edited" in shown and "RUN " not in shown
 
 
 def test_without_a_verdict_it_says_how_to_get_one() -> None:
-    shown = text(replace(STORY, verdict=None))
+    shown = text(replace(CONTENTS, verdict=None))
     assert "`chirp-migrate verify`" in shown
     assert "zero-cost loading:" not in shown
 
@@ -243,7 +245,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_real_migration_is_told(migrated: Path) -> None:
-    shown = text(read_story(migrated), width=120)
+    shown = text(read_report_contents(migrated), width=120)
     assert "CHP001" in shown and "5 - return DataLoader(train, batch_size=8, shuffle=True)" in shown
     assert "+ return OptimalDataLoaderFactory.create_training_loader(" in shown
 
@@ -251,9 +253,9 @@ def test_a_real_migration_is_told(migrated: Path) -> None:
 def test_what_is_piped_has_no_colours_unless_asked_for(migrated: Path) -> None:
     piped = CliRunner().invoke(main, ["report", str(migrated)], env={"COLUMNS": "100"}, color=True)
     assert piped.exit_code == 0
-    assert piped.output.splitlines() == lines(read_story(migrated), 100)
+    assert piped.output.splitlines() == lines(read_report_contents(migrated), 100)
     forced = CliRunner().invoke(main, ["report", str(migrated), "--color", "always"], color=True)
-    assert forced.output.splitlines() == lines(read_story(migrated), 80, colour=True)
+    assert forced.output.splitlines() == lines(read_report_contents(migrated), 80, colour=True)
 
 
 @pytest.mark.slow
@@ -273,7 +275,7 @@ def test_on_a_terminal_it_is_coloured_and_fits(migrated: Path, variables: dict[s
     shown = child.read().splitlines()
     child.close()
     assert child.exitstatus == 0
-    assert shown == lines(read_story(migrated), 90, colour=not variables)
+    assert shown == lines(read_report_contents(migrated), 90, colour=not variables)
 
 
 @pytest.mark.parametrize("width", [60, 80, 99])
@@ -284,7 +286,7 @@ def test_what_verify_prints_fits_too(width: int) -> None:
 
 
 if __name__ == "__main__":
-    for name, story in TOLD.items():
+    for name, contents in TOLD.items():
         for width in (40, 80, 160):
-            shown = "".join(f"{line}\n" for line in lines(story, width))
+            shown = "".join(f"{line}\n" for line in lines(contents, width))
             (SNAPSHOTS / f"{name}-{width}.txt").write_text(shown, encoding="utf-8")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Safety, Status
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import FindingStatus, Safety
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 
@@ -29,10 +29,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 def advice(code: str, text: str, *, path: str = "a.py", imports: str = IMPORTS, **others: str) -> list[str]:
     """What a rule says about a module of a backend with some other modules."""
     texts = {path: imports + textwrap.dedent(text), **{f"{name}.py": other for name, other in others.items()}}
-    after, findings = rewrite(path, texts[path], Project(texts), unsafe=True, rules=[RULES[code]])
+    after, findings = rewrite_text(path, texts[path], Project(texts), unsafe=True, rules=[RULES[code]])
     assert after == texts[path]
     compile(after, path, "exec")
-    assert all(one.status is Status.REPORT and one.safety is Safety.ADVICE for one in findings)
+    assert all(one.status is FindingStatus.REPORT and one.safety is Safety.ADVICE for one in findings)
     return [one.message for one in findings]
 
 
@@ -465,17 +465,19 @@ TRAIN = (
 )
 def test_scripts_without_a_guard_whose_loaders_another_file_builds(main: str, lines: list[int]) -> None:
     texts = {"main.py": f"{main}\n", "data.py": DATA, "train.py": TRAIN}
-    found = rewrite("main.py", texts["main.py"], Project(texts))[1]
+    found = rewrite_text("main.py", texts["main.py"], Project(texts))[1]
     assert [one.line for one in found if one.rule == "CHP020"] == lines
     assert all('`if __name__ == "__main__":`' in one.message for one in found)
     for path in ("data.py", "train.py"):  # libraries
-        assert "CHP020" not in {one.rule for one in rewrite(path, texts[path], Project(texts))[1]}
+        assert "CHP020" not in {one.rule for one in rewrite_text(path, texts[path], Project(texts))[1]}
 
 
 def test_a_module_that_trains_when_it_is_imported_is_found_whoever_imports_it() -> None:
     job = "from train import train\n\ntrain(2)\n"
     texts = {"main.py": "import job\n", "job.py": job, "data.py": DATA, "train.py": TRAIN}
-    found = [one for path in texts for one in rewrite(path, texts[path], Project(texts))[1] if one.rule == "CHP020"]
+    found = [
+        one for path in texts for one in rewrite_text(path, texts[path], Project(texts))[1] if one.rule == "CHP020"
+    ]
     assert [(one.path, one.line) for one in found] == [("job.py", 3)]
 
 

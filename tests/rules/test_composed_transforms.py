@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Status
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 
@@ -17,9 +17,9 @@ AUGMENTS = {"noise.py": "import torch\ndef noise(x):\n    return x + torch.randn
 
 def migrate(source: str, others: dict[str, str] = AUGMENTS) -> str:
     texts = {"transforms.py": textwrap.dedent(source), **others}
-    after, findings = rewrite("transforms.py", texts["transforms.py"], Project(texts), rules=RULES)
+    after, findings = rewrite_text("transforms.py", texts["transforms.py"], Project(texts), rules=RULES)
     compile(after, "transforms.py", "exec")
-    assert all(finding.status is not Status.REWRITE for finding in findings) == (after == texts["transforms.py"])
+    assert all(finding.status is not FindingStatus.REWRITE for finding in findings) == (after == texts["transforms.py"])
     return after
 
 

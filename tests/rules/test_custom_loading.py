@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Finding, Safety, Status
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import Finding, FindingStatus, Safety
 from chirp_migrate.rules import all_rules
 from chirp_migrate.rules.chp023_custom_loading import CustomLoadingCode
 from chirp_migrate.syntax.project import Project
@@ -32,10 +32,10 @@ from torch.utils.data import DataLoader, Dataset
 def findings(text: str) -> list[Finding]:
     """What the rule says about a module."""
     texts = {"a.py": IMPORTS + textwrap.dedent(text)}
-    after, found = rewrite("a.py", texts["a.py"], Project(texts), rules=[CustomLoadingCode()])
+    after, found = rewrite_text("a.py", texts["a.py"], Project(texts), rules=[CustomLoadingCode()])
     assert after == texts["a.py"]
     compile(after, "a.py", "exec")
-    assert all(one.status is Status.REPORT and one.safety is Safety.ADVICE for one in found)
+    assert all(one.status is FindingStatus.REPORT and one.safety is Safety.ADVICE for one in found)
     return found
 
 
@@ -441,7 +441,7 @@ def test_streams_around_a_loader_are_recognised(text: str) -> None:
 def test_a_loader_class_is_told_what_it_can_be_derived_from() -> None:
     source = (ROOT / "fixtures/custom_loader_backend/segmentation/loading.py").read_text(encoding="utf-8")
     texts = {"segmentation/loading.py": source}
-    _, (found,) = rewrite("segmentation/loading.py", source, Project(texts), rules=[CustomLoadingCode()])
+    _, (found,) = rewrite_text("segmentation/loading.py", source, Project(texts), rules=[CustomLoadingCode()])
     assert found.why == "streams+workers"
     assert re.fullmatch(
         r"`CropLoader` implements loading with CUDA streams \(line \d+\) and a worker pool \(line \d+\): derive it "

@@ -11,8 +11,8 @@ import pytest
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.plans.plan import Edit, Plan, Status
-from chirp_migrate.rules import Proposal, all_rules
+from chirp_migrate.plans.plan import Edit, FindingStatus, Plan
+from chirp_migrate.rules import RuleMatch, all_rules
 from chirp_migrate.syntax.module import Module
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
@@ -59,7 +59,7 @@ def test_a_second_look_finds_nothing_to_do(fixture_plans: dict[bool, tuple[Plan,
     assert len(plan.files) >= 7
     again = plan_tree(target, settings=Settings(unsafe=unsafe, all_loaders=unsafe))
     assert again.files == ()
-    assert not [f for f in again.findings if f.status is Status.REWRITE]
+    assert not [f for f in again.findings if f.status is FindingStatus.REWRITE]
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_by_default_every_loader_of_the_fixture_gains_something(
 ) -> None:
     plan, _ = fixture_plans[False]
     sites = [one for one in plan.findings if one.rule == "CHP001"]
-    assert len(sites) == 37 and {one.status for one in sites} == {Status.REWRITE}
+    assert len(sites) == 37 and {one.status for one in sites} == {FindingStatus.REWRITE}
 
 
 @pytest.mark.slow
@@ -217,7 +217,7 @@ def test_a_name_that_a_star_import_brings_is_not_taken_over(tmp_path: Path, othe
     assert [file.path for file in plan.files] == []
     (found,) = plan.findings
     taken = "not rewritten: `read_labels` already means something else in this file; otherwise: "
-    assert found.message.startswith(taken) and found.status is Status.REPORT
+    assert found.message.startswith(taken) and found.status is FindingStatus.REPORT
 
 
 @pytest.mark.parametrize(
@@ -310,8 +310,8 @@ def test_a_character_that_the_files_encoding_lacks_costs_that_file_only(
     rule = next(rule for rule in all_rules() if rule.code == "CHP001").__class__
     edit = Edit(0, 0, "# \N{GREEK SMALL LETTER MU}\n")
 
-    def check(self: object, module: Module, project: object) -> list[Proposal]:
-        return [] if "\N{GREEK SMALL LETTER MU}" in module.text else [Proposal(0, "said", (edit,))]
+    def check(self: object, module: Module, project: object) -> list[RuleMatch]:
+        return [] if "\N{GREEK SMALL LETTER MU}" in module.text else [RuleMatch(0, "said", (edit,))]
 
     monkeypatch.setattr(rule, "check", check)
     plan = plan_of(tmp_path, {"a.py": "# coding: latin-1\n" + LOADER, "b.py": LOADER})
@@ -362,7 +362,7 @@ def test_a_path_that_is_no_backend_is_one_sentence(tmp_path: Path, make: str) ->
 
 
 def test_a_defect_in_a_rule_costs_one_file_not_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: object, module: Module, project: object) -> list[Proposal]:
+    def broken(self: object, module: Module, project: object) -> list[RuleMatch]:
         if module.path == "a.py":
             raise RuntimeError("boom\n" + "and a whole syntax tree\n" * 1000)
         return []

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.engine.plan_tree import plan_tree
-from chirp_migrate.engine.rewrite_file import concerned_rules, rewrite
-from chirp_migrate.plans.plan import Status
+from chirp_migrate.engine.rewrite_file import applicable_rules, rewrite_text
+from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -26,7 +26,7 @@ def test_what_any_rule_finds_passes(folder: str) -> None:
     for path, text in texts.items():
         module = Module(path, text)
         finding = [rule for rule in all_rules() if any(True for _ in rule.check(module, project))]
-        passing = concerned_rules(all_rules(), path, text, project)
+        passing = applicable_rules(all_rules(), path, text, project)
         assert [rule.code for rule in finding if rule not in passing] == [], path
 
 
@@ -107,7 +107,7 @@ def train(dataset, step, epochs):
     ],
 )
 def test_what_is_spelled_in_another_way_passes(code: str, text: str) -> None:
-    assert code in {finding.rule for finding in rewrite("a.py", text, Project({"a.py": text}), unsafe=True)[1]}
+    assert code in {finding.rule for finding in rewrite_text("a.py", text, Project({"a.py": text}), unsafe=True)[1]}
 
 
 _BASE = """\
@@ -158,15 +158,15 @@ class Calls(Clips):
 )
 def test_a_class_of_another_file_is_a_dataset_whatever_it_is_called(code: str, text: str) -> None:
     text = f"from base import Calls\n\n\n{text}"
-    found = rewrite("a.py", text, Project({"a.py": text, "base.py": _BASE}), unsafe=True)[1]
+    found = rewrite_text("a.py", text, Project({"a.py": text, "base.py": _BASE}), unsafe=True)[1]
     assert code in {finding.rule for finding in found}
 
 
 def test_a_class_goes_by_the_name_that_another_file_imported_it_as() -> None:
     text = (FIXTURES / "rules/CHP004/before.py").read_text(encoding="utf-8")
-    plain = rewrite("a.py", text, Project({"a.py": text}))[1]
+    plain = rewrite_text("a.py", text, Project({"a.py": text}))[1]
     text = text.replace("torch.utils.data import Dataset", "base import Base").replace("(Dataset)", "(Base)")
-    renamed = rewrite(
+    renamed = rewrite_text(
         "a.py", text, Project({"a.py": text, "base.py": "from torch.utils.data import Dataset as Base\n"})
     )[1]
     assert [finding.rule for finding in renamed] == [finding.rule for finding in plain]
@@ -183,9 +183,9 @@ def test_a_class_goes_by_the_name_that_another_file_imported_it_as() -> None:
 def test_what_the_factory_is_given_by_name_is_seen_at_once(code: str, text: str) -> None:
     loader = "val_loader = DataLoader(d, 4, False, None, None, 2, None, False, False, "
     text = f"import numpy\nfrom torch.utils.data import DataLoader\n\n{text.format(loader=loader)}"
-    after, found = rewrite("a.py", text, Project({"a.py": text}))
+    after, found = rewrite_text("a.py", text, Project({"a.py": text}))
     assert code in {finding.rule for finding in found}
-    again = {finding.rule for finding in rewrite("a.py", after, Project({"a.py": after}))[1]}
+    again = {finding.rule for finding in rewrite_text("a.py", after, Project({"a.py": after}))[1]}
     assert again <= {finding.rule for finding in found}
 
 
@@ -193,8 +193,8 @@ def test_what_the_factory_is_given_by_name_is_seen_at_once(code: str, text: str)
 def test_what_ends_lines_decides_nothing(rule: Rule) -> None:
     text = (FIXTURES / "rules" / rule.code / "before.py").read_text(encoding="utf-8")
 
-    def found(text: str) -> list[tuple[str, int, Status]]:
-        findings = rewrite("a.py", text, Project({"a.py": text}), unsafe=True)[1]
+    def found(text: str) -> list[tuple[str, int, FindingStatus]]:
+        findings = rewrite_text("a.py", text, Project({"a.py": text}), unsafe=True)[1]
         return [(finding.rule, finding.line, finding.status) for finding in findings]
 
     assert found(text.replace("\n", "\r")) == found(text)
@@ -218,7 +218,7 @@ def test_rules_that_are_not_asked_again_have_nothing_to_say(pattern: str, monkey
     assert texts
 
     def rewritten() -> list[object]:
-        return [rewrite(path, text, Project({path: text}), unsafe=True) for path, text in texts.items()]
+        return [rewrite_text(path, text, Project({path: text}), unsafe=True) for path, text in texts.items()]
 
     asked_some = rewritten()
     for rule in all_rules():
@@ -235,7 +235,7 @@ def set_up(loader: DataLoader, ds: Dataset, transform=None) -> None:
     for number in range(3):
         print(names[number].to("cuda"), float(number))
 """
-    assert concerned_rules(all_rules(), "a.py", text, Project({"a.py": text})) == ()
+    assert applicable_rules(all_rules(), "a.py", text, Project({"a.py": text})) == ()
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def set_up(loader: DataLoader, ds: Dataset, transform=None) -> None:
 def test_a_default_that_goes_to_a_loader_passes(use: str) -> None:
     imports = "from torch.utils.data import DataLoader\n\n\n"
     text = f"{imports}def make(dataset, collate=lambda samples: samples):\n    {use}\n"
-    assert "CHP007" in {one.rule for one in rewrite("a.py", text, Project({"a.py": text}))[1]}
+    assert "CHP007" in {one.rule for one in rewrite_text("a.py", text, Project({"a.py": text}))[1]}
 
 
 def test_a_function_given_by_position_to_a_parameter_for_transforms_passes() -> None:
@@ -268,7 +268,7 @@ def make(files):
 
     return Images(files, grey)
 """
-    assert "CHP012" in {one.rule for one in rewrite("a.py", text, Project({"a.py": text}))[1]}
+    assert "CHP012" in {one.rule for one in rewrite_text("a.py", text, Project({"a.py": text}))[1]}
 
 
 def test_a_banner_in_a_comment_takes_no_longer_than_its_length(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.engine.rewrite_file import rewrite, rewrite_in_hunks
-from chirp_migrate.plans.plan import Status
+from chirp_migrate.edits.apply_hunks import text_with_hunks
+from chirp_migrate.engine.rewrite_file import rewrite_in_hunks, rewrite_text
+from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.syntax.import_style import ImportStyle
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -178,11 +178,11 @@ def _plain(batch: Any) -> Any:
 @pytest.mark.filterwarnings("ignore")
 def test_a_made_up_module_builds_the_same_loader(text: str, newline: str, tmp_path: Path) -> None:
     text = text.replace("\n", newline)
-    after, findings = rewrite("a.py", text, Project({"a.py": text}))
-    assert {one.status for one in findings if one.rule == "CHP001"} == {Status.REWRITE}
+    after, findings = rewrite_text("a.py", text, Project({"a.py": text}))
+    assert {one.status for one in findings if one.rule == "CHP001"} == {FindingStatus.REWRITE}
     assert set(after.replace(newline, "")).isdisjoint("\r\n")
-    again, later = rewrite("a.py", after, Project({"a.py": after}))
-    assert again == after and not [one for one in later if one.status is Status.REWRITE]
+    again, later = rewrite_text("a.py", after, Project({"a.py": after}))
+    assert again == after and not [one for one in later if one.status is FindingStatus.REWRITE]
     before, migrated = load(text, tmp_path), load(after, tmp_path)
     assert described(migrated) == described(before)
     pickle.loads(pickle.dumps(migrated.make().collate_fn))
@@ -195,8 +195,8 @@ def test_a_made_up_module_builds_the_same_loader(text: str, newline: str, tmp_pa
 def test_any_of_its_hunks_alone_build_the_same_loader(text: str, chosen: st.DataObject, tmp_path: Path) -> None:
     result = rewrite_in_hunks("a.py", text, Project({"a.py": text}))
     module = Module("a.py", text)
-    assert compose(module, result.hunks, result.public, ImportStyle()) == result.text
+    assert text_with_hunks(module, result.hunks, result.public, ImportStyle()) == result.text
     accepted = [hunk for hunk in result.hunks if chosen.draw(st.booleans())]
-    after = compose(module, accepted, result.public, ImportStyle())
+    after = text_with_hunks(module, accepted, result.public, ImportStyle())
     assert (after == text) == (not accepted)
     assert described(load(after, tmp_path)) == described(load(text, tmp_path))

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 from support import imported, migrate
 
-from chirp_migrate.plans.plan import Status
+from chirp_migrate.plans.plan import FindingStatus
 
 HEADER = """\
 import contextlib, copy, dataclasses, functools, itertools
@@ -70,8 +70,8 @@ def behaves(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch, calls: str
         module: ModuleType = imported(source, folder=folder, monkeypatch=monkeypatch)
         results.append(plain(module.main()))
     assert results[0] == results[1]
-    assert (after != before) is any(one.status is Status.REWRITE for one in findings)
-    return all(one.status is Status.REWRITE for one in findings)
+    assert (after != before) is any(one.status is FindingStatus.REWRITE for one in findings)
+    return all(one.status is FindingStatus.REWRITE for one in findings)
 
 
 def plain(value: object) -> object:

@@ -12,16 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyflakes import checker, messages
 
-from chirp_migrate.console.json_document import as_bytes
-from chirp_migrate.edits.apply_hunks import compose
-from chirp_migrate.engine.plan_tree import plan_tree, source_of
+from chirp_migrate.console.json_document import to_json_bytes
+from chirp_migrate.edits.apply_hunks import text_with_hunks
+from chirp_migrate.engine.plan_tree import decode_source, plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite_in_hunks
 from chirp_migrate.engine.settings import Settings
-from chirp_migrate.plans.plan import Edit, FilePlan, Plan, PlanOptions, Status
+from chirp_migrate.plans.plan import Edit, FilePlan, FindingStatus, Plan, PlanOptions
 from chirp_migrate.review.plan_file import plan_document, read_plan
-from chirp_migrate.review.selection import Choice, decisions_of, select
+from chirp_migrate.review.selection import HunkChoice, apply_choices, hunks_to_decide
 from chirp_migrate.rules import all_rules
-from chirp_migrate.source.diff import changed_lines
+from chirp_migrate.source.diff import whole_line_edits
 from chirp_migrate.source.piece_table import FOLLOWS, PieceTable
 from chirp_migrate.source.text import apply_edits
 from chirp_migrate.syntax.import_style import ImportStyle
@@ -44,25 +44,25 @@ def test_what_is_left_of_a_file_is_sound_and_as_planned(plan: Plan, data: st.Dat
     file = plan.files[data.draw(st.integers(0, len(plan.files) - 1))]
     share = data.draw(st.sampled_from([0.1, 0.5, 0.9]))
     random = data.draw(st.randoms(use_true_random=False))
-    choices = {(file.path, hunk.number): Choice(random.random() >= share) for hunk in file.hunks}
+    choices = {(file.path, hunk.number): HunkChoice(random.random() >= share) for hunk in file.hunks}
     alone = replace(plan, files=(file,), findings=tuple(one for one in plan.findings if one.path == file.path))
-    left = select(alone, choices)
+    left = apply_choices(alone, choices)
     accepted = [hunk for hunk in file.hunks if choices[file.path, hunk.number].accepted]
     assert [one.path for one in left.files] == [file.path] * bool(accepted)
     if accepted:
         check(file, left.files[0], [edit for hunk in accepted for edit in hunk.edits])
     for before, after in zip(alone.findings, left.findings, strict=True):
         refused = before.hunk is not None and not choices[file.path, before.hunk].accepted
-        assert after == (replace(before, status=Status.REFUSED) if refused else before)
+        assert after == (replace(before, status=FindingStatus.REFUSED) if refused else before)
 
 
 def check(file: FilePlan, left: FilePlan, edits: list[Edit]) -> None:
     """Compiles; no name more is undefined, no import more is unused; beside the edits only imports and dead code."""
     assert file.before is not None and left.before == file.before
-    before, after = (source_of(file.path, data).text for data in (file.before, left.after))
+    before, after = (decode_source(file.path, data).text for data in (file.before, left.after))
     assert not complaints(after) - complaints(before), file.path
     spliced = apply_edits(before, list(dict.fromkeys(edits)))
-    for follow in changed_lines(spliced, after):
+    for follow in whole_line_edits(spliced, after):
         # What follows adds nothing but imports.
         added = [line for line in follow.replacement.splitlines() if line.strip()]
         gone = spliced[follow.start : follow.end].splitlines()
@@ -78,20 +78,20 @@ def complaints(text: str) -> Counter[tuple[str, object]]:
 
 @pytest.mark.slow
 def test_nothing_refused_is_the_plan_and_all_refused_is_nothing(plan: Plan) -> None:
-    assert select(plan, {}) == plan
-    assert select(plan, {one: Choice(True) for one in decisions_of(plan)}) == plan
-    nothing = select(plan, {one: Choice(False) for one in decisions_of(plan)})
-    assert nothing.files == () and not [one for one in nothing.findings if one.status is Status.REWRITE]
+    assert apply_choices(plan, {}) == plan
+    assert apply_choices(plan, {one: HunkChoice(True) for one in hunks_to_decide(plan)}) == plan
+    nothing = apply_choices(plan, {one: HunkChoice(False) for one in hunks_to_decide(plan)})
+    assert nothing.files == () and not [one for one in nothing.findings if one.status is FindingStatus.REWRITE]
 
 
 @pytest.mark.slow
 @settings(max_examples=1, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_plan_file_says_all_of_a_plan(plan: Plan, data: st.DataObject) -> None:
-    decided = data.draw(st.lists(st.sampled_from(decisions_of(plan)), unique=True))
-    choices = {one: Choice(data.draw(st.booleans())) for one in decided}
+    decided = data.draw(st.lists(st.sampled_from(hunks_to_decide(plan)), unique=True))
+    choices = {one: HunkChoice(data.draw(st.booleans())) for one in decided}
     asked = replace(plan, options=PlanOptions(unsafe=True))
-    found = read_plan(as_bytes(plan_document(asked, choices)), "plan.json", plan.root)
+    found = read_plan(to_json_bytes(plan_document(asked, choices)), "plan.json", plan.root)
     assert found.plan == asked and found.choices == choices and found.reviewed
 
 
@@ -154,5 +154,5 @@ def test_each_of_several_hunks_brings_the_function_that_they_share() -> None:
     result = rewrite_in_hunks("a.py", text, Project({"a.py": text}), rules=rules)
     assert len(result.hunks) == 2
     for hunk in result.hunks:
-        alone = compose(Module("a.py", text), [hunk], result.public, ImportStyle())
+        alone = text_with_hunks(Module("a.py", text), [hunk], result.public, ImportStyle())
         assert alone.count("def _collate_fn(b):") == 1 and alone.count("lambda") == 1

@@ -12,7 +12,7 @@ from ruff import find_ruff_bin
 
 from chirp_migrate.engine.migration import plan_migration
 from chirp_migrate.engine.plan_tree import plan_tree
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.syntax.project import Project
 
 MODULE = '''"""Training of a bird-sound classifier."""
@@ -303,7 +303,7 @@ NEW = "from chirpid_patch import OptimalDataLoaderFactory\n"
 def placed(imports: str, name: str = "DataLoader", *, more: str = "") -> str:
     """The imports after a migration of a file that makes one loader."""
     text = f"{imports}\n\ndef f(d):\n    return {name}(d, 4)\n{more}"
-    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    after, _ = rewrite_text("a.py", text, Project({"a.py": text}))
     return after.partition("\n\ndef f(d)")[0]
 
 
@@ -424,7 +424,7 @@ def test_an_import_stays_where_code_may_read_any_name(imports: str, more: str, s
 )
 def test_an_import_stays_where_a_file_reads_it_through_star_imports(files: dict[str, str], stays: bool) -> None:
     text = "from torch.utils.data import DataLoader\n\ndef train(d):\n    return DataLoader(d, 4)\n"
-    after, _ = rewrite("a.py", text, Project({"a.py": text, **files}))
+    after, _ = rewrite_text("a.py", text, Project({"a.py": text, **files}))
     assert ("import DataLoader\n" in after, "create_loader(d, 4)" in after) == (stays, True)
 
 
@@ -447,14 +447,14 @@ def test_an_import_stays_where_another_file_runs_this_file_in_its_own_namespace(
     text = "from torch.utils.data import DataLoader\n\ndef train(d):\n    return DataLoader(d, 4)\n"
     books = {path: other} if path.endswith(".ipynb") else {}
     files = {"a.py": text} if books else {"a.py": text, path: other}
-    after, _ = rewrite("a.py", text, Project(files, notebooks=books))
+    after, _ = rewrite_text("a.py", text, Project(files, notebooks=books))
     assert ("import DataLoader\n" in after, "create_loader(d, 4)" in after) == (stays, True)
 
 
 def test_what_another_file_takes_from_a_star_stays() -> None:
     text = "from torch.utils.data import *\n\nloader = DataLoader(d, 4)\n"
     project = Project({"a.py": text, "b.py": "from a import Subset\n"})
-    after, _ = rewrite("a.py", text, project)
+    after, _ = rewrite_text("a.py", text, project)
     assert after.startswith(f"from torch.utils.data import *\n{NEW}")
 
 
@@ -512,17 +512,17 @@ if __name__ == "__main__":
 def test_the_import_of_a_script_block_takes_the_place_of_the_one_that_goes(above: str) -> None:
     imports = "    from torch.utils.data import DataLoader"
     text = SCRIPT.format(above=above, use="", imports=imports, call="DataLoader")
-    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    after, _ = rewrite_text("a.py", text, Project({"a.py": text}))
     needed = "    from chirpid_patch import OptimalDataLoaderFactory"
     expected = SCRIPT.format(above=above, use="", imports=needed, call="OptimalDataLoaderFactory.create_loader")
     assert after == expected
-    assert rewrite("a.py", after, Project({"a.py": after}))[0] == after
+    assert rewrite_text("a.py", after, Project({"a.py": after}))[0] == after
 
 
 def test_the_import_of_a_script_block_stands_below_the_one_that_stays() -> None:
     imports = "    from torch.utils.data import DataLoader, Subset"
     text = SCRIPT.format(above="", use="[Subset]", imports=imports, call="DataLoader")
-    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    after, _ = rewrite_text("a.py", text, Project({"a.py": text}))
     assert "    from torch.utils.data import Subset\n    from chirpid_patch import OptimalData" in after
     assert after.startswith("import random\n\nimport numpy as np\n\n\ndef main")
 
@@ -530,6 +530,6 @@ def test_the_import_of_a_script_block_stands_below_the_one_that_stays() -> None:
 def test_a_function_has_the_class_from_the_script_block_as_before() -> None:
     imports = "    from torch.utils.data import DataLoader"
     text = SCRIPT.format(above="", use=" or DataLoader(data)", imports=imports, call="DataLoader")
-    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    after, _ = rewrite_text("a.py", text, Project({"a.py": text}))
     assert after.count("import OptimalDataLoaderFactory") == 1
     assert "    from models import Net\n    from chirpid_patch import OptimalDataLoaderFactory\n" in after

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 
@@ -16,7 +16,7 @@ HEADER = "import torch\nfrom torch import stack\nfrom torch.utils.data import Da
 
 def migrate(body: str) -> str:
     texts = {"a.py": f"{HEADER}from transforms import Lambda\n{textwrap.dedent(body)}"}
-    after, _ = rewrite("a.py", texts["a.py"], Project(texts), rules=RULES)
+    after, _ = rewrite_text("a.py", texts["a.py"], Project(texts), rules=RULES)
     compile(after, "a.py", "exec")
     return after
 
@@ -85,14 +85,14 @@ def test_a_value_that_another_file_may_set_is_not_taken_early() -> None:
     assert "Standardize(" in migrate(body)
     for other in ("import a\na.mean = 3\n", "import a as b\nb.mean = 3\n", "patch('a.mean', 3)\n"):
         texts = {"a.py": HEADER + body, "other.py": other}
-        assert "Standardize(" not in rewrite("a.py", texts["a.py"], Project(texts), rules=RULES)[0]
+        assert "Standardize(" not in rewrite_text("a.py", texts["a.py"], Project(texts), rules=RULES)[0]
 
 
 @pytest.mark.parametrize("asked", ["hasattr(one.transform, 'std')", "getattr(one.transform, 'mean', None)"])
 def test_what_has_attributes_is_not_put_where_they_are_asked_for(asked: str) -> None:
     body = "def make(samples, mean, std):\n    return Images(samples, transform=lambda x: (x - mean) / std)\n"
     texts = {"a.py": HEADER + body, "other.py": f"def inverse(one):\n    return {asked}\n"}
-    assert "Standardize(" not in rewrite("a.py", texts["a.py"], Project(texts), rules=RULES)[0]
+    assert "Standardize(" not in rewrite_text("a.py", texts["a.py"], Project(texts), rules=RULES)[0]
     assert "Standardize(" in migrate(body)
 
 

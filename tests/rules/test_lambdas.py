@@ -14,8 +14,8 @@ import pytest
 import support
 from support import RULES, imported
 
-from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Finding, Status
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import Finding, FindingStatus
 from chirp_migrate.syntax.project import Project
 
 HEADER = "from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler\n"
@@ -164,8 +164,8 @@ def test_a_function_does_what_the_lambda_did_and_can_be_pickled(
     shape: str, newline: str, load: Callable[[str], ModuleType]
 ) -> None:
     before = (HEADER + textwrap.dedent(SHAPES[shape])).replace("\n", newline)
-    after, findings = rewrite("a.py", before, Project({"a.py": before}), rules=[RULES["CHP007"]])
-    assert {one.status for one in findings} == {Status.REWRITE}
+    after, findings = rewrite_text("a.py", before, Project({"a.py": before}), rules=[RULES["CHP007"]])
+    assert {one.status for one in findings} == {FindingStatus.REWRITE}
     assert newline == "\n" or "\n" not in after.replace("\r\n", "")
     assert after.count("#") == before.count("#")
     old, new = (load(text).make([1, 2, 3]) for text in (before, after))
@@ -208,7 +208,7 @@ def test_a_function_does_what_the_lambda_did_and_can_be_pickled(
 def test_where_lambdas_go(before: str, after: str) -> None:
     migrated, findings = migrate(before + "\n")
     assert after in migrated
-    assert [one.status for one in findings] == [Status.REWRITE]
+    assert [one.status for one in findings] == [FindingStatus.REWRITE]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_lambda_that_only_calls_becomes_a_function_of_its_own(called: str) -> 
     text += f"class A:\n    def pad(self, b): pass\n    def f(self, ds): return g(ds, collate_fn=lambda b: {called})\n"
     migrated, findings = migrate(text)
     assert re.search(rf"def _collate_fn\((self, )?b\):\n +return {re.escape(called)}\n", migrated)
-    assert [one.status for one in findings] == [Status.REWRITE]
+    assert [one.status for one in findings] == [FindingStatus.REWRITE]
 
 
 def test_no_caller_can_give_another_value_for_a_bound_one(load: Callable[[str], ModuleType]) -> None:
@@ -266,7 +266,7 @@ def test_what_might_not_be_the_same_is_reported(body: str, reason: str) -> None:
     text = f"def make(ds):\n    return {body}\n"
     after, findings = migrate(text)
     assert after == text
-    assert [one.status for one in findings] == [Status.REPORT]
+    assert [one.status for one in findings] == [FindingStatus.REPORT]
     assert reason in findings[0].message
 
 
@@ -408,10 +408,10 @@ def test_local_classes_give_the_same_samples_and_can_be_pickled(
 ) -> None:
     before = (HEADER + textwrap.dedent(CLASSES[shape])).replace("\n", newline)
     rules = [RULES[code] for code in EVERYTHING.split()]
-    after, findings = rewrite("a.py", before, Project({"a.py": before}), rules=rules)
-    assert {one.status for one in findings} == {Status.REWRITE}
+    after, findings = rewrite_text("a.py", before, Project({"a.py": before}), rules=rules)
+    assert {one.status for one in findings} == {FindingStatus.REWRITE}
     assert newline == "\n" or "\n" not in after.replace("\r\n", "")
-    again, _ = rewrite("a.py", after, Project({"a.py": after}), rules=rules)
+    again, _ = rewrite_text("a.py", after, Project({"a.py": after}), rules=rules)
     assert again == after
     old, new = (load(text).make() for text in (before, after))
     with pytest.raises((AttributeError, pickle.PicklingError)):
@@ -428,7 +428,7 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         for name in ("one", "two")
     )
     after, findings = migrate(text, EVERYTHING)
-    assert {one.status for one in findings} == {Status.REWRITE}
+    assert {one.status for one in findings} == {FindingStatus.REWRITE}
     defined = [line.partition("(")[0] for line in after.splitlines() if line.startswith(("class", "def _"))]
     assert len(defined) == len(set(defined)) == 6
 
@@ -468,7 +468,7 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
 def test_local_classes_that_cannot_move_are_reported(text: str, reason: str) -> None:
     after, findings = migrate(text, "CHP006", b="from torch.utils.data import Dataset\nclass Base(Dataset): pass\n")
     assert after == text
-    assert [one.status for one in findings] == [Status.REPORT]
+    assert [one.status for one in findings] == [FindingStatus.REPORT]
     assert reason in findings[0].message
 
 

@@ -13,11 +13,11 @@ from types import FrameType, SimpleNamespace
 import pytest
 from support import LOADER
 
-from chirp_migrate.analysis.objects.cells import State
-from chirp_migrate.analysis.objects.pickled import Unpicklable
+from chirp_migrate.analysis.objects.cells import VariableState
+from chirp_migrate.analysis.objects.pickled import UnpicklableObjects
 from chirp_migrate.engine import worker_pool
 from chirp_migrate.engine.plan_tree import plan_tree
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.syntax.project import Project
 
 HEADER = "from torch.utils.data import DataLoader, Dataset\nimport torch\n\n"
@@ -60,7 +60,7 @@ def test_a_file_nested_too_deeply_is_named_and_the_others_are_planned(tmp_path: 
 )
 def test_what_is_long_is_planned(text: str) -> None:
     text = f"{LOADER}{text}\n"
-    assert "create_loader" in rewrite("a.py", text, Project({"a.py": text}))[0]
+    assert "create_loader" in rewrite_text("a.py", text, Project({"a.py": text}))[0]
 
 
 #: A loop over what has a name, to a device of that name.
@@ -118,7 +118,7 @@ def test_time_grows_with_the_file(name: str) -> None:
     def seconds(size: int) -> float:
         text = HEADER + GROWING[name](size) + LOADER + GETITEM + "        return x, y\n"
         began = time.process_time()
-        rewrite("a.py", text, Project({"a.py": text, "b.py": "import a\n"}))
+        rewrite_text("a.py", text, Project({"a.py": text, "b.py": "import a\n"}))
         return time.process_time() - began
 
     seconds(10)  # imports
@@ -177,9 +177,9 @@ def callers_of_a_function(size: int) -> dict[str, str]:
     "project", [chain_of_helpers, chain_of_classes, chain_of_modules, library_with_tests, callers_of_a_function]
 )
 def test_steps_grow_with_the_project(project: Callable[[int], dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    steps, take = 0, State._step
+    steps, take = 0, VariableState._step
 
-    def take_counted(state: State) -> None:
+    def take_counted(state: VariableState) -> None:
         nonlocal steps
         steps += 1
         take(state)
@@ -187,10 +187,10 @@ def test_steps_grow_with_the_project(project: Callable[[int], dict[str, str]], m
     def steps_for(size: int) -> int:
         nonlocal steps
         steps = 0
-        Unpicklable(Project(project(size)))
+        UnpicklableObjects(Project(project(size)))
         return steps
 
-    monkeypatch.setattr(State, "_step", take_counted)
+    monkeypatch.setattr(VariableState, "_step", take_counted)
     assert steps_for(200) < 6 * steps_for(50), "linear is 4, quadratic is 16"
 
 
@@ -210,7 +210,7 @@ def test_calls_grow_with_the_project(project: Callable[[int], dict[str, str]]) -
         sys.setprofile(note)
         try:
             for path, text in texts.items():
-                rewrite(path, text, held, by_gain=True)
+                rewrite_text(path, text, held, by_gain=True)
                 held.update(path, text)
         finally:
             sys.setprofile(None)

@@ -13,7 +13,7 @@ from ruff import find_ruff_bin
 from support import working_in
 
 from chirp_migrate.engine.plan_tree import plan_tree
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.syntax.project import Project
 
 IMPORTS = "import torch\nfrom torch.utils.data import DataLoader\n\n\n"
@@ -264,7 +264,7 @@ def make(data, args, others):
 )
 def test_a_call_hangs_as_the_others_of_its_file(call: str, expected: str) -> None:
     text = HANGING.format(call)
-    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    after, _ = rewrite_text("a.py", text, Project({"a.py": text}))
     assert f"    {expected}\n    optimizer = others.Adam(\n" in after
 
 
@@ -274,7 +274,7 @@ def test_a_line_that_gets_too_long_is_broken_once_where_that_is_enough() -> None
         "\t\tloader = DataLoader(args.train_set, batch_size=args.batch_size, num_workers=args.workers)",
     ]
     text = "\n".join([f"{IMPORTS}def make(args):", *lines, "\treturn loader", ""])
-    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    after, _ = rewrite_text("a.py", text, Project({"a.py": text}))
     arguments = "args.train_set, batch_size=args.batch_size, num_workers=args.workers"
     assert f"OptimalDataLoaderFactory.create_loader(\n\t\t\t{arguments}\n\t\t)\n" in after
 
@@ -305,7 +305,7 @@ def test_a_tuple_that_is_moved_becomes_two_assignments(values: str, expected: st
         f"        images, targets = {values}\n"
         "        model(images, targets)\n"
     )
-    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    after, _ = rewrite_text("a.py", text, Project({"a.py": text}))
     assert after.count("non_blocking=True") == 2
     assert ("        images, targets = " in after) is (expected is None)
     assert (expected or "") in after

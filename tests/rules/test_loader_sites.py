@@ -7,7 +7,7 @@ import textwrap
 import pytest
 import support
 
-from chirp_migrate.plans.plan import Finding, Status
+from chirp_migrate.plans.plan import Finding, FindingStatus
 
 IMPORT = "from torch.utils.data import DataLoader\n"
 
@@ -19,7 +19,7 @@ def migrate(text: str, **others: str) -> tuple[str, list[Finding]]:
 
 def reasons(findings: list[Finding]) -> list[str]:
     """Why the reported ones were left alone."""
-    return [one.why for one in findings if one.status is Status.REPORT]
+    return [one.why for one in findings if one.status is FindingStatus.REPORT]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def reasons(findings: list[Finding]) -> list[str]:
 def test_names_that_are_pytorchs(text: str) -> None:
     after, findings = migrate(text, common=IMPORT, star="from .common import *\n", other="def helper(): ...\n")
     assert "OptimalDataLoaderFactory.create_loader(d)" in after
-    assert [one.status for one in findings] == [Status.REWRITE]
+    assert [one.status for one in findings] == [FindingStatus.REWRITE]
 
 
 def test_a_name_that_python_reads_as_the_class_keeps_its_import() -> None:
@@ -135,7 +135,7 @@ def test_shapes_of_construction(before: str, after: str | None) -> None:
     text, findings = migrate(f"{header}x = {before}\n")
     assert len(findings) == 1 and findings[0].message
     if after is None:
-        assert findings[0].status is Status.REPORT and text == f"{header}x = {before}\n"
+        assert findings[0].status is FindingStatus.REPORT and text == f"{header}x = {before}\n"
     else:
         assert text.endswith(f"x = {after}\n")
 
@@ -155,7 +155,9 @@ def test_a_partial_whose_function_the_project_reads_keeps_the_class(look: str, i
     header = "from functools import partial\nfrom torch.utils.data import DataLoader\n"
     text, findings = migrate(f"{header}x = partial(DataLoader, batch_size=4)\n{look}\n")
     assert ("create_loader" in text) is is_rewritten
-    assert [one.why for one in findings if one.status is Status.REPORT] == ([] if is_rewritten else ["used-as-value"])
+    assert [one.why for one in findings if one.status is FindingStatus.REPORT] == (
+        [] if is_rewritten else ["used-as-value"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -437,7 +439,7 @@ def test_what_is_built_by_the_factory_is_counted_as_fine() -> None:
         "from chirpid_patch import OptimalDataLoaderFactory as F\nx = F.create_loader(d)\ny = F.get_optimal_config(3)\n"
     )
     after, findings = migrate(text)
-    assert after == text and [one.status for one in findings] == [Status.FINE]
+    assert after == text and [one.status for one in findings] == [FindingStatus.FINE]
 
 
 @pytest.mark.parametrize(
@@ -606,4 +608,4 @@ def test_what_a_test_replaces_in_pytorch_stays_where_it_is_asked_for_again() -> 
 def test_the_runtimes_functions_are_loaders_that_are_migrated(text: str, made: int) -> None:
     after, findings = migrate(text)
     assert after == text
-    assert [one.message for one in findings if one.status is Status.FINE] == ["built by the factory"] * made
+    assert [one.message for one in findings if one.status is FindingStatus.FINE] == ["built by the factory"] * made

@@ -14,8 +14,8 @@ import pytest
 import support
 from support import RULES, imported
 
-from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Finding, Status
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import Finding, FindingStatus
 from chirp_migrate.syntax.project import Project
 
 HEADER = "import inspect\nfrom torch.utils.data import DataLoader, Dataset\n"
@@ -30,7 +30,7 @@ def reported(text: str, codes: str = "CHP012", **others: str) -> str:
     """The one reason for which a module is left as it is."""
     after, findings = migrate(text, codes, **others)
     assert after == HEADER + textwrap.dedent(text)
-    assert [one.status for one in findings] == [Status.REPORT]
+    assert [one.status for one in findings] == [FindingStatus.REPORT]
     return findings[0].message
 
 
@@ -298,10 +298,10 @@ def test_the_loader_collates_as_before_and_can_be_pickled(
 ) -> None:
     before = (HEADER + textwrap.dedent(SHAPES[shape])).replace("\n", newline)
     project = Project({"a.py": before})
-    after, findings = rewrite("a.py", before, project, rules=[RULES["CHP007"], RULES["CHP012"]])
-    assert {one.status for one in findings} == {Status.REWRITE}
+    after, findings = rewrite_text("a.py", before, project, rules=[RULES["CHP007"], RULES["CHP012"]])
+    assert {one.status for one in findings} == {FindingStatus.REWRITE}
     assert newline == "\n" or "\n" not in after.replace("\r\n", "")
-    again, _ = rewrite("a.py", after, Project({"a.py": after}), rules=[RULES["CHP007"], RULES["CHP012"]])
+    again, _ = rewrite_text("a.py", after, Project({"a.py": after}), rules=[RULES["CHP007"], RULES["CHP012"]])
     assert again == after
 
     old, new = (load(text).make([1, 2, 3]) for text in (before, after))
@@ -547,7 +547,7 @@ def test_names_and_lines_stay_readable() -> None:
 def test_an_output_transform_is_no_data_transform() -> None:
     text = "import torch\n\ndef get_sequence_transform(n):\n    def cut(x):\n        return x[:n]\n    return cut\n"
     rules = [RULES["CHP012"], RULES["CHP007"]]
-    assert rewrite("a.py", text, Project({"a.py": text}), rules=rules) == (text, [])
+    assert rewrite_text("a.py", text, Project({"a.py": text}), rules=rules) == (text, [])
 
 
 def test_functions_that_say_the_same_become_one() -> None:
@@ -627,4 +627,4 @@ def test_a_key_of_a_dictionary_reads_no_name_of_a_function(other: str, looks: bo
             return DataLoader(samples, 2, collate_fn=collate)
     """
     _, (found,) = migrate(text, other=other)
-    assert (found.status is Status.REPORT) == looks == ("reads names or code of functions" in found.message)
+    assert (found.status is FindingStatus.REPORT) == looks == ("reads names or code of functions" in found.message)

@@ -7,8 +7,8 @@ import textwrap
 import pytest
 from support import RULES, migrate, reports
 
-from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Status
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.syntax.project import Project
 
 
@@ -389,8 +389,8 @@ def test_a_sampler_that_may_be_another_is_only_told_where_its_class_is_at_hand()
 def test_without_leave_nothing_changes() -> None:
     text = DISTRIBUTED + "    loader = DataLoader(data, sampler=DistributedSampler(data))\n"
     text += "    for e in range(9):\n        work(loader)\n"
-    after, (finding,) = rewrite("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
-    assert (after, finding.status) == (text, Status.OPT_IN)
+    after, (finding,) = rewrite_text("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
+    assert (after, finding.status) == (text, FindingStatus.OPT_IN)
 
 
 @pytest.mark.parametrize(
@@ -406,8 +406,8 @@ def test_without_leave_nothing_changes() -> None:
 def test_in_a_guard_for_several_processes_it_needs_no_leave(made: str, condition: bool) -> None:
     body = f"{made}loader = DataLoader(data, sampler=sampler)\nfor epoch in range(9):\n    work(loader)\n"
     text = DISTRIBUTED + textwrap.indent(body, "    ")
-    after, (finding,) = rewrite("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
-    assert finding.status is (Status.REWRITE if condition else Status.OPT_IN)
+    after, (finding,) = rewrite_text("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
+    assert finding.status is (FindingStatus.REWRITE if condition else FindingStatus.OPT_IN)
     lines = ["if isinstance(sampler, DistributedSampler):", "    sampler.set_epoch(epoch)", "work(loader)"]
     rewritten = text.replace("        work(loader)\n", "".join(f"        {line}\n" for line in lines))
     assert after == (rewritten if condition else text)
@@ -423,7 +423,7 @@ def test_a_loop_that_only_several_processes_run_needs_no_leave() -> None:
                 work(loader)
     """
     text = DISTRIBUTED + textwrap.indent(textwrap.dedent(body), "    ")
-    after, _ = rewrite("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
+    after, _ = rewrite_text("a.py", text, Project({"a.py": text}), rules=[RULES["CHP014"]])
     assert "for epoch in range(9):\n            sampler.set_epoch(epoch)\n" in after
 
 
@@ -512,7 +512,7 @@ def test_a_module_of_the_project_is_named_by_any_name_of_its_base(base: str) -> 
 def test_a_loader_restarted_in_a_loop_is_reported(text: str) -> None:
     code = f"def f(self, loader, work):\n{textwrap.indent(text, '    ')}\n"
     after, (finding,) = migrate("CHP016", code)
-    assert after == code and finding.status is Status.REPORT and "restarts the loader" in finding.message
+    assert after == code and finding.status is FindingStatus.REPORT and "restarts the loader" in finding.message
 
 
 @pytest.mark.parametrize("package", ["chirpid_patch", "chirpid_patch.factory"])

@@ -9,7 +9,7 @@ import pytest
 import torch.utils.data.dataloader
 from libcst.metadata import MetadataWrapper, PositionProvider, QualifiedNameProvider, QualifiedNameSource
 
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.syntax.module import Module, UnparsableModule
 from chirp_migrate.syntax.project import Project
 
@@ -92,7 +92,7 @@ def test_everything_around_an_edit_survives() -> None:
         "from torch.utils.data import DataLoader\r\n\f\r\ntry :\n    val = DataLoader( d ,num_workers = 0 ) # why\n"
         "except (ValueError) :\r    pass\n \n\t\n"
     )
-    after, _ = rewrite("a.py", text, Project({"a.py": text}))
+    after, _ = rewrite_text("a.py", text, Project({"a.py": text}))
     assert after == text.replace("DataLoader( d ", "LOADER( d ").replace(
         "from torch.utils.data import DataLoader", "from chirpid_patch import OptimalDataLoaderFactory"
     ).replace("LOADER", "OptimalDataLoaderFactory.create_validation_loader")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from support import run
 
-from chirp_migrate.engine.discover import discover
+from chirp_migrate.engine.discover import discover_files
 from chirp_migrate.engine.plan_tree import plan_tree
-from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Status
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.syntax.project import Project
 
 IMPORT = "from torch.utils.data import DataLoader\n"
@@ -22,7 +22,7 @@ def migrated(
     text: str = IMPORT + BUILD, others: dict[str, str] | None = None, settings: dict[str, str] | None = None
 ) -> str:
     texts = {PATH: text, **(others or {})}
-    after, _ = rewrite(PATH, text, Project(texts, settings=settings))
+    after, _ = rewrite_text(PATH, text, Project(texts, settings=settings))
     return after
 
 
@@ -180,9 +180,12 @@ def test_what_is_patched_elsewhere_is_rewritten_here(other: str) -> None:
     ],
 )
 def test_a_local_name_hides_the_factory(hiding: str) -> None:
-    after, (finding,) = rewrite("a.py", IMPORT + hiding, Project({"a.py": IMPORT + hiding}))
+    after, (finding,) = rewrite_text("a.py", IMPORT + hiding, Project({"a.py": IMPORT + hiding}))
     assert after == IMPORT + hiding
-    assert finding.status is Status.REPORT and "already means something else in the surrounding code" in finding.message
+    assert (
+        finding.status is FindingStatus.REPORT
+        and "already means something else in the surrounding code" in finding.message
+    )
 
 
 def test_a_name_hides_nothing_in_other_functions() -> None:
@@ -200,8 +203,8 @@ def test_loaders_that_settings_name_are_listed(tmp_path: Path) -> None:
     (tmp_path / "conf" / "c.toml").write_text("_target_ = 'pkg.DataLoader'\n")
     found = [one for one in plan_tree(tmp_path, jobs=1).findings if one.why == "in-settings"]
     assert [(one.path, one.line, one.rule, one.status) for one in found] == [
-        ("conf/a.yaml", 2, "CHP001", Status.REPORT),
-        ("conf/b.json", 1, "CHP001", Status.REPORT),
+        ("conf/a.yaml", 2, "CHP001", FindingStatus.REPORT),
+        ("conf/b.json", 1, "CHP001", FindingStatus.REPORT),
     ]
     shown = run("plan", tmp_path).stdout
     assert "3 loaders found: 1 to migrate, 2 not rewritten." in shown
@@ -217,4 +220,4 @@ def test_data_are_no_settings(tmp_path: Path) -> None:
     (tmp_path / "labels").mkdir()
     for number in range(201):
         (tmp_path / "labels" / f"{number}.json").write_text("{}")
-    assert discover(tmp_path).settings == ("small.json",)
+    assert discover_files(tmp_path).settings == ("small.json",)

@@ -16,7 +16,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbclient import NotebookClient
 
 import chirpid_patch
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.notebook import NotebookSource
 from chirp_migrate.source.text import UnreadableSource
@@ -62,7 +62,7 @@ def sources(data: bytes) -> list[str]:
 
 
 def migrated(source: NotebookSource) -> bytes:
-    text, _ = rewrite("n.ipynb", source.text, Project({"n.ipynb": source.text}), unsafe=True, rules=RULES)
+    text, _ = rewrite_text("n.ipynb", source.text, Project({"n.ipynb": source.text}), unsafe=True, rules=RULES)
     return source.encode(text)
 
 

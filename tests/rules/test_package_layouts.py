@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.engine.plan_tree import plan_tree
-from chirp_migrate.plans.plan import Status
+from chirp_migrate.plans.plan import FindingStatus
 
 HELPERS = """\
 from torch.utils.data import DataLoader
@@ -175,7 +175,7 @@ def test_of_two_packages_of_a_name_none_is_surely_meant_where_a_script_names_the
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text(text)
     (finding,) = plan_tree(tmp_path, jobs=1).findings
-    assert (finding.path, finding.rule, finding.status) == ("tools/training.py", "CHP001", Status.REPORT)
+    assert (finding.path, finding.rule, finding.status) == ("tools/training.py", "CHP001", FindingStatus.REPORT)
 
 
 CAPTURES = """\

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Finding, Safety, Status
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import Finding, FindingStatus, Safety
 from chirp_migrate.rules import Rule, all_rules
 from chirp_migrate.syntax.project import Project
 from qa.rule_cases import PROGRAM, cases, rewritten_programs
@@ -26,7 +26,7 @@ ADVICE = [rule for rule in all_rules() if rule.safety is Safety.ADVICE]
 def migrate(rule: Rule, name: str, texts: dict[str, str]) -> tuple[str, list[Finding]]:
     """Apply one rule to one file of its folder."""
     path = f"rule/{name}"
-    return rewrite(path, texts[path], Project(texts), unsafe=True, rules=[rule])
+    return rewrite_text(path, texts[path], Project(texts), unsafe=True, rules=[rule])
 
 
 def folder(rule: Rule) -> dict[str, str]:
@@ -40,7 +40,7 @@ def test_before_becomes_after(rule: Rule) -> None:
     after, findings = migrate(rule, "before.py", texts)
     assert after == texts["rule/after.py"]
     compile(after, "after.py", "exec")
-    assert {finding.status for finding in findings} == {Status.REWRITE}
+    assert {finding.status for finding in findings} == {FindingStatus.REWRITE}
     lines = texts["rule/before.py"].splitlines()
     assert all(1 <= finding.line <= len(lines) for finding in findings)
 
@@ -65,7 +65,7 @@ def test_advice_is_given_before_and_not_after(rule: Rule, newline: str) -> None:
     texts = {path: text.replace("\n", newline) for path, text in folder(rule).items()}
     before, findings = migrate(rule, "before.py", texts)
     assert before == texts["rule/before.py"]
-    assert findings and all(f.status is Status.REPORT and f.message for f in findings)
+    assert findings and all(f.status is FindingStatus.REPORT and f.message for f in findings)
     mended, remaining = migrate(rule, "after.py", texts)
     assert (mended, remaining) == (texts["rule/after.py"], [])
     for name in ("before.py", "after.py"):
@@ -79,7 +79,7 @@ def test_what_is_not_sure_is_reported_not_rewritten(rule: Rule) -> None:
     texts = folder(rule)
     after, findings = migrate(rule, "left_alone.py", texts)
     assert after == texts["rule/left_alone.py"]
-    assert findings and all(f.status is Status.REPORT and f.message for f in findings)
+    assert findings and all(f.status is FindingStatus.REPORT and f.message for f in findings)
 
 
 def required(rule: Rule) -> list[str]:
@@ -105,14 +105,14 @@ def test_programs_that_do_not_meet_a_requirement_are_left_alone(rule: Rule) -> N
         project = Project(beside(rule) | texts)
         for path, text in texts.items():
             compile(text, f"{rule.code}/requires.toml, case {name}, {path}", "exec")
-            assert rewrite(path, text, project, unsafe=True, rules=[rule])[0] == text, name
+            assert rewrite_text(path, text, project, unsafe=True, rules=[rule])[0] == text, name
 
 
 @pytest.mark.parametrize("rule", [rule for rule in REWRITING if rule.requires], ids=lambda rule: rule.code)
 def test_programs_are_rewritten_without_the_change_that_fails_a_requirement(rule: Rule) -> None:
     for text in rewritten_programs(rule.code):
         project = Project(beside(rule) | {PROGRAM: text})
-        assert rewrite(PROGRAM, text, project, unsafe=True, rules=[rule])[0] != text, text
+        assert rewrite_text(PROGRAM, text, project, unsafe=True, rules=[rule])[0] != text, text
 
 
 def test_every_rule_has_a_pair_and_every_pair_a_rule() -> None:

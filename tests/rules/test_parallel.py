@@ -13,7 +13,7 @@ import pytest
 
 import chirp_migrate.engine.worker_pool
 from chirp_migrate.engine.plan_tree import plan_tree
-from chirp_migrate.rules import Proposal, all_rules
+from chirp_migrate.rules import RuleMatch, all_rules
 from chirp_migrate.syntax.module import Module
 
 LOADER = "from torch.utils.data import DataLoader\n\nloader = DataLoader(data, batch_size=4, collate_fn=lambda b: b)\n"
@@ -40,7 +40,7 @@ def test_processes_are_started_where_they_pay_only(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.start_method("fork", reason="a patched rule reaches the other processes by forking only")
 def test_a_file_that_ends_its_process_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fatal(self: object, module: Module, project: object) -> list[Proposal]:
+    def fatal(self: object, module: Module, project: object) -> list[RuleMatch]:
         if module.path == "b.py":
             os._exit(3)
         return []

@@ -11,14 +11,14 @@ from types import ModuleType
 import pytest
 
 from chirp_migrate import rules as package
-from chirp_migrate.console.json_document import plain
+from chirp_migrate.console.json_document import to_json_values
 from chirp_migrate.engine.plan_tree import plan_tree
-from chirp_migrate.engine.rewrite_file import rewrite
+from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.engine.settings import Settings, glob_pattern, read_settings
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.plans.plan import Finding, Plan, PlanOptions, Safety, SkippedFile, Status
-from chirp_migrate.review.loader_account import Ledger
-from chirp_migrate.rules import Rule, all_rules, codes_of, selected_codes
+from chirp_migrate.plans.plan import Finding, FindingStatus, Plan, PlanOptions, Safety, SkippedFile
+from chirp_migrate.review.loader_account import LoaderLedger
+from chirp_migrate.rules import Rule, all_rules, codes_matching, selected_codes
 from chirp_migrate.syntax.project import Project
 
 IMPORT = "from torch.utils.data import DataLoader\n"
@@ -47,8 +47,8 @@ def statuses(findings: Sequence[Finding]) -> list[tuple[str, int, str]]:
 def rewritten(text: str) -> tuple[str, list[tuple[str, int, str]]]:
     """One module through the rules for loaders and lambdas, and again, which changes nothing."""
     rules = [rule for rule in all_rules() if rule.code in ("CHP001", "CHP007")]
-    new, findings = rewrite("a.py", text, Project({"a.py": text}), rules=rules)
-    again, _ = rewrite("a.py", new, Project({"a.py": new}), rules=rules)
+    new, findings = rewrite_text("a.py", text, Project({"a.py": text}), rules=rules)
+    again, _ = rewrite_text("a.py", new, Project({"a.py": new}), rules=rules)
     assert again == new
     return new, statuses(findings)
 
@@ -74,7 +74,7 @@ def test_the_selector_that_says_more_decides(select: list[str], ignore: list[str
 
 @pytest.mark.parametrize("selector", ["CHP9999", "no-such-rule", "", "C", "CHP001x"])
 def test_what_names_no_rule_names_none(selector: str) -> None:
-    assert codes_of(selector) == frozenset()
+    assert codes_matching(selector) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def with_settings(root: Path, body: str, **files: str) -> Path:
 )
 def test_settings_say_which_files_and_rules(tmp_path: Path, body: str, expected: dict[str, set[str]]) -> None:
     plan = planned(with_settings(tmp_path, body))
-    applied = [f for f in plan.findings if f.status is Status.REWRITE]
+    applied = [f for f in plan.findings if f.status is FindingStatus.REWRITE]
     assert {path: {f.rule for f in applied if f.path == path} for path in {f.path for f in applied}} == expected
 
 
@@ -322,21 +322,21 @@ def test_the_ledger_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )
     root = tree(tmp_path, {"a.py": IMPORT + body, "bad.py": "DataLoader(\n"})
     plan = planned(root, select=["CHP001", "CHP007"])
-    ledger = Ledger.of(plan)
-    content = plain(ledger.account())
+    ledger = LoaderLedger.of(plan)
+    content = to_json_values(ledger.account())
     counted = {"migrated": 2, "fine": 0, "unchanged": 0, "suppressed": 1, "refused": 0, "opt_in": 0, "listed": 1}
     assert content["sites"] == {"found": 4, **counted}
     assert sum(content["listed_by_reason"].values()) == 1
     assert content["rules"]["CHP007"]["migrated"] == 1
     assert content["files_not_handled"] == 1
-    unwritten = Ledger.of(plan, [SkippedFile("a.py", "read-only")])
+    unwritten = LoaderLedger.of(plan, [SkippedFile("a.py", "read-only")])
     assert unwritten.found == 3 and unwritten.reasons["file-not-written"] == 2
-    assert not Ledger.of(replace(plan, options=PlanOptions(rules=("CHP007",)))).counting
+    assert not LoaderLedger.of(replace(plan, options=PlanOptions(rules=("CHP007",)))).counting
 
 
 def test_places_that_are_fine_are_counted_once_and_before_the_rewrite() -> None:
     from chirp_migrate.plans.plan import Edit
-    from chirp_migrate.rules import Proposal
+    from chirp_migrate.rules import RuleMatch
     from chirp_migrate.syntax.module import Module
 
     class Words(Rule):
@@ -344,16 +344,16 @@ def test_places_that_are_fine_are_counted_once_and_before_the_rewrite() -> None:
 
         code, name, reason, safety, trigger = "CHP999", "words", "A reason.", Safety.SAFE, ("old", "new")
 
-        def check(self, module: Module, project: Project) -> list[Proposal]:
+        def check(self, module: Module, project: Project) -> list[RuleMatch]:
             old, new = module.text.find("old"), module.text.find("new")
             edits = (Edit(old, old + 3, "new"),)
             return [
-                *([Proposal(old, "old", edits, why="age")] if old >= 0 else []),
-                *([Proposal(new, "new", fine=True)] if new >= 0 else []),
+                *([RuleMatch(old, "old", edits, why="age")] if old >= 0 else []),
+                *([RuleMatch(new, "new", fine=True)] if new >= 0 else []),
             ]
 
     text = "old = 1\nnew = 2\n"
-    after, findings = rewrite("a.py", text, Project({"a.py": text}), rules=[Words()])
+    after, findings = rewrite_text("a.py", text, Project({"a.py": text}), rules=[Words()])
     assert after == "new = 1\nnew = 2\n"
     assert statuses(findings) == [("CHP999", 1, "rewrite"), ("CHP999", 2, "fine")]
     assert [finding.why for finding in findings] == ["age", ""]

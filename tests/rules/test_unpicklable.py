@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from chirp_migrate.engine.rewrite_file import rewrite
-from chirp_migrate.plans.plan import Status
+from chirp_migrate.engine.rewrite_file import rewrite_text
+from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
 
@@ -53,7 +53,9 @@ def reports(text: str, head: str = HEAD, **others: str) -> list[tuple[str, str]]
     found: list[tuple[str, str]] = []
     for path, content in texts.items():
         found += [
-            (f.rule, f.message) for f in rewrite(path, content, project, rules=RULES)[1] if f.status is Status.REPORT
+            (f.rule, f.message)
+            for f in rewrite_text(path, content, project, rules=RULES)[1]
+            if f.status is FindingStatus.REPORT
         ]
         project.update(path, content)
     return found
@@ -233,7 +235,7 @@ def test_an_object_is_reported_where_it_is_made_whoever_holds_it() -> None:
 def test_what_other_rules_rewrite_beside_it_does_not_matter() -> None:
     program = "def main():\n    loader = DataLoader(Base(4, Compose([lambda x: x])), num_workers=2, shuffle=True)\n    return loader\n"
     project = Project({"main.py": HEAD + program})
-    after, findings = rewrite("main.py", HEAD + program, project)
+    after, findings = rewrite_text("main.py", HEAD + program, project)
     assert "create_loader" in after
     (found,) = (one for one in findings if one.rule == "CHP007")
-    assert found.status is Status.REPORT and (HEAD + program).splitlines()[found.line - 1].count("lambda") == 1
+    assert found.status is FindingStatus.REPORT and (HEAD + program).splitlines()[found.line - 1].count("lambda") == 1

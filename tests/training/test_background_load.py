@@ -12,12 +12,12 @@ import psutil
 import pytest
 
 from chirp_migrate.training.process import background_load
-from chirp_migrate.training.process.background_load import Watch, not_watched
+from chirp_migrate.training.process.background_load import BackgroundLoadWatch, why_not_measurable
 
 BURN = "import time\nwhile time.process_time() < {}: pass"
 Count = Callable[[float], None]
 
-needs_count = pytest.mark.skipif(not_watched() is not None, reason="other processes cannot be watched here")
+needs_count = pytest.mark.skipif(why_not_measurable() is not None, reason="other processes cannot be watched here")
 
 
 @pytest.fixture
@@ -31,11 +31,11 @@ def count(monkeypatch: pytest.MonkeyPatch) -> Count:
 
 
 def test_what_our_children_used_is_not_put_down_to_others(count: Count) -> None:
-    watch, own, before = Watch(), background_load.own_cpu_seconds(), time.perf_counter()
+    watch, own, before = BackgroundLoadWatch(), background_load.cpu_seconds_of_this_process(), time.perf_counter()
     with watch.watching():
         began = time.perf_counter()
         subprocess.run([sys.executable, "-c", BURN.format(0.3)], check=True)
-        used = background_load.own_cpu_seconds() - own
+        used = background_load.cpu_seconds_of_this_process() - own
         assert used > 0.25, "the child's time is ours; it is counted in hundredths of a second"
         count(10 + used + 0.2)
         least = time.perf_counter() - began
@@ -48,7 +48,7 @@ def test_what_our_children_used_is_not_put_down_to_others(count: Count) -> None:
 
 
 def test_times_that_are_watched_are_added_up(count: Count) -> None:
-    watch = Watch()
+    watch = BackgroundLoadWatch()
     with watch.watching(lambda: 0.0):
         count(12)
     count(200)
@@ -59,7 +59,7 @@ def test_times_that_are_watched_are_added_up(count: Count) -> None:
 
 @pytest.mark.parametrize(("busy", "share"), [(100_000, 1.0), (3, 0.0)])
 def test_a_share_stays_between_none_and_all(count: Count, busy: float, share: float) -> None:
-    watch = Watch()
+    watch = BackgroundLoadWatch()
     with watch.watching():
         count(busy)
     assert watch.others() == share
@@ -68,7 +68,7 @@ def test_a_share_stays_between_none_and_all(count: Count, busy: float, share: fl
 def test_where_nothing_is_counted_that_is_said(count: Count, monkeypatch: pytest.MonkeyPatch) -> None:
     def others(cpus: frozenset[int] = frozenset({0})) -> float | None:
         monkeypatch.setattr(background_load, "_own_cpus", lambda: cpus)
-        watch = Watch()
+        watch = BackgroundLoadWatch()
         with watch.watching():
             subprocess.run([sys.executable, "-c", BURN.format(0.1)], check=True)
         return watch.others()
@@ -78,19 +78,19 @@ def test_where_nothing_is_counted_that_is_said(count: Count, monkeypatch: pytest
     assert others() is None, "a sandbox's count may stand still"
     count(0)
     assert others() is None, "or show zeros"
-    assert "does not count" in (not_watched() or "")
+    assert "does not count" in (why_not_measurable() or "")
     count(10)
     assert others(frozenset({0, 3})) is None, "one that is switched off moves those after it"
     monkeypatch.setattr("chirpid_patch.machine.cpus.cgroup_quota", lambda: 0.5)
     assert others() is None
-    assert "quota" in (not_watched() or "")
+    assert "quota" in (why_not_measurable() or "")
 
 
 @needs_count
 def test_a_process_beside_us_is_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", BURN.format(1000)]) as beside:
         try:
-            watch, began = Watch(), time.perf_counter()
+            watch, began = BackgroundLoadWatch(), time.perf_counter()
             with watch.watching():
                 time.sleep(1.0)
             others, elapsed = watch.others(), time.perf_counter() - began

@@ -20,7 +20,7 @@ import pytest
 from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.descendants import own_cpus, woken_on
+from chirp_migrate.training.process.descendants import cpus_of_this_process, pinned_to_cpu
 from chirp_migrate.training.process.run_child import Child, ChildLabels
 
 STUB = """
@@ -28,7 +28,7 @@ import os, signal, subprocess, sys, threading, time
 from dataclasses import dataclass
 from pathlib import Path
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.training.errors import NotUsable, UserCodeError
+from chirp_migrate.training.errors import TaskNotPossible, UserCodeError
 from chirp_migrate.training.process.inside_child import Parent, serve
 
 @dataclass
@@ -127,13 +127,13 @@ def test_one_that_is_suspended_does_nothing_with_all_that_it_started_until_its_t
         assert child.result().total == 1, "it goes on where it was"
 
 
-@pytest.mark.skipif(not own_cpus(), reason="this system restricts no process to some CPUs")
+@pytest.mark.skipif(not cpus_of_this_process(), reason="this system restricts no process to some CPUs")
 def test_a_turn_may_begin_on_a_certain_cpu_and_goes_on_anywhere(stub: Start) -> None:
-    cpus = own_cpus()
+    cpus = cpus_of_this_process()
     with stub("parent.wait_for_turn()\nparent.wait_for_turn()\nreturn Found(1, {})") as child:
         child.wait_until_ready()
         process = psutil.Process(child._process.pid)
-        with woken_on(process.pid, cpus[-1]):
+        with pinned_to_cpu(process.pid, cpus[-1]):
             assert process.cpu_affinity() == [cpus[-1]]
         assert process.cpu_affinity() == cpus
         child.suspend()
@@ -144,8 +144,8 @@ def test_a_turn_may_begin_on_a_certain_cpu_and_goes_on_anywhere(stub: Start) -> 
 
 def test_a_cpu_is_no_matter_where_the_system_restricts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(psutil.Process, "cpu_affinity", raising=False)
-    assert own_cpus() == []
-    with woken_on(os.getpid(), 0):
+    assert cpus_of_this_process() == []
+    with pinned_to_cpu(os.getpid(), 0):
         pass
 
 
@@ -187,7 +187,7 @@ def test_parts_of_what_it_found_come_as_they_are_known(stub: Start) -> None:
             "The stub failed: train raised.",
             "ZeroDivisionError",
         ),
-        ("raise UserCodeError('no such file') from NotUsable()", "The stub failed: no such file.", ""),
+        ("raise UserCodeError('no such file') from TaskNotPossible()", "The stub failed: no such file.", ""),
         ("import cv2.nowhere", "pip install opencv-python", "ModuleNotFoundError"),
     ],
 )
@@ -202,7 +202,7 @@ def test_whatever_ends_it_is_told_in_one_sentence(stub: Start, act: str, sentenc
 def test_what_cannot_be_run_as_asked_is_the_user_s_to_change(stub: Start) -> None:
     with (
         pytest.raises(UsageProblem, match=r"^in the version before the migration, there is no dataset\.$"),
-        stub("raise NotUsable('there is no dataset')") as child,
+        stub("raise TaskNotPossible('there is no dataset')") as child,
     ):
         child.result()
 

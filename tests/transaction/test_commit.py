@@ -13,10 +13,10 @@ from support import Death, in_child, snapshot
 from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, write_tree
 
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.errors import CommitFailed, Refused
+from chirp_migrate.errors import CommitFailed, WriteRefused
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction import journal
-from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import JournalRun
 from chirp_migrate.transaction.journal_schema import State
 from chirp_migrate.transaction.recovery import recover
@@ -27,14 +27,14 @@ def steps_of(root: Path) -> list[str]:
     """The steps of a commit of the usual plan in the usual tree."""
     steps: list[str] = []
     write_tree(root)
-    commit(migration(root), on_step=lambda step: steps.append(step.text))
+    commit_plan(migration(root), on_step=lambda step: steps.append(step.text))
     return steps
 
 
 def test_every_file_is_as_planned_with_its_mode_and_nothing_else_changes(tree: Path) -> None:
     write_tree(tree)
     plan = migration(tree)
-    result = commit(plan)
+    result = commit_plan(plan)
     assert (result.applied, result.skipped, result.run) == (plan.files, (), "0001")
     found = snapshot(tree, journal=False)
     modes = {name: mode for name, _, mode in BACKEND}
@@ -60,9 +60,9 @@ def test_at_every_instant_what_migrated_code_needs_is_there(tree: Path) -> None:
         seen.add((migrated, complete))
         assert complete or not migrated, step
 
-    commit(plan, on_step=look)
+    commit_plan(plan, on_step=look)
     rollback(tree, on_step=look)
-    assert in_child(lambda: commit(plan, on_step=Death("replaced requirements.txt"))) < 0
+    assert in_child(lambda: commit_plan(plan, on_step=Death("replaced requirements.txt"))) < 0
     assert recover(tree, on_step=look) is not None
     assert seen == {(False, False), (False, True), (True, True)}
 
@@ -93,7 +93,7 @@ def test_all_of_it_is_on_disk_before_the_next_step_needs_it(tree: Path, monkeypa
     monkeypatch.setattr(Path, "replace", move)
     monkeypatch.setattr(Path, "mkdir", make)
     plan = migration(tree)
-    commit(plan)
+    commit_plan(plan)
     monkeypatch.undo()
 
     moves = [(at, what.split()) for at, (kind, what) in enumerate(events) if kind == "move"]
@@ -112,7 +112,7 @@ def test_all_of_it_is_on_disk_before_the_next_step_needs_it(tree: Path, monkeypa
 def test_a_new_file_gets_the_mode_that_the_umask_gives(tree: Path) -> None:
     previous = os.umask(0o027)
     try:
-        commit(plan_of(tree, FilePlan("new/a.py", None, b"x", "scaffold")))
+        commit_plan(plan_of(tree, FilePlan("new/a.py", None, b"x", "scaffold")))
     finally:
         os.umask(previous)
     assert stat.S_IMODE((tree / "new" / "a.py").stat().st_mode) == 0o640
@@ -122,7 +122,7 @@ def test_the_modification_time_moves_on(tree: Path) -> None:
     """Python takes compiled bytecode for current when the size and the time of the source are what they were."""
     (tree / "a.py").write_bytes(b"x = 1\n")
     os.utime(tree / "a.py", (1, 1))
-    commit(rewrites(tree, {"a.py": b"x = 2\n"}))
+    commit_plan(rewrites(tree, {"a.py": b"x = 2\n"}))
     assert (tree / "a.py").stat().st_mtime > 1
 
 
@@ -133,7 +133,7 @@ def test_extended_attributes_stay(tree: Path) -> None:
         os.setxattr(tree / "a.py", "user.note", b"kept")
     except OSError as error:
         pytest.skip(f"not on this file system: {error}")
-    commit(rewrites(tree, {"a.py": b"x = 2\n"}))
+    commit_plan(rewrites(tree, {"a.py": b"x = 2\n"}))
     assert os.getxattr(tree / "a.py", "user.note") == b"kept"
 
 
@@ -141,7 +141,7 @@ def test_extended_attributes_stay(tree: Path) -> None:
 def test_the_owner_stays(tree: Path) -> None:
     (tree / "a.py").write_bytes(b"x = 1\n")
     os.chown(tree / "a.py", 1234, 2345)
-    commit(rewrites(tree, {"a.py": b"x = 2\n"}))
+    commit_plan(rewrites(tree, {"a.py": b"x = 2\n"}))
     found = (tree / "a.py").stat()
     assert (found.st_uid, found.st_gid) == (1234, 2345)
 
@@ -159,7 +159,7 @@ def test_whoever_cannot_keep_the_owner_keeps_the_group_they_are_in(public: Path)
         os.setgroups([2345])
         os.setgid(5555)
         os.setuid(1234)
-        commit(plan)
+        commit_plan(plan)
 
     assert in_child(as_somebody_else) == 0
     found = (root / "a.py").stat()
@@ -172,7 +172,7 @@ def test_other_names_of_a_file_keep_the_old_bytes_and_that_is_said(tree: Path) -
     (tree / "a.py").chmod(0o750)
     (tree / "b.py").write_bytes(b"y = 1\n")
     os.link(tree / "a.py", tree / "other.txt")
-    result = commit(rewrites(tree, {"a.py": b"x = 2\n", "b.py": b"y = 2\n"}))
+    result = commit_plan(rewrites(tree, {"a.py": b"x = 2\n", "b.py": b"y = 2\n"}))
     assert result.linked == ("a.py",)
     assert (tree / "other.txt").read_bytes() == b"x = 1\n"
     assert stat.S_IMODE((tree / "a.py").stat().st_mode) == 0o750
@@ -183,15 +183,15 @@ def test_other_names_of_a_file_keep_the_old_bytes_and_that_is_said(tree: Path) -
 def test_a_commit_says_what_it_brought_to_an_end_first(tree: Path) -> None:
     write_tree(tree)
     plan = migration(tree)
-    assert in_child(lambda: commit(plan, on_step=Death("replaced latin.py"))) < 0
-    result = commit(plan)
+    assert in_child(lambda: commit_plan(plan, on_step=Death("replaced latin.py"))) < 0
+    result = commit_plan(plan)
     assert result.found is not None and "undone" in result.found
-    assert commit(plan_of(tree)).found is None
+    assert commit_plan(plan_of(tree)).found is None
 
 
 def test_git_does_not_see_the_journal(tree: Path) -> None:
     subprocess.run(["git", "init", "--quiet"], cwd=tree, check=True)
-    commit(plan_of(tree, FilePlan("a.py", None, b"x", "scaffold")))
+    commit_plan(plan_of(tree, FilePlan("a.py", None, b"x", "scaffold")))
     status = ["git", "status", "--porcelain", "-uall"]
     found = subprocess.run(status, cwd=tree, check=True, capture_output=True, text=True)
     assert found.stdout == "?? a.py\n"
@@ -199,7 +199,7 @@ def test_git_does_not_see_the_journal(tree: Path) -> None:
 
 def test_nothing_to_write_leaves_nothing_behind(tree: Path) -> None:
     (tree / "a.py").write_bytes(b"x")
-    result = commit(plan_of(tree, FilePlan("a.py", b"x", b"x", "rewrite")))
+    result = commit_plan(plan_of(tree, FilePlan("a.py", b"x", b"x", "rewrite")))
     assert (result.applied, result.run) == ((), "")
     assert list(snapshot(tree)) == ["a.py"]
 
@@ -212,8 +212,8 @@ def test_files_that_changed_since_they_were_planned_are_all_named(tree: Path) ->
     (tree / "utils" / "dataloader_factory.py").write_bytes(b"somebody's\n")
     (tree / "notebooks").write_bytes(b"a file where a folder must be")
     left = snapshot(tree)
-    with pytest.raises(Refused) as caught:
-        commit(plan)
+    with pytest.raises(WriteRefused) as caught:
+        commit_plan(plan)
     for name in ("latin.py", "utils/crlf.py", "utils/dataloader_factory.py", "notebooks/deep/Bench.ipynb"):
         assert name in str(caught.value)
     assert caught.value.exit_code == 3
@@ -229,8 +229,8 @@ def test_a_file_that_changes_in_the_last_moment_stops_the_commit_and_stays(tree:
         if step.text == "replaced utils/engine.py":
             victim.write_bytes(b"edited\n")
 
-    with pytest.raises(Refused, match=r"latin\.py changed"):
-        commit(migration(tree), on_step=edit)
+    with pytest.raises(WriteRefused, match=r"latin\.py changed"):
+        commit_plan(migration(tree), on_step=edit)
     assert snapshot(tree) == {**before, "latin.py": ("file", 0o640, b"edited\n")}
 
 
@@ -240,7 +240,7 @@ def test_a_read_only_file_is_left_and_the_others_are_written(tree: Path) -> None
     (tree / "utils").chmod(0o555)
     plan = migration(tree)
     try:
-        result = commit(plan)
+        result = commit_plan(plan)
     finally:
         (tree / "utils").chmod(0o755)
     skipped = {one.path: one.reason for one in result.skipped}
@@ -258,7 +258,7 @@ def test_a_link_is_written_through(tree: Path) -> None:
     (tree / "real").mkdir()
     (tree / "real" / "requirements.txt").write_bytes(b"torch\n")
     (tree / "requirements.txt").symlink_to("real/requirements.txt")
-    commit(rewrites(tree, {"requirements.txt": b"torch\nmore\n"}))
+    commit_plan(rewrites(tree, {"requirements.txt": b"torch\nmore\n"}))
     assert (tree / "requirements.txt").is_symlink()
     assert (tree / "real" / "requirements.txt").read_bytes() == b"torch\nmore\n"
 
@@ -275,17 +275,17 @@ def test_nothing_outside_the_root_is_written(tmp_path: Path, name: str) -> None:
     (root / "link.py").symlink_to(far)
     (root / "folder").symlink_to(outside, target_is_directory=True)
     left = snapshot(tmp_path)
-    with pytest.raises(Refused):
-        commit(plan_of(root, FilePlan(name.format(abs=far), b"x", b"y", "rewrite")))
-    with pytest.raises(Refused):
-        commit(plan_of(root, FilePlan(name.format(abs=far).replace("far", "new"), None, b"y", "scaffold")))
+    with pytest.raises(WriteRefused):
+        commit_plan(plan_of(root, FilePlan(name.format(abs=far), b"x", b"y", "rewrite")))
+    with pytest.raises(WriteRefused):
+        commit_plan(plan_of(root, FilePlan(name.format(abs=far).replace("far", "new"), None, b"y", "scaffold")))
     assert snapshot(tmp_path) == left
 
 
 @pytest.mark.parametrize("name", [".git/hooks/pre-commit", ".chirp-migrate/0001/journal.json", "a/./b.py", "", "a\0b"])
 def test_a_plan_cannot_name_what_is_not_the_backends(tree: Path, name: str) -> None:
-    with pytest.raises(Refused):
-        commit(plan_of(tree, FilePlan(name, None, b"x", "scaffold")))
+    with pytest.raises(WriteRefused):
+        commit_plan(plan_of(tree, FilePlan(name, None, b"x", "scaffold")))
     assert snapshot(tree) == {}
 
 
@@ -293,8 +293,8 @@ def test_two_names_of_one_file_are_refused(tree: Path) -> None:
     (tree / "a.txt").write_bytes(b"x")
     (tree / "b.txt").symlink_to("a.txt")
     left = snapshot(tree)
-    with pytest.raises(Refused, match="twice"):
-        commit(rewrites(tree, {"a.txt": b"1", "b.txt": b"2"}))
+    with pytest.raises(WriteRefused, match="twice"):
+        commit_plan(rewrites(tree, {"a.txt": b"1", "b.txt": b"2"}))
     assert snapshot(tree) == left
 
 
@@ -310,7 +310,7 @@ def test_an_error_after_any_step_undoes_all_of_them(tree: Path, tmp_path: Path) 
                 raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
 
         with pytest.raises(CommitFailed, match=r"No space left.*(nothing was changed|undone)") as caught:
-            commit(migration(tree), on_step=fail)
+            commit_plan(migration(tree), on_step=fail)
         assert caught.value.exit_code == 4
         assert snapshot(tree) == before, doomed
 
@@ -324,7 +324,7 @@ def test_an_interrupt_from_the_keyboard_undoes_all_and_goes_on(tree: Path) -> No
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        commit(migration(tree), on_step=interrupt)
+        commit_plan(migration(tree), on_step=interrupt)
     assert snapshot(tree) == before
 
 
@@ -341,7 +341,7 @@ def test_an_interrupt_after_the_run_is_recorded_undoes_all_too(tree: Path, monke
 
     monkeypatch.setattr(journal, "change_state", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        commit(migration(tree))
+        commit_plan(migration(tree))
     assert snapshot(tree) == before
 
 
@@ -361,7 +361,7 @@ def test_undoing_that_fails_too_is_said_and_can_be_taken_up_later(tree: Path, mo
             raise OSError(errno.EIO, "Input/output error", "somewhere")
 
     with pytest.raises(CommitFailed, match="so did undoing it"):
-        commit(migration(tree), on_step=then_break)
+        commit_plan(migration(tree), on_step=then_break)
     with pytest.raises(CommitFailed, match="nothing is lost"):
         recover(tree)
     monkeypatch.undo()
@@ -383,7 +383,7 @@ def test_a_file_that_may_not_grow_so_large_undoes_the_commit(tree: Path, limit: 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
         with pytest.raises(CommitFailed, match="File too large"):
-            commit(plan)
+            commit_plan(plan)
 
     assert in_child(limited) == 0
     assert snapshot(tree) == before
@@ -404,7 +404,7 @@ def test_a_full_disk_undoes_the_commit(tmp_path: Path) -> None:
         before = snapshot(disk)
         plan = rewrites(disk, {"a.py": b"c" * 110_000, "b.py": b"d" * 110_000})
         with pytest.raises(CommitFailed, match=r"No space left.*undone"):
-            commit(plan)
+            commit_plan(plan)
         assert snapshot(disk) == before
     finally:
         subprocess.run(["umount", disk], check=True)
@@ -412,7 +412,7 @@ def test_a_full_disk_undoes_the_commit(tmp_path: Path) -> None:
 
 def test_a_root_that_is_not_there_is_one_sentence(tree: Path) -> None:
     with pytest.raises(CommitFailed, match="nothing was changed"):
-        commit(plan_of(tree / "missing", FilePlan("a.py", None, b"x", "scaffold")))
+        commit_plan(plan_of(tree / "missing", FilePlan("a.py", None, b"x", "scaffold")))
 
 
 @pytest.mark.parametrize(
@@ -443,5 +443,5 @@ def test_names_that_are_not_text_are_journalled(tree: Path) -> None:
         (tree / name).write_bytes(b"x")
     except OSError as error:
         pytest.skip(f"not on this file system: {error}")
-    commit(rewrites(tree, {name: b"y"}))
+    commit_plan(rewrites(tree, {name: b"y"}))
     assert (tree / name).read_bytes() == b"y"

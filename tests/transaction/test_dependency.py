@@ -10,13 +10,13 @@ from support import ROOT, run, write_files
 
 from chirp_migrate import __version__
 from chirp_migrate.additions.dependency import (
+    add_to_install_requires,
+    add_to_project_dependencies,
+    add_to_requirements,
+    add_to_torch_extras,
     dependency_plan,
     dependency_removal,
-    requirement,
-    with_extra_dependency,
-    with_install_requires,
-    with_project_dependency,
-    with_requirement,
+    runtime_requirement,
     with_setup_entry,
     without_setup_entry,
 )
@@ -33,13 +33,13 @@ LINE = f"{WANTED}{COMMENT}"
 
 
 def test_the_requirement_is_the_release_line_of_this_program() -> None:
-    assert requirement("0.1.0") == "chirpid-patch>=0.1,<0.2"
-    assert requirement("1.12.3") == "chirpid-patch>=1.12,<2"
+    assert runtime_requirement("0.1.0") == "chirpid-patch>=0.1,<0.2"
+    assert runtime_requirement("1.12.3") == "chirpid-patch>=1.12,<2"
 
 
 def test_the_tool_requires_the_runtime_that_it_adds() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert requirement(__version__).replace("chirpid-patch", "chirpid-patch[gpu]") in project["dependencies"]
+    assert runtime_requirement(__version__).replace("chirpid-patch", "chirpid-patch[gpu]") in project["dependencies"]
 
 
 @pytest.mark.parametrize(
@@ -57,20 +57,20 @@ def test_the_tool_requires_the_runtime_that_it_adds() -> None:
     ],
 )
 def test_a_requirements_file_gets_one_line(before: str, after: str) -> None:
-    assert with_requirement(before, WANTED) == after
-    assert with_requirement(after, WANTED) == after
+    assert add_to_requirements(before, WANTED) == after
+    assert add_to_requirements(after, WANTED) == after
 
 
 @pytest.mark.parametrize("line", ["chirpid-patch", "Chirpid_Patch==0.1.0", "  chirpid.patch[x] ; python_version > '3'"])
 def test_a_requirement_that_is_there_in_any_spelling_stays(line: str) -> None:
     text = f"torch\n{line}\n"
-    assert with_requirement(text, WANTED) == text
+    assert add_to_requirements(text, WANTED) == text
 
 
 @pytest.mark.parametrize("text", ["torch==2.2 \\\n  --hash=sha256:00\n", "--require-hashes\ntorch\n", "torch \\\n"])
 def test_a_requirements_file_that_a_line_would_break_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        with_requirement(text, WANTED)
+        add_to_requirements(text, WANTED)
 
 
 @pytest.mark.parametrize(
@@ -98,13 +98,13 @@ def test_a_project_table_gets_one_entry(before: str, after: str) -> None:
     other = '[tool.x]\ndependencies = ["not this"]\n\n[project]\nname = "b"\nversion = "1"\n'
     text = f"{other}dependencies = {before}\nrequires-python = '>=3'\n"
     expected = f"{other}dependencies = {after}\nrequires-python = '>=3'\n"
-    assert with_project_dependency(text, WANTED) == expected
-    assert with_project_dependency(expected, WANTED) == expected
+    assert add_to_project_dependencies(text, WANTED) == expected
+    assert add_to_project_dependencies(expected, WANTED) == expected
 
 
 def test_a_project_that_is_an_inline_table_gets_one_entry() -> None:
     text = 'project = {name = "b", dependencies = ["torch"]}\n'
-    assert with_project_dependency(text, WANTED) == text.replace('"torch"', '"torch", "chirpid-patch>=0.1,<0.2"')
+    assert add_to_project_dependencies(text, WANTED) == text.replace('"torch"', '"torch", "chirpid-patch>=0.1,<0.2"')
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_project_that_is_an_inline_table_gets_one_entry() -> None:
 )
 def test_a_pyproject_that_cannot_be_extended_for_sure_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        with_project_dependency(text, WANTED)
+        add_to_project_dependencies(text, WANTED)
 
 
 def test_the_first_file_that_exists_is_extended(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_the_line_stands_in_the_list_that_names_torch(tmp_path: Path) -> None:
     assert 'dependencies = ["numpy"]' in text and 'plots = ["matplotlib"]' in text
     assert 'images = ["timm"]' in text and f'train = ["torch>=2.6", "{WANTED}"]' in text
     assert f'"torch",\n    "{WANTED}",\n]' in text
-    assert with_extra_dependency(text, WANTED) == text
+    assert add_to_torch_extras(text, WANTED) == text
     write_files(tmp_path, {"pyproject.toml": text})
     removal = dependency_removal(tmp_path)
     assert removal is not None and removal.after.decode() == project + extras
@@ -310,14 +310,14 @@ def test_a_file_that_other_folders_share_is_left_with_a_note(tmp_path: Path) -> 
 )
 def test_install_requires_of_a_setup_cfg_gets_one_line(before: str, after: str) -> None:
     head = "[metadata]\r\n[options]\r\n" if "\r" in before else "[metadata]\n[options]\n"
-    assert with_install_requires(head + before, WANTED) == head + after
-    assert with_install_requires(head + after, WANTED) == head + after
+    assert add_to_install_requires(head + before, WANTED) == head + after
+    assert add_to_install_requires(head + after, WANTED) == head + after
 
 
 @pytest.mark.parametrize("text", ["[flake8]\n", "[options]\ninstall_requires = file: requirements.in\n", "torch\n"])
 def test_a_setup_cfg_without_a_list_is_left_alone(text: str) -> None:
     with pytest.raises(ValueError):
-        with_install_requires(text, WANTED)
+        add_to_install_requires(text, WANTED)
 
 
 def test_a_setup_cfg_is_extended_where_pyproject_lists_nothing(tmp_path: Path) -> None:

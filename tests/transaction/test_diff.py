@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chirp_migrate.plans.plan import FilePlan, Finding, Plan, Safety, Status
+from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Plan, Safety
 from chirp_migrate.source.diff import count_changes, unified_diff
 from chirp_migrate.source.matching_lines import fewest_changes
 
@@ -47,7 +47,7 @@ def plan_at(root: Path) -> Plan:
             (root / path).write_bytes(before)
         files.append(FilePlan(path, before, after, "rewrite"))
         message = "--- a line\n+++ that looks like a header\r\n@@ -1 +1 @@"
-        findings.append(Finding("CHP001", "some-rule", path, 2, 1, message, Safety.SAFE, Status.REWRITE))
+        findings.append(Finding("CHP001", "some-rule", path, 2, 1, message, Safety.SAFE, FindingStatus.REWRITE))
     return Plan(root, tuple(files), tuple(findings), ())
 
 

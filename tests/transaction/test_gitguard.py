@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.errors import Refused
-from chirp_migrate.source.git import guard, uncommitted_paths
+from chirp_migrate.errors import WriteRefused
+from chirp_migrate.source.git import refuse_uncommitted_changes, uncommitted_paths
 
 FILES = ["a.py", "deep/b.py", "with space.py", "ümlaut.py", "star*.py"]
 
@@ -37,13 +37,13 @@ def backend(tmp_path: Path) -> Path:
 
 def test_a_repository_that_git_cannot_read_stops_a_run(backend: Path) -> None:
     (backend.parent / ".git" / "config").write_text("[")
-    with pytest.raises(Refused, match=r"cannot list uncommitted changes.*bad config.*--allow-dirty"):
-        guard(backend, FILES)
+    with pytest.raises(WriteRefused, match=r"cannot list uncommitted changes.*bad config.*--allow-dirty"):
+        refuse_uncommitted_changes(backend, FILES)
 
 
 def test_a_clean_tree_passes(backend: Path) -> None:
     assert uncommitted_paths(backend, FILES) == []
-    guard(backend, FILES)
+    refuse_uncommitted_changes(backend, FILES)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -105,27 +105,27 @@ def test_many_files_are_asked_about(backend: Path) -> None:
 def test_the_refusal_lists_the_files_and_the_way_on(backend: Path) -> None:
     for name in ("a.py", "deep/b.py"):
         (backend / name).write_text("x = 2\n")
-    with pytest.raises(Refused, match="--allow-dirty") as caught:
-        guard(backend, FILES)
+    with pytest.raises(WriteRefused, match="--allow-dirty") as caught:
+        refuse_uncommitted_changes(backend, FILES)
     assert "a.py, deep/b.py " in str(caught.value)
     assert caught.value.exit_code == 3
 
 
 def test_outside_a_repository_there_is_nothing_to_guard(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
-    guard(tmp_path, ["a.py"])
+    refuse_uncommitted_changes(tmp_path, ["a.py"])
 
 
 def test_without_git_there_is_nothing_to_guard(backend: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (backend / "a.py").write_text("x = 2\n")
     monkeypatch.setenv("PATH", str(backend))
-    guard(backend, FILES)
+    refuse_uncommitted_changes(backend, FILES)
 
 
 def test_a_repository_that_git_cannot_read_is_not_taken_for_a_clean_one(backend: Path) -> None:
     (backend.parent / ".git" / "index").write_bytes(b"damaged")
-    with pytest.raises(Refused, match="--allow-dirty"):
-        guard(backend, FILES)
+    with pytest.raises(WriteRefused, match="--allow-dirty"):
+        refuse_uncommitted_changes(backend, FILES)
 
 
 def test_variables_of_a_git_hook_do_not_lead_to_another_repository(

@@ -16,8 +16,8 @@ import pytest
 from support import run, sentence
 from transaction_tools import rewrites
 
-from chirp_migrate.engine.discover import LARGEST_FILE_BYTES, discover
-from chirp_migrate.transaction.commit import commit
+from chirp_migrate.engine.discover import LARGEST_FILE_BYTES, discover_files
+from chirp_migrate.transaction.commit import commit_plan
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the files are those of POSIX systems")
 
@@ -162,10 +162,10 @@ def test_all_of_it_at_once(hostile: Path) -> None:
 
 
 def test_what_is_not_opened_is_left_out_with_the_reason(hostile: Path) -> None:
-    left_out = {one.path: one.reason for one in discover(hostile).left_out}
+    left_out = {one.path: one.reason for one in discover_files(hostile).left_out}
     for name, (_, why) in LEFT_OUT.items():
         assert why in left_out.get(name, ""), name
-    assert {*UNREADABLE, "good.py"} <= {*discover(hostile).files}
+    assert {*UNREADABLE, "good.py"} <= {*discover_files(hostile).files}
 
 
 @pytest.mark.parametrize("name", ["pipe.py", "socket.py", "loop.py", "ring/ring/pipe.py", "huge.py", "zeros.py"])
@@ -190,7 +190,7 @@ def test_named_on_the_command_line_it_is_said_why_it_was_left(tree: Path, name: 
 def test_the_largest_file_that_is_looked_at(tree: Path) -> None:
     path = tree / "large.py"
     path.write_text(LOADER + "#" * (LARGEST_FILE_BYTES - len(LOADER)))
-    assert discover(tree).files == discover(path).files == ("large.py",)
+    assert discover_files(tree).files == discover_files(path).files == ("large.py",)
     with path.open("a") as file:
         file.write("#")
     for named in (path, tree):
@@ -205,7 +205,7 @@ def test_a_device_is_not_opened(tree: Path) -> None:
         os.mknod(tree / "device.py", 0o666 | stat.S_IFCHR, os.makedev(1, 5))
     except PermissionError:
         pytest.skip("not allowed here")
-    assert [(one.path, one.reason) for one in discover(tree).left_out] == [("device.py", "not a regular file")]
+    assert [(one.path, one.reason) for one in discover_files(tree).left_out] == [("device.py", "not a regular file")]
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "loop", "folder"])
@@ -217,7 +217,7 @@ def test_a_lock_or_kept_bytes_that_are_no_file_never_hang_a_command(tree: Path, 
         "folder": Path.mkdir,
     }
     (tree / "good.py").write_text(LOADER)
-    commit(rewrites(tree, {"good.py": b"migrated\n"}))
+    commit_plan(rewrites(tree, {"good.py": b"migrated\n"}))
     journal = tree / ".chirp-migrate"
     (kept,) = [one for one in (journal / "0001").iterdir() if one.read_bytes() == LOADER.encode()]
     kept.unlink()

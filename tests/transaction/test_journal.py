@@ -16,17 +16,24 @@ from hypothesis import strategies as st
 from support import snapshot
 from transaction_tools import migration, plan_of, rewrites, write_tree
 
-from chirp_migrate.errors import JournalDamaged, Refused
+from chirp_migrate.errors import JournalDamaged, WriteRefused
 from chirp_migrate.plans.plan import FilePlan, sha256
 from chirp_migrate.transaction import journal
-from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import DOCTOR, VERDICT, JournalRun, applied_runs, keep_document
-from chirp_migrate.transaction.journal_schema import JournalFile, Record, State, Version, read_record, write_record
+from chirp_migrate.transaction.journal_schema import (
+    FileVersion,
+    JournalFile,
+    RunRecord,
+    RunState,
+    read_record,
+    write_record,
+)
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 
 hashes = st.binary(max_size=3).map(sha256)
-versions = st.builds(Version, hashes, st.integers(0, 0o7777))
+versions = st.builds(FileVersion, hashes, st.integers(0, 0o7777))
 parts = st.text("abc.-_ äß\udcff", min_size=1, max_size=6).filter(lambda part: part.strip(".") != "")
 paths = st.lists(parts, min_size=1, max_size=3).map("/".join)
 
@@ -40,14 +47,14 @@ def journal_files(draw: st.DrawFn) -> JournalFile:
 
 @pytest.mark.slow
 @given(
-    st.sampled_from(State),
+    st.sampled_from(RunState),
     st.lists(journal_files(), unique_by=lambda file: file.path, max_size=4).map(tuple),
     st.lists(paths, max_size=3).map(tuple),
 )
 def test_a_record_is_read_as_it_was_written(
-    state: State, files: tuple[JournalFile, ...], folders: tuple[str, ...]
+    state: RunState, files: tuple[JournalFile, ...], folders: tuple[str, ...]
 ) -> None:
-    record = Record(tool="0.1.0", state=state, created="2026-01-02T03:04:05Z", folders=folders, files=files)
+    record = RunRecord(tool="0.1.0", state=state, created="2026-01-02T03:04:05Z", folders=folders, files=files)
     assert read_record(write_record(record)) == record
 
 
@@ -62,7 +69,7 @@ def test_a_record_is_read_as_it_was_written(
 )
 def test_what_is_damaged_is_named_by_its_place(change: dict[str, Any], reason: str) -> None:
     record = write_record(
-        Record(tool="0.1.0", state=State.APPLIED, created="2026-01-02T03:04:05Z", folders=(), files=())
+        RunRecord(tool="0.1.0", state=RunState.APPLIED, created="2026-01-02T03:04:05Z", folders=(), files=())
     )
     with pytest.raises(ValueError, match=reason):
         read_record(json.dumps({**json.loads(record), **change}).encode())
@@ -71,7 +78,7 @@ def test_what_is_damaged_is_named_by_its_place(change: dict[str, Any], reason: s
 def test_the_journal_tells_what_was_done(tree: Path) -> None:
     write_tree(tree)
     assert not applied_runs(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     run = applied_runs(tree)[-1]
     assert run.name == "0001"
     (latin,) = (file for file in run.files if file.path == "latin.py")
@@ -90,10 +97,10 @@ def test_the_journal_tells_what_was_done(tree: Path) -> None:
 def test_runs_are_numbered_in_their_order(tree: Path) -> None:
     (tree / "a.py").write_bytes(b"0")
     for content in (b"1", b"2"):
-        commit(rewrites(tree, {"a.py": content}))
+        commit_plan(rewrites(tree, {"a.py": content}))
     assert [run.name for run in applied_runs(tree)] == ["0001", "0002"]
     rollback(tree)
-    commit(rewrites(tree, {"a.py": b"3"}))
+    commit_plan(rewrites(tree, {"a.py": b"3"}))
     assert [run.name for run in applied_runs(tree)] == ["0001", "0002"]
 
 
@@ -143,15 +150,15 @@ TAMPERINGS = {
 }
 
 
-@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("state", list(RunState))
 @pytest.mark.parametrize("name", TAMPERINGS)
-def test_a_tampered_journal_touches_nothing(tmp_path: Path, name: str, state: State) -> None:
+def test_a_tampered_journal_touches_nothing(tmp_path: Path, name: str, state: RunState) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     (root / "utils").mkdir(parents=True)
     outside.mkdir()
     (outside / "far.py").write_bytes(b"x = 2\n")
     (root / "utils" / "a.py").write_bytes(b"x = 1\n")
-    commit(rewrites(root, {"utils/a.py": b"x = 2\n"}))
+    commit_plan(rewrites(root, {"utils/a.py": b"x = 2\n"}))
     journal = root / ".chirp-migrate" / "0001" / "journal.json"
     record = json.loads(journal.read_text())
     record["state"] = state.value
@@ -168,7 +175,7 @@ def test_a_tampered_journal_touches_nothing(tmp_path: Path, name: str, state: St
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, None, "pipe"])
 def test_what_is_no_journal_is_refused(tree: Path, content: bytes | str | None) -> None:
     write_tree(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     path = tree / ".chirp-migrate" / "0001" / "journal.json"
     path.unlink()
     if content == "pipe":
@@ -178,7 +185,7 @@ def test_what_is_no_journal_is_refused(tree: Path, content: bytes | str | None) 
     elif isinstance(content, bytes):
         path.write_bytes(content)
     left = snapshot(tree, journal=False)
-    for command in (rollback, recover, applied_runs, lambda root: commit(migration(root))):
+    for command in (rollback, recover, applied_runs, lambda root: commit_plan(migration(root))):
         with pytest.raises(JournalDamaged, match="damaged") as caught:
             command(tree)
         assert "\n" not in str(caught.value)
@@ -188,12 +195,12 @@ def test_what_is_no_journal_is_refused(tree: Path, content: bytes | str | None) 
 @pytest.mark.parametrize("state", ["applied", "pending", "a state of the future"])
 def test_a_journal_of_a_newer_version_is_left_to_that_one(tree: Path, state: str) -> None:
     write_tree(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     journal = tree / ".chirp-migrate" / "0001" / "journal.json"
     record = {"schema": 7, "tool": "3.1.0", "state": state, "whatever": []}
     journal.write_text(json.dumps(record))
     left = snapshot(tree)
-    for command in (rollback, recover, applied_runs, lambda root: commit(migration(root))):
+    for command in (rollback, recover, applied_runs, lambda root: commit_plan(migration(root))):
         with pytest.raises(JournalDamaged, match=r"newer chirp-migrate \(3\.1\.0;.*nothing was changed"):
             command(tree)
         assert snapshot(tree) == left
@@ -202,8 +209,8 @@ def test_a_journal_of_a_newer_version_is_left_to_that_one(tree: Path, state: str
 def test_a_run_that_another_process_removes_meanwhile_is_not_listed(
     tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit(plan_of(tree, FilePlan("a.py", None, b"x = 1\n", "scaffold")))
-    commit(plan_of(tree, FilePlan("b.py", None, b"x = 2\n", "scaffold")))
+    commit_plan(plan_of(tree, FilePlan("a.py", None, b"x = 1\n", "scaffold")))
+    commit_plan(plan_of(tree, FilePlan("b.py", None, b"x = 2\n", "scaffold")))
     read = journal.read_run
 
     def read_late(root: Path, name: str) -> JournalRun:
@@ -222,7 +229,7 @@ def test_a_place_that_cannot_have_a_journal_is_named(tree: Path) -> None:
 
 
 def test_a_document_that_is_no_file_is_named_and_never_replaced(tree: Path) -> None:
-    commit(plan_of(tree, FilePlan("a.py", None, b"x = 1\n", "scaffold")))
+    commit_plan(plan_of(tree, FilePlan("a.py", None, b"x = 1\n", "scaffold")))
     (run,) = applied_runs(tree)
     keep_document(run, DOCTOR, b"{}")
     assert (run.document(DOCTOR), run.document(VERDICT)) == (b"{}", None)
@@ -243,8 +250,8 @@ def test_a_journal_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None
     write_tree(root)
     (root / ".chirp-migrate").symlink_to(elsewhere, target_is_directory=True)
     left = snapshot(tmp_path)
-    for command in (lambda: commit(migration(root)), lambda: rollback(root), lambda: recover(root)):
-        with pytest.raises(Refused, match="not a folder"):
+    for command in (lambda: commit_plan(migration(root)), lambda: rollback(root), lambda: recover(root)):
+        with pytest.raises(WriteRefused, match="not a folder"):
             command()
     assert snapshot(tmp_path) == left
 
@@ -257,10 +264,10 @@ def test_a_journal_never_leads_through_a_link(tmp_path: Path, force: bool) -> No
     outside.mkdir()
     (outside / "a.py").write_bytes(b"x = 2\n")
     (root / "a.py").write_bytes(b"x = 1\n")
-    commit(rewrites(root, {"a.py": b"x = 2\n"}))
+    commit_plan(rewrites(root, {"a.py": b"x = 2\n"}))
     (root / "way").symlink_to(outside, target_is_directory=True)
     journal = root / ".chirp-migrate" / "0001" / "journal.json"
-    for state in State:
+    for state in RunState:
         record = json.loads(journal.read_text())
         record["state"] = state.value
         path_of("way/a.py")(record)
@@ -277,7 +284,7 @@ def test_kept_bytes_that_are_not_what_they_were_stop_the_rollback_before_it_chan
     tree: Path, change: Callable[[Path], object]
 ) -> None:
     write_tree(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     run = applied_runs(tree)[-1]
     kept = run.folder / sha256(b"import torch\n\nx = 1\n")
     change(kept)
@@ -296,9 +303,11 @@ def test_kept_bytes_that_are_not_what_they_were_stop_the_rollback_before_it_chan
 
 @given(st.data())
 def test_a_journal_cut_short_or_overwritten_is_refused_or_read_whole(data: st.DataObject) -> None:
-    file = JournalFile.of("a.py", Version(sha256(b"1"), 0o644), sha256(b"2"))
+    file = JournalFile.of("a.py", FileVersion(sha256(b"1"), 0o644), sha256(b"2"))
     when = "2026-01-02T03:04:05Z"
-    whole = write_record(Record(tool="1", state=State.APPLIED, created=when, folders=("notebooks",), files=(file,)))
+    whole = write_record(
+        RunRecord(tool="1", state=RunState.APPLIED, created=when, folders=("notebooks",), files=(file,))
+    )
     start = data.draw(st.integers(0, len(whole)))
     broken = whole[:start] + data.draw(st.binary(max_size=4))
     if broken.rstrip() == whole.rstrip():

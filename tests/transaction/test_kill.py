@@ -12,8 +12,8 @@ import pytest
 from support import Death, snapshot
 from transaction_tools import dies_at, migration, rewrites, write_tree
 
-from chirp_migrate.errors import Refused
-from chirp_migrate.transaction.commit import commit
+from chirp_migrate.errors import WriteRefused
+from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import applied_runs
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
@@ -47,7 +47,7 @@ def test_an_apply_killed_at_any_moment_is_undone_or_was_complete(tree: Path, eve
     reference.mkdir()
     write_tree(reference)
     before = snapshot(reference)
-    commit(migration(reference))
+    commit_plan(migration(reference))
     after = snapshot(reference, journal=False)
     outcomes = set()
 
@@ -63,7 +63,7 @@ def test_an_apply_killed_at_any_moment_is_undone_or_was_complete(tree: Path, eve
             outcomes.add("complete")
         assert recover(root) is None
 
-    moments = every_death(tree, write_tree, lambda root: commit(migration(root)), check, every)
+    moments = every_death(tree, write_tree, lambda root: commit_plan(migration(root)), check, every)
     assert outcomes == {"undone", "complete"}
     assert moments > 60, "the operations were not seen"
 
@@ -79,7 +79,7 @@ def test_a_rollback_killed_at_any_moment_is_finished_or_had_not_begun(tree: Path
 
     def prepare(root: Path) -> None:
         write_tree(root)
-        commit(migration(root))
+        commit_plan(migration(root))
         if edited:
             (root / "utils" / "crlf.py").write_bytes(b"mine\n")
             (root / "latin.py").unlink()
@@ -110,9 +110,9 @@ def test_a_recovery_killed_at_any_moment_is_taken_up_again(tree: Path, half: str
     def prepare(root: Path) -> None:
         write_tree(root)
         if half == "apply":
-            action: Callable[[], object] = lambda: commit(migration(root), on_step=Death("replaced latin.py"))  # noqa: E731
+            action: Callable[[], object] = lambda: commit_plan(migration(root), on_step=Death("replaced latin.py"))  # noqa: E731
         else:
-            commit(migration(root))
+            commit_plan(migration(root))
             action = lambda: rollback(root, on_step=Death("replaced latin.py"))  # noqa: E731
         assert dies_at(10**9, root, action)
         assert snapshot(root, journal=False) != before
@@ -127,10 +127,10 @@ def test_a_recovery_killed_at_any_moment_is_taken_up_again(tree: Path, half: str
 def test_an_earlier_run_stands_when_a_later_one_is_killed(tree: Path) -> None:
     write_tree(tree)
     original = snapshot(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     first = snapshot(tree, journal=False)
     second = rewrites(tree, {"latin.py": b"again\n", "untouched.py": b"now too\n"})
-    assert dies_at(10**9, tree, lambda: commit(second, on_step=Death("replaced latin.py")))
+    assert dies_at(10**9, tree, lambda: commit_plan(second, on_step=Death("replaced latin.py")))
     assert (tree / "latin.py").read_bytes() == b"again\n"
 
     said = recover(tree)
@@ -147,10 +147,10 @@ def test_the_next_apply_and_the_next_rollback_recover_by_themselves(tree: Path) 
     write_tree(tree)
     before = snapshot(tree)
     plan = migration(tree)
-    assert dies_at(10**9, tree, lambda: commit(plan, on_step=Death("replaced latin.py")))
-    assert commit(plan).run == "0001"
+    assert dies_at(10**9, tree, lambda: commit_plan(plan, on_step=Death("replaced latin.py")))
+    assert commit_plan(plan).run == "0001"
     assert dies_at(10**9, tree, lambda: rollback(tree, on_step=Death("replaced latin.py")))
-    assert commit(plan).run == "0001"
+    assert commit_plan(plan).run == "0001"
     rollback(tree)
     assert snapshot(tree) == before
 
@@ -159,12 +159,12 @@ def test_work_done_after_the_kill_is_not_lost(tree: Path) -> None:
     write_tree(tree)
     before = snapshot(tree)
     plan = migration(tree)
-    assert dies_at(10**9, tree, lambda: commit(plan, on_step=Death("replaced latin.py")))
+    assert dies_at(10**9, tree, lambda: commit_plan(plan, on_step=Death("replaced latin.py")))
     (tree / "latin.py").write_bytes(b"mine\n")
     (tree / ".chirp-migrate" / "lock").unlink()  # of the dead process; the next one would take it over
     left = snapshot(tree)
     for command in (recover, rollback):
-        with pytest.raises(Refused, match=r"latin\.py.*rollback --force"):
+        with pytest.raises(WriteRefused, match=r"latin\.py.*rollback --force"):
             command(tree)
         assert snapshot(tree) == left, f"{command.__name__} changed something"
     assert recover(tree, force=True) is not None

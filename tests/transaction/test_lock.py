@@ -15,9 +15,9 @@ import pytest
 from support import in_child, snapshot
 from transaction_tools import plan_of
 
-from chirp_migrate.errors import CommitFailed, Refused
+from chirp_migrate.errors import CommitFailed, WriteRefused
 from chirp_migrate.plans.plan import FilePlan
-from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.lock import hold_lock
 
 HOLDER = """
@@ -36,14 +36,14 @@ def test_the_second_run_is_told_who_is_at_work_until_that_one_dies(tree: Path) -
     with subprocess.Popen([sys.executable, "-c", HOLDER, folder], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(Refused, match=rf"process {holder.pid} ") as caught:
-            commit(plan)
+        with pytest.raises(WriteRefused, match=rf"process {holder.pid} ") as caught:
+            commit_plan(plan)
         assert caught.value.exit_code == 3
         assert not (tree / "a.py").exists()
         holder.send_signal(signal.SIGKILL)
         holder.wait()
     assert (folder / "lock").exists()
-    assert commit(plan).run == "0001"
+    assert commit_plan(plan).run == "0001"
     assert not (folder / "lock").exists()
 
 
@@ -71,7 +71,7 @@ def test_who_waits_gets_it_when_the_other_one_is_done(tree: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER, folder], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(Refused, match=rf"process {holder.pid} .*waited 0\.2 s"), hold_lock(folder, wait_s=0.2):
+        with pytest.raises(WriteRefused, match=rf"process {holder.pid} .*waited 0\.2 s"), hold_lock(folder, wait_s=0.2):
             pass
         threading.Timer(0.3, holder.kill).start()
         with hold_lock(folder, wait_s=60):
@@ -95,8 +95,8 @@ def test_what_is_no_folder_of_ours_is_refused(tmp_path: Path, kind: str) -> None
         (root / ".chirp-migrate").write_bytes(b"")
     else:
         (root / ".chirp-migrate").symlink_to(outside, target_is_directory=True)
-    with pytest.raises(Refused, match="move it away"):
-        commit(plan_of(root, FilePlan("a.py", None, b"x", "scaffold")))
+    with pytest.raises(WriteRefused, match="move it away"):
+        commit_plan(plan_of(root, FilePlan("a.py", None, b"x", "scaffold")))
     assert list(outside.iterdir()) == []
     assert not (root / "a.py").exists()
 
@@ -129,7 +129,7 @@ def test_where_files_cannot_be_locked_the_named_process_decides(
         with hold_lock(folder):
             assert (folder / "lock").read_text().startswith(f"{os.getpid()} ")
     else:
-        with pytest.raises(Refused), hold_lock(folder):
+        with pytest.raises(WriteRefused), hold_lock(folder):
             pass
 
 
@@ -164,7 +164,7 @@ def test_what_the_former_holder_removes_meanwhile_is_made_again(
         with hold_lock(folder):
             assert (folder / "lock").exists()
     else:
-        with pytest.raises(Refused, match="is running"), hold_lock(folder):
+        with pytest.raises(WriteRefused, match="is running"), hold_lock(folder):
             raise AssertionError("it has the lock")
 
 
@@ -197,7 +197,7 @@ def test_a_file_system_that_fails_to_lock_is_one_sentence(tree: Path, monkeypatc
 
     monkeypatch.setattr(fcntl, "flock", fail)
     with pytest.raises(CommitFailed, match="Input/output error: nothing was changed"):
-        commit(plan_of(tree, FilePlan("a.py", None, b"x", "scaffold")))
+        commit_plan(plan_of(tree, FilePlan("a.py", None, b"x", "scaffold")))
     assert not (tree / "a.py").exists()
 
 
@@ -222,7 +222,7 @@ def test_many_processes_never_hold_it_together(tree: Path) -> None:
                     os.close(os.open(witness, os.O_CREAT | os.O_EXCL))  # fails if another one is inside
                     witness.unlink()
                     done += 1
-            except Refused:
+            except WriteRefused:
                 os.sched_yield()
 
     children = []

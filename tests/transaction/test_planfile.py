@@ -12,11 +12,11 @@ import jsonschema
 import pytest
 from support import write_files
 
-from chirp_migrate.console.json_document import as_bytes, plain
+from chirp_migrate.console.json_document import to_json_bytes, to_json_values
 from chirp_migrate.engine.migration import plan_migration
-from chirp_migrate.errors import ChirpMigrateError, Refused, UsageProblem
-from chirp_migrate.review.plan_file import PlanFile, plan_document, read_plan, with_earlier_decisions
-from chirp_migrate.review.selection import Choice, decisions_of, select
+from chirp_migrate.errors import ChirpMigrateError, UsageProblem, WriteRefused
+from chirp_migrate.review.plan_file import PlanFile, keep_earlier_decisions, plan_document, read_plan
+from chirp_migrate.review.selection import HunkChoice, apply_choices, hunks_to_decide
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schemas" / "plan.json"
 
@@ -50,7 +50,7 @@ def tree(tmp_path: Path) -> Path:
 def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """One to leave as it is, and its plan."""
     root = backend(tmp_path_factory.mktemp("planned"))
-    return root, plain(plan_document(plan_migration(root)))
+    return root, to_json_values(plan_document(plan_migration(root)))
 
 
 def read(document: Any, root: Path) -> PlanFile:
@@ -60,7 +60,7 @@ def read(document: Any, root: Path) -> PlanFile:
 
 def test_what_was_planned_is_what_is_read(tree: Path) -> None:
     plan = plan_migration(tree)
-    found = read_plan(as_bytes(plan_document(plan)), "plan.json", tree)
+    found = read_plan(to_json_bytes(plan_document(plan)), "plan.json", tree)
     assert found.plan.files == plan.files
     assert found.plan.findings == plan.findings
     assert (found.choices, found.reviewed) == ({}, False)
@@ -71,18 +71,18 @@ def test_a_plan_is_as_its_schema_says(tree: Path) -> None:
     schema = json.loads(SCHEMA.read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     plan = plan_migration(tree)
-    ids = decisions_of(plan)
-    edited = Choice(True, plan.files[0].hunks[0].edits)
-    for choices in (None, {ids[0]: edited, ids[1]: Choice(False)}):
-        jsonschema.validate(json.loads(as_bytes(plan_document(plan, choices))), schema)
+    ids = hunks_to_decide(plan)
+    edited = HunkChoice(True, plan.files[0].hunks[0].edits)
+    for choices in (None, {ids[0]: edited, ids[1]: HunkChoice(False)}):
+        jsonschema.validate(json.loads(to_json_bytes(plan_document(plan, choices))), schema)
 
 
 def test_decisions_travel_with_it(tree: Path) -> None:
     plan = plan_migration(tree)
-    choices = {one: Choice(number % 2 == 0) for number, one in enumerate(decisions_of(plan))}
-    found = read_plan(as_bytes(plan_document(plan, choices)), "plan.json", tree)
+    choices = {one: HunkChoice(number % 2 == 0) for number, one in enumerate(hunks_to_decide(plan))}
+    found = read_plan(to_json_bytes(plan_document(plan, choices)), "plan.json", tree)
     assert found.reviewed and found.choices == choices
-    assert select(found.plan, choices) == select(plan, choices)
+    assert apply_choices(found.plan, choices) == apply_choices(plan, choices)
 
 
 def changed(tree: Path) -> None:
@@ -112,19 +112,19 @@ def made_already(tree: Path) -> None:
     ],
 )
 def test_a_tree_that_changed_is_refused_by_name(tree: Path, change: Callable[[Path], None], named: str) -> None:
-    data = as_bytes(plan_document(plan_migration(tree)))
+    data = to_json_bytes(plan_document(plan_migration(tree)))
     change(tree)
-    with pytest.raises(Refused, match=named) as refused:
+    with pytest.raises(WriteRefused, match=named) as refused:
         read_plan(data, "plan.json", tree)
     assert "other.py" not in str(refused.value) and "plan.json" in str(refused.value)
 
 
 def test_what_was_decided_on_hunks_that_are_the_same_is_carried_over(tree: Path) -> None:
     plan = plan_migration(tree)
-    choices = {one: Choice(False) for one in decisions_of(plan)}
+    choices = {one: HunkChoice(False) for one in hunks_to_decide(plan)}
     old = plan_document(plan, choices)
     changed(tree)
-    found = read(as_bytes(with_earlier_decisions(old, plan_document(plan_migration(tree)))), tree)
+    found = read(to_json_bytes(keep_earlier_decisions(old, plan_document(plan_migration(tree)))), tree)
     assert found.reviewed
     assert set(choices) - set(found.choices) == {("train.py", 1), ("train.py", 2)}
 
@@ -186,7 +186,7 @@ def test_what_is_no_plan_is_said_to_be_none(tree: Path, data: bytes) -> None:
 
 
 def test_a_plan_of_a_newer_version_is_told_apart(tree: Path) -> None:
-    document = {**plain(plan_document(plan_migration(tree))), "schema": 2, "tool": "chirp-migrate 9.1"}
+    document = {**to_json_values(plan_document(plan_migration(tree))), "schema": 2, "tool": "chirp-migrate 9.1"}
     with pytest.raises(UsageProblem, match=r"chirp-migrate 9\.1 .* 2"):
         read(document, tree)
 
@@ -194,7 +194,7 @@ def test_a_plan_of_a_newer_version_is_told_apart(tree: Path) -> None:
 def test_hunks_that_cannot_be_had_alone_are_refused_in_one_sentence(tree: Path) -> None:
     plan = plan_migration(tree)
     broken = plan.files[0].hunks[0].edits[0]
-    ids = decisions_of(plan)
-    choice = Choice(True, (type(broken)(broken.start, broken.end, "((("),))
-    with pytest.raises(Refused, match="not valid Python"):
-        select(plan, {ids[0]: choice})
+    ids = hunks_to_decide(plan)
+    choice = HunkChoice(True, (type(broken)(broken.start, broken.end, "((("),))
+    with pytest.raises(WriteRefused, match="not valid Python"):
+        apply_choices(plan, {ids[0]: choice})

@@ -13,9 +13,9 @@ from support import MEMORY, snapshot
 from transaction_tools import ADDED, BACKEND, migration, plan_of, rewrites, write_tree
 
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.errors import CommitFailed, Refused, UsageProblem
+from chirp_migrate.errors import CommitFailed, UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import FilePlan
-from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import applied_runs
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
@@ -24,7 +24,7 @@ from chirp_migrate.transaction.rollback import rollback
 def test_apply_then_rollback_is_identity(tree: Path) -> None:
     write_tree(tree)
     before = snapshot(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     (result,) = rollback(tree)
     assert snapshot(tree) == before
     assert result.restored == tuple(name for name, _, _ in BACKEND if name != "untouched.py")
@@ -55,7 +55,7 @@ def test_any_runs_rolled_back_one_by_one_are_identity(
                 FilePlan(name, (root / name).read_bytes() if (root / name).exists() else None, content, "rewrite")
                 for name, content in contents.items()
             ]
-            if commit(plan_of(root, *planned)).run:
+            if commit_plan(plan_of(root, *planned)).run:
                 states.append(snapshot(root))
         for state in reversed(states[:-1]):
             rollback(root)
@@ -65,12 +65,12 @@ def test_any_runs_rolled_back_one_by_one_are_identity(
 
 def test_edited_files_are_all_named_and_nothing_changes(tree: Path) -> None:
     write_tree(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     (tree / "latin.py").write_bytes(b"edited\n")
     (tree / "utils" / "dataloader_factory.py").write_bytes(b"edited too\n")
     (tree / "empty.py").unlink()
     left = snapshot(tree)
-    with pytest.raises(Refused, match="--force") as caught:
+    with pytest.raises(WriteRefused, match="--force") as caught:
         rollback(tree)
     for name in ("latin.py", "utils/dataloader_factory.py", "empty.py (deleted)"):
         assert name in str(caught.value)
@@ -81,7 +81,7 @@ def test_edited_files_are_all_named_and_nothing_changes(tree: Path) -> None:
 def test_force_restores_edited_and_deleted_files(tree: Path) -> None:
     write_tree(tree)
     before = snapshot(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     (tree / "latin.py").write_bytes(b"edited\n")
     for name in ("engine.py", "crlf.py", "bom.py", "dataloader_factory.py"):
         (tree / "utils" / name).unlink()
@@ -93,7 +93,7 @@ def test_force_restores_edited_and_deleted_files(tree: Path) -> None:
 def test_an_added_file_that_is_gone_already_is_no_edit(tree: Path) -> None:
     write_tree(tree)
     before = snapshot(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     (tree / "utils" / "dataloader_factory.py").unlink()
     assert rollback(tree)[0].removed == ("notebooks/deep/Bench.ipynb",)
     assert snapshot(tree) == before
@@ -102,14 +102,14 @@ def test_an_added_file_that_is_gone_already_is_no_edit(tree: Path) -> None:
 def test_a_changed_mode_is_restored(tree: Path) -> None:
     write_tree(tree)
     before = snapshot(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     (tree / "latin.py").chmod(0o444)
     rollback(tree)
     assert snapshot(tree) == before
 
 
 def test_a_folder_with_somebodys_file_in_it_stays(tree: Path) -> None:
-    commit(plan_of(tree, FilePlan("notebooks/deep/Bench.ipynb", None, b"{}", "scaffold")))
+    commit_plan(plan_of(tree, FilePlan("notebooks/deep/Bench.ipynb", None, b"{}", "scaffold")))
     (tree / "notebooks" / "mine.txt").write_bytes(b"mine")
     rollback(tree)
     assert sorted(snapshot(tree)) == ["notebooks", "notebooks/mine.txt"]
@@ -119,7 +119,9 @@ def test_bytecode_of_added_modules_goes_with_them(tree: Path) -> None:
     (tree / "utils" / "__pycache__").mkdir(parents=True)
     (tree / "utils" / "__pycache__" / "engine.cpython-311.pyc").write_bytes(b"of another module")
     before = snapshot(tree)
-    commit(plan_of(tree, FilePlan("patch/a.py", None, b"", "vendor"), FilePlan("utils/a.py", None, b"", "scaffold")))
+    commit_plan(
+        plan_of(tree, FilePlan("patch/a.py", None, b"", "vendor"), FilePlan("utils/a.py", None, b"", "scaffold"))
+    )
     for folder in ("patch", "utils"):
         (tree / folder / "__pycache__").mkdir(exist_ok=True)
         (tree / folder / "__pycache__" / "a.cpython-311.pyc").write_bytes(b"compiled")
@@ -129,8 +131,8 @@ def test_bytecode_of_added_modules_goes_with_them(tree: Path) -> None:
 
 def test_runs_are_undone_last_first(tree: Path) -> None:
     (tree / "a.py").write_bytes(b"1")
-    commit(rewrites(tree, {"a.py": b"2"}))
-    commit(rewrites(tree, {"a.py": b"3"}))
+    commit_plan(rewrites(tree, {"a.py": b"2"}))
+    commit_plan(rewrites(tree, {"a.py": b"3"}))
     rollback(tree)
     assert (tree / "a.py").read_bytes() == b"2"
     rollback(tree)
@@ -155,7 +157,7 @@ def test_a_link_that_took_the_place_of_a_file_is_never_followed(tmp_path: Path, 
     (root / "utils").mkdir(parents=True)
     outside.mkdir()
     (root / "utils" / "a.py").write_bytes(b"x = 1\n")
-    commit(rewrites(root, {"utils/a.py": b"x = 2\n"}))
+    commit_plan(rewrites(root, {"utils/a.py": b"x = 2\n"}))
     (outside / "a.py").write_bytes(b"x = 2\n")
     (root / "utils" / "a.py").unlink()
     if replaced == "file":
@@ -164,7 +166,7 @@ def test_a_link_that_took_the_place_of_a_file_is_never_followed(tmp_path: Path, 
         (root / "utils").rmdir()
         (root / "utils").symlink_to(outside, target_is_directory=True)
     left = snapshot(tmp_path)
-    with pytest.raises(Refused, match="move the link or folder away"):
+    with pytest.raises(WriteRefused, match="move the link or folder away"):
         rollback(root, force=force)
     assert snapshot(tmp_path) == left
 
@@ -172,12 +174,12 @@ def test_a_link_that_took_the_place_of_a_file_is_never_followed(tmp_path: Path, 
 def test_a_file_that_took_the_place_of_a_folder_stays(tree: Path) -> None:
     (tree / "utils").mkdir()
     (tree / "utils" / "a.py").write_bytes(b"x = 1\n")
-    commit(rewrites(tree, {"utils/a.py": b"x = 2\n"}))
+    commit_plan(rewrites(tree, {"utils/a.py": b"x = 2\n"}))
     (tree / "utils" / "a.py").unlink()
     (tree / "utils").rmdir()
     (tree / "utils").write_bytes(b"x = 3\n")
     left = snapshot(tree)
-    with pytest.raises(Refused, match="no longer a regular file"):
+    with pytest.raises(WriteRefused, match="no longer a regular file"):
         rollback(tree)
     assert snapshot(tree) == left
 
@@ -186,7 +188,7 @@ def test_a_file_that_took_the_place_of_a_folder_stays(tree: Path) -> None:
 def test_an_error_after_any_step_leaves_the_migration_standing(tree: Path, tmp_path: Path, edited: bool) -> None:
     def prepare(root: Path) -> None:
         write_tree(root)
-        commit(migration(root))
+        commit_plan(migration(root))
         if edited:
             (root / "latin.py").write_bytes(b"edited\n")
 
@@ -211,14 +213,14 @@ def test_an_error_after_any_step_leaves_the_migration_standing(tree: Path, tmp_p
 
 def test_a_file_that_changes_during_the_rollback_stops_it(tree: Path) -> None:
     write_tree(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     left = snapshot(tree, journal=False)
 
     def edit(step: ProgressStep) -> None:
         if step.text == "replaced utils/engine.py":
             (tree / "latin.py").write_bytes(b"edited\n")
 
-    with pytest.raises(Refused, match=r"latin\.py changed"):
+    with pytest.raises(WriteRefused, match=r"latin\.py changed"):
         rollback(tree, on_step=edit)
     assert snapshot(tree, journal=False) == {**left, "latin.py": ("file", 0o640, b"edited\n")}
 
@@ -227,7 +229,7 @@ def test_a_folder_that_cannot_be_removed_leaves_the_migration_standing(
     tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_tree(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     left = snapshot(tree)
     remove = Path.rmdir
 
@@ -247,7 +249,7 @@ def test_undoing_that_fails_too_is_said_and_the_rollback_can_be_finished(
 ) -> None:
     write_tree(tree)
     before = snapshot(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     replace = Path.replace
 
     def refuse(self: Path, target: Path) -> Path:
@@ -272,7 +274,7 @@ def test_a_journal_that_cannot_be_removed_is_said_and_removed_later(
 ) -> None:
     write_tree(tree)
     before = snapshot(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     rename = Path.rename
 
     def refuse(self: Path, target: Path) -> Path:

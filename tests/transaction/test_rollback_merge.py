@@ -11,9 +11,9 @@ from transaction_tools import dies_at, migration, plan_of, rewrites, write_tree
 
 from chirp_migrate.cli import entry_point
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.errors import Refused
+from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import FilePlan
-from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import applied_runs
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
@@ -29,7 +29,9 @@ def migrated(root: Path, *edits: tuple[bytes, bytes]) -> None:
     """A tree with one file rewritten and one added, and edited since."""
     (root / "a.py").write_bytes(BEFORE)
     (root / "a.py").chmod(0o640)
-    commit(plan_of(root, FilePlan("a.py", BEFORE, AFTER, "rewrite"), FilePlan("new.py", None, b"n = 1\n", "scaffold")))
+    commit_plan(
+        plan_of(root, FilePlan("a.py", BEFORE, AFTER, "rewrite"), FilePlan("new.py", None, b"n = 1\n", "scaffold"))
+    )
     edit(root, *edits)
 
 
@@ -44,7 +46,7 @@ def edit(root: Path, *edits: tuple[bytes, bytes]) -> None:
 
 def test_the_migration_is_undone_and_the_edit_stays(tree: Path) -> None:
     migrated(tree, EDIT)
-    with pytest.raises(Refused, match="--merge"):
+    with pytest.raises(WriteRefused, match="--merge"):
         rollback(tree)
     (result,) = rollback(tree, merge=True)
     assert (result.merged, result.removed, result.restored) == (("a.py",), ("new.py",), ())
@@ -54,7 +56,7 @@ def test_the_migration_is_undone_and_the_edit_stays(tree: Path) -> None:
 def test_what_nobody_edited_is_as_it_was_to_the_byte(tree: Path) -> None:
     write_tree(tree)
     before = snapshot(tree)
-    commit(migration(tree))
+    commit_plan(migration(tree))
     (tree / "utils" / "crlf.py").chmod(0o700)
     assert rollback(tree, merge=True)[0].merged == ()
     assert snapshot(tree) == before
@@ -64,7 +66,7 @@ def test_edits_of_the_same_lines_are_named_and_nothing_changes(tree: Path) -> No
     migrated(tree, EDIT, ALSO_EDITED)
     left = snapshot(tree)
     with pytest.raises(
-        Refused, match=r"a\.py \(1 place was edited where the migration had changed the code, the first near"
+        WriteRefused, match=r"a\.py \(1 place was edited where the migration had changed the code, the first near"
     ):
         rollback(tree, merge=True)
     assert snapshot(tree) == left
@@ -75,7 +77,7 @@ def test_added_and_deleted_files_have_no_merge(tree: Path) -> None:
     (tree / "new.py").write_bytes(b"n = 2\n")
     (tree / "a.py").unlink()
     left = snapshot(tree)
-    with pytest.raises(Refused, match=r"a\.py \(deleted\); new\.py \(added by the migration and edited since"):
+    with pytest.raises(WriteRefused, match=r"a\.py \(deleted\); new\.py \(added by the migration and edited since"):
         rollback(tree, merge=True)
     assert snapshot(tree) == left
 
@@ -92,16 +94,16 @@ def test_what_would_be_no_python_or_json_is_not_written(
 ) -> None:
     (tree / name).write_bytes(before)
     after = around % before
-    commit(rewrites(tree, {name: after}))
+    commit_plan(rewrites(tree, {name: after}))
     (tree / name).write_bytes(after.replace(*edit))
-    with pytest.raises(Refused, match="the edits need code that the migration added"):
+    with pytest.raises(WriteRefused, match="the edits need code that the migration added"):
         rollback(tree, merge=True)
     assert (tree / name).read_bytes() == after.replace(*edit)
 
 
 def test_edits_of_requirements_stay_too(tree: Path) -> None:
     (tree / "requirements.txt").write_bytes(b"torch\n\n# tests\npytest\n")
-    commit(rewrites(tree, {"requirements.txt": b"torch\nchirpid-patch\n\n# tests\npytest\n"}))
+    commit_plan(rewrites(tree, {"requirements.txt": b"torch\nchirpid-patch\n\n# tests\npytest\n"}))
     (tree / "requirements.txt").write_bytes(b"torch\nchirpid-patch\n\n# tests\npytest>=8\n")
     assert rollback(tree, merge=True)[0].merged == ("requirements.txt",)
     assert (tree / "requirements.txt").read_bytes() == b"torch\n\n# tests\npytest>=8\n"
@@ -109,17 +111,17 @@ def test_edits_of_requirements_stay_too(tree: Path) -> None:
 
 def test_what_git_cannot_merge_as_text_is_named_and_nothing_changes(tree: Path) -> None:
     (tree / "a.py").write_bytes(b"x = 1\n")
-    commit(rewrites(tree, {"a.py": b"x = 2\n"}))
+    commit_plan(rewrites(tree, {"a.py": b"x = 2\n"}))
     (tree / "a.py").write_bytes(b"x = 2\n\0")
     left = snapshot(tree)
-    with pytest.raises(Refused, match=r"a\.py \(git cannot merge it as text\)"):
+    with pytest.raises(WriteRefused, match=r"a\.py \(git cannot merge it as text\)"):
         rollback(tree, merge=True)
     assert snapshot(tree) == left
 
 
 def test_an_edit_is_carried_down_through_several_runs(tree: Path) -> None:
     migrated(tree, EDIT)
-    commit(rewrites(tree, {"a.py": (tree / "a.py").read_bytes() + b"# second run\n"}))
+    commit_plan(rewrites(tree, {"a.py": (tree / "a.py").read_bytes() + b"# second run\n"}))
     edit(tree, (b"\n\nprint(x)", b"\n\n\nprint(x)"))
     done = rollback(tree, back_to=1, merge=True)
     assert [result.merged for result in done] == [("a.py",), ("a.py",)]
@@ -129,10 +131,10 @@ def test_an_edit_is_carried_down_through_several_runs(tree: Path) -> None:
 
 def test_a_conflict_in_an_earlier_run_stops_all_of_them(tree: Path) -> None:
     migrated(tree)
-    commit(rewrites(tree, {"a.py": AFTER + b"# second run\n"}))
+    commit_plan(rewrites(tree, {"a.py": AFTER + b"# second run\n"}))
     edit(tree, ALSO_EDITED)
     left = snapshot(tree)
-    with pytest.raises(Refused, match=r"a\.py"):
+    with pytest.raises(WriteRefused, match=r"a\.py"):
         rollback(tree, back_to=1, merge=True)
     assert snapshot(tree) == left
 

@@ -14,9 +14,9 @@ from support import Death, in_child, run, snapshot
 from transaction_tools import dies_at, plan_of, rewrites
 
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.errors import CommitFailed, JournalDamaged, Refused, UsageProblem
+from chirp_migrate.errors import CommitFailed, JournalDamaged, UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import FilePlan
-from chirp_migrate.transaction.commit import commit
+from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import applied_runs
 from chirp_migrate.transaction.lock import hold_lock
 from chirp_migrate.transaction.recovery import recover
@@ -30,12 +30,12 @@ def three_runs(root: Path) -> list[dict[str, tuple[str, int, bytes]]]:
         (root / name).chmod(mode)
     states = [snapshot(root, journal=False)]
     first = rewrites(root, {"a.py": b"a2\n"}).files
-    commit(plan_of(root, *first, FilePlan("new/deep/one.py", None, b"1\n", "scaffold")))
+    commit_plan(plan_of(root, *first, FilePlan("new/deep/one.py", None, b"1\n", "scaffold")))
     states.append(snapshot(root, journal=False))
     second = rewrites(root, {"b.py": b"b2\n"}).files
-    commit(plan_of(root, *second, FilePlan("new/deep/two.py", None, b"2\n", "scaffold")))
+    commit_plan(plan_of(root, *second, FilePlan("new/deep/two.py", None, b"2\n", "scaffold")))
     states.append(snapshot(root, journal=False))
-    commit(rewrites(root, {"c.py": b"c2\n"}))
+    commit_plan(rewrites(root, {"c.py": b"c2\n"}))
     return [*states, snapshot(root, journal=False)]
 
 
@@ -62,12 +62,12 @@ def test_runs_on_different_files_are_undone_in_any_order(tree: Path, order: tupl
 def test_a_later_run_on_the_same_file_is_named_and_nothing_changes(tree: Path) -> None:
     for name in ("a.py", "b.py", "c.py"):
         (tree / name).write_bytes(b"1\n")
-    commit(rewrites(tree, {"a.py": b"2\n", "b.py": b"2\n"}))
-    commit(rewrites(tree, {"c.py": b"3\n"}))
-    commit(rewrites(tree, {"b.py": b"4\n"}))
+    commit_plan(rewrites(tree, {"a.py": b"2\n", "b.py": b"2\n"}))
+    commit_plan(rewrites(tree, {"c.py": b"3\n"}))
+    commit_plan(rewrites(tree, {"b.py": b"4\n"}))
     left = snapshot(tree)
     for force in (False, True):
-        with pytest.raises(Refused, match=r"0001 .* 0003 .*b\.py.*--back-to 1") as caught:
+        with pytest.raises(WriteRefused, match=r"0001 .* 0003 .*b\.py.*--back-to 1") as caught:
             rollback(tree, run=1, force=force)
         assert "0002" not in str(caught.value)
         assert snapshot(tree) == left
@@ -84,7 +84,7 @@ def test_back_to_undoes_a_run_and_all_later_ones(tree: Path) -> None:
     states = three_runs(tree)
     assert [one.run for one in rollback(tree, back_to=2)] == ["0003", "0002"]
     assert snapshot(tree, journal=False) == states[1]
-    commit(rewrites(tree, {"a.py": b"a3\n"}))  # on a file of the first run, which back_to allows
+    commit_plan(rewrites(tree, {"a.py": b"a3\n"}))  # on a file of the first run, which back_to allows
     assert [one.run for one in rollback(tree, back_to=1)] == ["0002", "0001"]
     assert snapshot(tree) == states[0]
 
@@ -93,7 +93,7 @@ def test_back_to_refuses_before_it_changes_anything(tree: Path) -> None:
     three_runs(tree)
     (tree / "a.py").write_bytes(b"mine\n")  # of the run that would be undone last
     left = snapshot(tree)
-    with pytest.raises(Refused, match=r"a\.py.*--force"):
+    with pytest.raises(WriteRefused, match=r"a\.py.*--force"):
         rollback(tree, back_to=1)
     assert snapshot(tree) == left
     rollback(tree, back_to=1, force=True)
@@ -105,7 +105,7 @@ def test_what_cannot_be_restored_is_known_before_back_to_changes_anything(tree: 
     (tree / "a.py").rename(tree / "mine.py")
     (tree / "a.py").symlink_to("mine.py")
     left = snapshot(tree)
-    with pytest.raises(Refused, match=r"a\.py is no longer a regular file"):
+    with pytest.raises(WriteRefused, match=r"a\.py is no longer a regular file"):
         rollback(tree, back_to=1, force=True)
     assert snapshot(tree) == left
     (tree / "mine.py").replace(tree / "a.py")
@@ -119,11 +119,11 @@ def test_what_cannot_be_restored_is_known_before_back_to_changes_anything(tree: 
 
 def test_an_edit_between_two_runs_is_found_before_anything_changes(tree: Path) -> None:
     (tree / "a.py").write_bytes(b"1\n")
-    commit(rewrites(tree, {"a.py": b"2\n"}))
+    commit_plan(rewrites(tree, {"a.py": b"2\n"}))
     (tree / "a.py").write_bytes(b"mine\n")
-    commit(rewrites(tree, {"a.py": b"3\n"}))
+    commit_plan(rewrites(tree, {"a.py": b"3\n"}))
     left = snapshot(tree)
-    with pytest.raises(Refused, match=r"a\.py"):
+    with pytest.raises(WriteRefused, match=r"a\.py"):
         rollback(tree, back_to=1)
     assert snapshot(tree) == left
     rollback(tree, back_to=2)
@@ -174,7 +174,7 @@ def test_a_middle_run_killed_while_it_is_undone_leaves_the_others(tree: Path) ->
 def test_the_command_lists_undoes_one_and_goes_back(tree: Path) -> None:
     states = three_runs(tree)
     (tree / "a\x1b[31m.py").write_bytes(b"1\n")
-    commit(rewrites(tree, {"a.py": b"a9\n", "a\x1b[31m.py": b"2\n"}))
+    commit_plan(rewrites(tree, {"a.py": b"a9\n", "a\x1b[31m.py": b"2\n"}))
     left = snapshot(tree)
 
     shown = run("rollback", "--list", tree)
@@ -214,7 +214,7 @@ def test_an_interrupted_run_is_listed_and_undone_before_a_run_that_is_named(
 ) -> None:
     states = three_runs(tree)
     plan = rewrites(tree, {"b.py": b"b3\n"})
-    assert in_child(lambda: commit(plan, on_step=Death("replaced b.py"))) < 0
+    assert in_child(lambda: commit_plan(plan, on_step=Death("replaced b.py"))) < 0
     left = snapshot(tree)
     assert (tree / "b.py").read_bytes() == b"b3\n"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.engine.idempotence import check_settled
+from chirp_migrate.engine.idempotence import check_nothing_to_rewrite
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
-from chirp_migrate.errors import Refused
+from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import Plan
-from chirp_migrate.review.selection import Choice, select
+from chirp_migrate.review.selection import HunkChoice, apply_choices
 
 TRAIN = "from torch.utils.data import DataLoader\n\na = DataLoader(one)\nb = DataLoader(two)\n"
 
@@ -29,8 +29,8 @@ def writing(plan: Plan, after: str) -> Plan:
 
 
 def test_a_plan_and_any_part_of_it_passes(plan: Plan) -> None:
-    check_settled(plan.root, plan, Settings())
-    check_settled(plan.root, select(plan, {("train.py", 1): Choice(False)}), Settings())
+    check_nothing_to_rewrite(plan.root, plan, Settings())
+    check_nothing_to_rewrite(plan.root, apply_choices(plan, {("train.py", 1): HunkChoice(False)}), Settings())
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,12 @@ def test_a_plan_and_any_part_of_it_passes(plan: Plan) -> None:
     ],
 )
 def test_what_is_not_sound_is_refused(plan: Plan, after: str, said: str) -> None:
-    with pytest.raises(Refused, match=said) as refused:
-        check_settled(plan.root, writing(plan, after), Settings())
+    with pytest.raises(WriteRefused, match=said) as refused:
+        check_nothing_to_rewrite(plan.root, writing(plan, after), Settings())
     assert "train.py" in str(refused.value) and "nothing was changed" in str(refused.value)
 
 
 def test_what_the_user_wrote_only_has_to_compile(plan: Plan) -> None:
-    check_settled(plan.root, writing(plan, TRAIN), Settings(), edited=frozenset({"train.py"}))
-    with pytest.raises(Refused, match="not Python"):
-        check_settled(plan.root, writing(plan, "a = ("), Settings(), edited=frozenset({"train.py"}))
+    check_nothing_to_rewrite(plan.root, writing(plan, TRAIN), Settings(), edited_files=frozenset({"train.py"}))
+    with pytest.raises(WriteRefused, match="not Python"):
+        check_nothing_to_rewrite(plan.root, writing(plan, "a = ("), Settings(), edited_files=frozenset({"train.py"}))

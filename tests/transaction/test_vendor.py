@@ -14,7 +14,7 @@ from support import modules_of
 
 import chirpid_patch
 from chirp_migrate.additions.vendor import vendor_files
-from chirp_migrate.errors import Refused
+from chirp_migrate.errors import WriteRefused
 
 RUNTIME = Path(chirpid_patch.__file__).parent
 
@@ -88,7 +88,7 @@ def test_something_else_of_that_name_is_not_touched(tmp_path: Path, kind: str) -
         target.write_text("x = 1\n")
     else:
         target.symlink_to(RUNTIME, target_is_directory=True)
-    with pytest.raises(Refused, match="--vendor"):
+    with pytest.raises(WriteRefused, match="--vendor"):
         vendor_files(tmp_path)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings
 
 
 @pytest.fixture
@@ -15,6 +15,8 @@ def measured() -> Callable[..., CandidateMeasurement]:
 
     def make(workers: int, rates: Sequence[float], *, prefetch: int = 2, threads: int = 0, error: str | None = None):  # type: ignore[no-untyped-def]
         ahead = prefetch if workers else None
-        return CandidateMeasurement(Candidate(workers, ahead, threads, 32), list(rates), [0.1] * len(rates), 40, error)
+        return CandidateMeasurement(
+            CandidateSettings(workers, ahead, threads, 32), list(rates), [0.1] * len(rates), 40, error
+        )
 
     return make

@@ -15,16 +15,16 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import UserCodeError
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
 from chirp_migrate.tune.request import SettingsToMeasure, TuneTask
 from chirp_migrate.tune.runner import run
-from chirp_migrate.tune.saving import factory_arguments, save
-from chirp_migrate.tune.subject import of_dataset, of_loader
-from chirp_migrate.tune.sweep import MIN_ROUNDS, Sweep, expected_s, measure, setting_combinations
-from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, TuneReport
+from chirp_migrate.tune.saving import factory_arguments, save_pick
+from chirp_migrate.tune.subject import subject_of_dataset, subject_of_loader
+from chirp_migrate.tune.sweep import MIN_ROUNDS, SettingsSweep, expected_seconds, measure_settings, setting_combinations
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, TuneReport
 from chirp_migrate.tune.watching import watch_loaders
 from chirpid_patch import OptimalDataLoaderFactory
-from chirpid_patch.loader_speed.profiles import recall, signature
+from chirpid_patch.loader_speed.profiles import choice_key, load_choice
 
 needs_fork = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="starting processes otherwise takes seconds"
@@ -56,7 +56,7 @@ class Waiting(Dataset[Any]):
 
 def fork(dataset: Any, migrated: bool) -> Any:
     """A subject whose workers are forked."""
-    subject = of_dataset(dataset, 4, migrated)
+    subject = subject_of_dataset(dataset, 4, migrated)
     subject.options["multiprocessing_context"] = "fork"
     return subject
 
@@ -68,7 +68,9 @@ def no_words(_what: str | ProgressStep) -> None:
 def test_the_rate_counts_what_came_and_leaves_the_start_out() -> None:
     dataset = Waiting(seconds=0.001)
     began = time.perf_counter()
-    samples_per_s, rate = measure(of_dataset(dataset, 4, migrated=False), Candidate(0, batch_size=4), seconds=0.1)
+    samples_per_s, rate = measure_settings(
+        subject_of_dataset(dataset, 4, migrated=False), CandidateSettings(0, batch_size=4), seconds=0.1
+    )
     took = time.perf_counter() - began
     assert len(dataset.read) == 4 * (rate.batches + 1)  # the first batch is start-up and in no rate
     assert samples_per_s * rate.seconds == pytest.approx(4 * rate.batches)
@@ -80,7 +82,7 @@ def test_the_rate_counts_what_came_and_leaves_the_start_out() -> None:
 @needs_fork
 @pytest.mark.parametrize("migrated", [False, True])
 def test_workers_are_measured_in_whole_turns_and_are_gone_afterwards(migrated: bool) -> None:
-    _, rate = measure(fork(Waiting(), migrated), Candidate(2, 2, batch_size=4), seconds=0.05)
+    _, rate = measure_settings(fork(Waiting(), migrated), CandidateSettings(2, 2, batch_size=4), seconds=0.05)
     assert rate.batches % 2 == 0 and rate.batches >= 2
     assert not multiprocessing.active_children()
 
@@ -92,8 +94,8 @@ def test_workers_are_measured_in_whole_turns_and_are_gone_afterwards(migrated: b
 )
 def test_a_way_that_fails_is_reported_and_the_others_go_on(in_worker: str, migrated: bool, reason: str) -> None:
     said: list[str | ProgressStep] = []
-    ways = [Candidate(0, batch_size=4), Candidate(2, 2, batch_size=4)]
-    sweep = Sweep(fork(Waiting(in_worker=in_worker), migrated), ways, 0.2, said.append)
+    ways = [CandidateSettings(0, batch_size=4), CandidateSettings(2, 2, batch_size=4)]
+    sweep = SettingsSweep(fork(Waiting(in_worker=in_worker), migrated), ways, 0.2, said.append)
     alone, workers = sweep.run()
     assert alone.error is None and len(alone.rates) == sweep.rounds >= MIN_ROUNDS
     assert workers.error is not None and reason in workers.error and "\n" not in workers.error
@@ -104,11 +106,13 @@ def test_a_way_that_fails_is_reported_and_the_others_go_on(in_worker: str, migra
 def test_a_dataset_that_cannot_be_sent_to_spawned_workers_is_said_so() -> None:
     dataset = Waiting()
     dataset.transform = lambda value: value  # type: ignore[attr-defined]
-    subject = of_dataset(dataset, 4, migrated=False)
+    subject = subject_of_dataset(dataset, 4, migrated=False)
     subject.options["multiprocessing_context"] = "spawn"
     for migrated in (True, False):
         subject.report.migrated = migrated
-        sweep = Sweep(subject, [Candidate(0, batch_size=4), Candidate(1, 2, batch_size=4)], 0.1, no_words)
+        sweep = SettingsSweep(
+            subject, [CandidateSettings(0, batch_size=4), CandidateSettings(1, 2, batch_size=4)], 0.1, no_words
+        )
         error = sweep.run()[1].error
         assert error is not None and "lambda" in error  # the rest is Python's, and each release's own
 
@@ -117,16 +121,16 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
     asked: list[int] = []
     import chirp_migrate.tune.sweep as module
 
-    real = module.measure
+    real = module.measure_settings
 
-    def noted(subject: Any, candidate: Candidate, seconds: float) -> Any:
+    def noted(subject: Any, candidate: CandidateSettings, seconds: float) -> Any:
         asked.append(candidate.prefetch_threads)
-        return real(subject, Candidate(0, batch_size=4), 0.001)
+        return real(subject, CandidateSettings(0, batch_size=4), 0.001)
 
-    monkeypatch.setattr(module, "measure", noted)
+    monkeypatch.setattr(module, "measure_settings", noted)
     ways = setting_combinations((), (2,), (1, 2), 4, None)
     said: list[str | ProgressStep] = []
-    Sweep(of_dataset(Waiting(seconds=0), 4, migrated=True), ways, 0.01, said.append).run()
+    SettingsSweep(subject_of_dataset(Waiting(seconds=0), 4, migrated=True), ways, 0.01, said.append).run()
     rounds = [asked[number : number + 3] for number in range(0, 3 * MIN_ROUNDS, 3)]
     assert rounds[0] == [0, 1, 2] and all(sorted(one) == [0, 1, 2] for one in rounds)
     assert rounds[0] != rounds[1] != rounds[2]
@@ -139,9 +143,9 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
 
 
 def test_the_estimate_knows_starting_turns_and_cpus() -> None:
-    alone = expected_s(Candidate(0), 0.1, 0.5, 4.0, cpus=2)
+    alone = expected_seconds(CandidateSettings(0), 0.1, 0.5, 4.0, cpus=2)
     assert alone == pytest.approx(0.1 + 0.1 + 0.5)
-    eight = expected_s(Candidate(8, 2), 0.1, 0.1, 4.0, cpus=2)
+    eight = expected_seconds(CandidateSettings(8, 2), 0.1, 0.1, 4.0, cpus=2)
     assert eight == pytest.approx(4.0 + 0.1 + 0.4 + 0.4)
 
 
@@ -305,7 +309,9 @@ def test_a_migrated_dataset_is_kept_in_the_profile_or_it_says_why_not(tmp_path: 
 
 def test_the_factory_loads_as_the_profile_says(tmp_path: Path, measured: Callable[..., CandidateMeasurement]) -> None:
     profile, dataset = tmp_path / "profile.json", TensorDataset(torch.arange(40.0).reshape(20, 2), torch.arange(20))
-    kept = save(of_dataset(dataset, 32, migrated=True), [measured(0, [1000.0, 1010.0, 990.0])], profile, False)
+    kept = save_pick(
+        subject_of_dataset(dataset, 32, migrated=True), [measured(0, [1000.0, 1010.0, 990.0])], profile, False
+    )
     assert kept is None
     make: Any = OptimalDataLoaderFactory.create_training_loader
     assert "measured" in make(dataset, 32, tune=profile, tune_seconds=0).decision
@@ -321,33 +327,35 @@ def test_nothing_is_kept_of_pytorch_s_loader(tmp_path: Path, sets: str) -> None:
 
 
 def test_a_rate_that_is_hardly_known_is_not_kept(tmp_path: Path, measured: Callable[..., CandidateMeasurement]) -> None:
-    subject = of_dataset(Waiting(seconds=0), 32, migrated=True)
+    subject = subject_of_dataset(Waiting(seconds=0), 32, migrated=True)
     profile = tmp_path / "profile.json"
-    problem = save(subject, [measured(0, [10.0, 4000.0, 90.0])], profile, False)
+    problem = save_pick(subject, [measured(0, [10.0, 4000.0, 90.0])], profile, False)
     assert problem is not None and "this range is too wide" in problem and not profile.exists()
 
 
 def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:
     dataset = TensorDataset(torch.arange(8.0))
     before = DataLoader(dataset, batch_size=4, shuffle=True, num_workers=2, drop_last=True)
-    plain, migrated = factory_arguments(of_loader(before, "training"), thread_safe=False)
+    plain, migrated = factory_arguments(subject_of_loader(before, "training"), thread_safe=False)
     as_called = {
         "pin_memory": False, "batch_size": 4, "shuffle": True, "drop_last": True, "prefetch_factor": None,
         "thread_safe": False, "num_workers": 2,
     }  # fmt: skip
-    assert torch.cuda.is_available() or signature(dataset, migrated) == signature(dataset, as_called)
-    assert signature(dataset, plain) != signature(dataset, migrated)
-    assert recall(Path("nowhere"), signature(dataset, plain)) is None
+    assert torch.cuda.is_available() or choice_key(dataset, migrated) == choice_key(dataset, as_called)
+    assert choice_key(dataset, plain) != choice_key(dataset, migrated)
+    assert load_choice(Path("nowhere"), choice_key(dataset, plain)) is None
 
 
 def test_a_migrated_call_is_given_the_best_within_its_bound(
     tmp_path: Path, measured: Callable[..., CandidateMeasurement]
 ) -> None:
-    subject = of_loader(DataLoader(TensorDataset(torch.arange(8.0)), batch_size=4, num_workers=2), "training")
+    subject = subject_of_loader(DataLoader(TensorDataset(torch.arange(8.0)), batch_size=4, num_workers=2), "training")
     sweep = [measured(0, [100] * 3), measured(2, [200] * 3), measured(8, [400] * 3)]
     profile = tmp_path / "profile.json"
-    assert save(subject, sweep, profile, thread_safe=False) is None
-    plain, migrated = (recall(profile, signature(subject.dataset, one)) for one in factory_arguments(subject, False))
+    assert save_pick(subject, sweep, profile, thread_safe=False) is None
+    plain, migrated = (
+        load_choice(profile, choice_key(subject.dataset, one)) for one in factory_arguments(subject, False)
+    )
     assert plain is not None and plain.num_workers == 8
     assert migrated is not None and migrated.num_workers == 2
 
@@ -367,10 +375,10 @@ def test_the_loaders_of_a_workload_are_measured_as_they_are(tmp_path: Path, monk
     )
     monkeypatch.chdir(tmp_path)
     entry = EntryPoint("", "", hook=f"{name}.py:workload")
-    report = tuned(tmp_path, discovery=Discovery((entry,)), sizes=WorkloadSizes(samples=40, batch_size=8))
+    report = tuned(tmp_path, discovery=DiscoveredEntryPoints((entry,)), sizes=WorkloadSizes(samples=40, batch_size=8))
     loader = report.loaders[0]
     assert (loader.name, loader.role, loader.batch_size, loader.samples) == ("TensorDataset", "training", 8, 40)
-    assert not loader.migrated and loader.now == Candidate(0, batch_size=8)
+    assert not loader.migrated and loader.now == CandidateSettings(0, batch_size=8)
     assert report.training is not None and loader.waited_share is not None
 
 
@@ -382,7 +390,7 @@ def test_a_training_that_raises_is_the_user_s(tmp_path: Path, monkeypatch: pytes
     )
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserCodeError, match=r"train raised OSError: data/a\.npy is missing"):
-        tuned(tmp_path, discovery=Discovery((EntryPoint("", "", hook=f"{name}.py:workload"),)))
+        tuned(tmp_path, discovery=DiscoveredEntryPoints((EntryPoint("", "", hook=f"{name}.py:workload"),)))
 
 
 @pytest.mark.parametrize(

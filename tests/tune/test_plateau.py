@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 import pytest
 
-from chirp_migrate.tune.plateau import compare_with_best, is_conclusive, mean_rate, pick
+from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, mean_rate, pick_smallest_best
 from chirp_migrate.tune.sweep import setting_combinations
-from chirp_migrate.tune.tune_report import Candidate, CandidateMeasurement, Outcome
+from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsOutcome
 
 Make = Callable[..., CandidateMeasurement]
 
 
-def picked(*measured: CandidateMeasurement) -> Candidate:
-    chosen = pick(measured)
+def picked(*measured: CandidateMeasurement) -> CandidateSettings:
+    chosen = pick_smallest_best(measured)
     assert chosen is not None
     return chosen.candidate
 
@@ -30,8 +30,8 @@ def test_picked_is_the_smallest_on_the_plateau_and_not_the_fastest(measured: Mak
     ]
     assert picked(*sweep).num_workers == 4
     places = [one.outcome for one in compare_with_best(sweep)]
-    assert places == [Outcome.BELOW, Outcome.BELOW, Outcome.TIED, Outcome.BEST]
-    assert is_conclusive(sweep)
+    assert places == [SettingsOutcome.BELOW, SettingsOutcome.BELOW, SettingsOutcome.TIED, SettingsOutcome.BEST]
+    assert is_pick_conclusive(sweep)
 
 
 def test_more_workers_that_are_slower_are_not_picked(measured: Make) -> None:
@@ -48,19 +48,19 @@ def test_what_slows_a_whole_round_down_cancels_out(measured: Make) -> None:
     sweep = [measured(0, [97 * one for one in load]), measured(2, [100 * one for one in load])]
     comparison = compare_with_best(sweep)[0]
     assert comparison.ratio_to_best == pytest.approx(0.97)
-    assert comparison.conclusive and comparison.outcome is Outcome.TIED
+    assert comparison.conclusive and comparison.outcome is SettingsOutcome.TIED
 
 
 def test_an_interval_that_holds_the_bound_is_inconclusive(measured: Make) -> None:
     sweep = [measured(0, [80, 100, 102]), measured(2, [100, 101, 100])]
-    assert not compare_with_best(sweep)[0].conclusive and not is_conclusive(sweep)
+    assert not compare_with_best(sweep)[0].conclusive and not is_pick_conclusive(sweep)
 
 
 def test_what_is_larger_than_the_pick_need_not_be_settled_unless_it_may_be_much_faster(measured: Make) -> None:
-    assert is_conclusive([measured(2, [100, 101, 100]), measured(4, [98, 96, 97])])
+    assert is_pick_conclusive([measured(2, [100, 101, 100]), measured(4, [98, 96, 97])])
     sweep = [measured(2, [100, 101, 100]), measured(4, [94, 97, 95])]
-    assert is_conclusive(sweep) and not compare_with_best(sweep)[1].conclusive
-    assert not is_conclusive([measured(2, [100, 101, 100]), measured(4, [85, 112, 99])])
+    assert is_pick_conclusive(sweep) and not compare_with_best(sweep)[1].conclusive
+    assert not is_pick_conclusive([measured(2, [100, 101, 100]), measured(4, [85, 112, 99])])
 
 
 def test_a_configuration_given_up_early_is_compared_over_its_own_rounds(measured: Make) -> None:
@@ -71,19 +71,23 @@ def test_a_configuration_given_up_early_is_compared_over_its_own_rounds(measured
 
 def test_fewer_workers_count_more_than_fewer_threads_or_batches_ahead(measured: Make) -> None:
     same = [100.0] * 3
-    assert picked(measured(2, same, prefetch=4), measured(2, same, prefetch=2)) == Candidate(2, 2, 0, 32)
-    assert picked(measured(2, same), measured(0, same, threads=2)) == Candidate(0, None, 2, 32)
+    assert picked(measured(2, same, prefetch=4), measured(2, same, prefetch=2)) == CandidateSettings(2, 2, 0, 32)
+    assert picked(measured(2, same), measured(0, same, threads=2)) == CandidateSettings(0, None, 2, 32)
 
 
 def test_what_failed_is_never_picked(measured: Make) -> None:
     assert picked(measured(0, [100] * 3), measured(2, [], error="a worker died")).num_workers == 0
-    assert pick([measured(2, [], error="a worker died")]) is None
+    assert pick_smallest_best([measured(2, [], error="a worker died")]) is None
 
 
 def test_one_round_gives_a_pick_without_an_interval(measured: Make) -> None:
     sweep = [measured(0, [99]), measured(2, [100])]
     comparison = compare_with_best(sweep)[0]
-    assert comparison.outcome is Outcome.TIED and comparison.ratio_to_best is None and not is_conclusive(sweep)
+    assert (
+        comparison.outcome is SettingsOutcome.TIED
+        and comparison.ratio_to_best is None
+        and not is_pick_conclusive(sweep)
+    )
 
 
 def test_the_interval_of_a_rate_holds_the_true_one_as_often_as_it_says() -> None:
@@ -99,7 +103,7 @@ def test_the_interval_of_a_rate_holds_the_true_one_as_often_as_it_says() -> None
 
 
 def test_the_grid_has_no_prefetching_without_workers_and_holds_what_there_is_now() -> None:
-    found = setting_combinations((0, 4), (2, 4), (1,), 32, Candidate(3, 2, batch_size=32))
+    found = setting_combinations((0, 4), (2, 4), (1,), 32, CandidateSettings(3, 2, batch_size=32))
     assert [str(one) for one in found] == [
         "in the main process",
         "1 prefetch thread",
@@ -108,4 +112,4 @@ def test_the_grid_has_no_prefetching_without_workers_and_holds_what_there_is_now
         "4 workers, prefetch 4",
     ]
     assert {one.batch_size for one in found} == {32}
-    assert setting_combinations((2,), (2,), (), None, None)[0] == Candidate(0)
+    assert setting_combinations((2,), (2,), (), None, None)[0] == CandidateSettings(0)

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from chirp_migrate.cli.tune import tune
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.tune.plateau import pick
+from chirp_migrate.tune.plateau import pick_smallest_best
 from chirp_migrate.tune.tune_report import CandidateMeasurement
 
 SETS = """
@@ -59,7 +59,7 @@ def test_a_dataset_is_measured_shown_drawn_and_written(tree: Path, tmp_path: Pat
     assert "2 configurations of Slow" in text and "less if the best settings are clear early" in text
     assert b"<svg" in plot.read_bytes()
     loader = json.loads(report.read_text())["loaders"][0]
-    chosen = pick([msgspec.convert(one, CandidateMeasurement) for one in loader["measured"]])
+    chosen = pick_smallest_best([msgspec.convert(one, CandidateMeasurement) for one in loader["measured"]])
     assert chosen is not None and f"Picked: {chosen.candidate}," in text
     assert f"- num_workers: {chosen.candidate.num_workers} (" in text
     assert loader["picked"] == asdict(chosen.candidate) and loader["saved"] == str(profile)

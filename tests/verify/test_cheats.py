@@ -22,9 +22,9 @@ from chirp_migrate.training.workload.data import TrainingData, make_training_dat
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, STATISTICS
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_traces
-from chirp_migrate.verify.equivalence.fingerprint import fingerprint
+from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, compared_aspects
-from chirp_migrate.verify.equivalence.loader_recorder import DRAWS, LoaderWatch
+from chirp_migrate.verify.equivalence.loader_recorder import DRAWS, LoaderRecorder
 from chirp_migrate.verify.spec import EntryResult
 from chirpid_patch import WorkerSafeAugmentedDataset
 
@@ -139,11 +139,11 @@ def trained(data: TrainingData, *edits: Edit, seed: int = 435, draws: int = 0, *
             data.dataset(), data.train_indices, data.val_indices, **{"augment": False, **options, **changed}
         )
 
-    with LoaderWatch() as watch:
-        result = fingerprint(run(seed))
+    with LoaderRecorder() as watch:
+        result = leaf_fingerprints(run(seed))
         watch.draw_on(draws)
         passes = watch.take()
-        other = fingerprint(run(seed + OTHER_SEED))
+        other = leaf_fingerprints(run(seed + OTHER_SEED))
         seeds = [compared_aspects(passes, result), compared_aspects(watch.take(), other)]
     return EntryResult(1.0, result, passes, seeds)
 
@@ -381,7 +381,7 @@ def test_false_alarms_are_rare(data: TrainingData, times: int) -> None:
         return EntryResult(1.0, {}, watch.take())
 
     alarms = 0
-    with LoaderWatch() as watch:
+    with LoaderRecorder() as watch:
         for seed in range(times):
             found = compare_traces(*({"entry": walked(side, seed)} for side in ("before", "after")))
             assert found.smallest_p, "the distribution was tested"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.training.errors import NotUsable
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
+from chirp_migrate.training.errors import TaskNotPossible
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
 from chirp_migrate.training.workload.shell import run_command
 
 WRITE = "import sys, json; json.dump({'loss': 0.5, 'epochs': sys.argv[1:]}, open('out.json', 'w'))"
@@ -45,12 +45,12 @@ def test_a_result_that_is_not_json_is_compared_as_bytes(tmp_path: Path) -> None:
 )
 def test_what_goes_wrong_is_said(tmp_path: Path, words: tuple[str, ...], result: str, sentence: str) -> None:
     (tmp_path / "out.json").write_text("{}")  # of an earlier run
-    with pytest.raises(NotUsable, match=sentence):
+    with pytest.raises(TaskNotPossible, match=sentence):
         run_command(command(*words, result=result), WorkloadSizes())
 
 
 def test_the_report_says_that_a_command_is_not_looked_into() -> None:
-    discovery = Discovery((command("make", "train", result="out.json"),))
+    discovery = DiscoveredEntryPoints((command("make", "train", result="out.json"),))
     said = discovery.compared(saw_loaders=False)
     assert said is not None and "Only the exit code and out.json were compared" in said
     assert "`make train`" in discovery.describe(WorkloadSizes())

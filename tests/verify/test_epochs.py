@@ -11,9 +11,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import EntryTiming
-from chirp_migrate.verify.timing.constant_batch import CachedLoading
-from chirp_migrate.verify.timing.epochs import LONGEST_VISIT, EnoughEpochs, Epochs
-from chirp_migrate.verify.timing.rounds import own_seconds, zero_cost_seconds
+from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
+from chirp_migrate.verify.timing.epochs import LONGEST_VISIT, EnoughEpochsTimed, EpochTimer
+from chirp_migrate.verify.timing.rounds import own_run_seconds, zero_cost_run_seconds
 
 
 class Numbers(Dataset[int]):
@@ -120,10 +120,10 @@ def paired(log: Log) -> None:
             train_step()
 
 
-def timed(training: Training, cached: CachedLoading | None = None, least: int = 1) -> tuple[EntryTiming, Log]:
+def timed(training: Training, cached: RepeatedBatchLoading | None = None, least: int = 1) -> tuple[EntryTiming, Log]:
     """The visit, and what the training did, with the turns that it took between."""
     log: Log = []
-    epochs = Epochs(lambda: log.append("turn"), least, cached)
+    epochs = EpochTimer(lambda: log.append("turn"), least, cached)
     if cached is not None:
         cached.is_active = False
         with cached, epochs:
@@ -211,7 +211,7 @@ def test_the_last_epoch_is_fed_from_memory() -> None:
             each(train, log, "train")
             read.append(dataset.read - before)
 
-    visit, log = timed(training, CachedLoading())
+    visit, log = timed(training, RepeatedBatchLoading())
     assert len(visit.cached_s) == 1 and len(visit.epochs_s) == LONGEST_VISIT
     assert read == [10] * (1 + LONGEST_VISIT) + [4], "one batch is made"
     assert log.count("train") == len(read)
@@ -240,7 +240,7 @@ def test_one_that_handles_everything_goes_on_and_is_no_longer_timed() -> None:
         for _ in range(20):
             try:
                 each(loader, log, "train")
-            except EnoughEpochs:
+            except EnoughEpochsTimed:
                 ended.append(True)
 
     visit, _log = timed(training)
@@ -249,7 +249,7 @@ def test_one_that_handles_everything_goes_on_and_is_no_longer_timed() -> None:
 
 def test_only_the_call_that_is_timed_is_ended() -> None:
     log: Log = []
-    with Epochs(lambda: None) as epochs:
+    with EpochTimer(lambda: None) as epochs:
         epochs.time(lambda: plain(log))
         assert plain(log) == "result"
 
@@ -264,10 +264,10 @@ def test_an_error_of_the_training_is_raised() -> None:
 
 def test_the_own_run_has_start_up_once_a_fold() -> None:
     visit = EntryTiming(start_s=3.0, epochs_s=[0.9, 1.0, 9.0], cached_s=[0.4])
-    assert own_seconds(visit, OwnRun(epochs=11, folds=2)) == pytest.approx(2 * (3.0 + 10 * 1.0))
-    assert zero_cost_seconds(visit, OwnRun(epochs=11, folds=2)) == pytest.approx(2 * (3.0 + 10 * 1.0 - 11 * 0.6))
-    assert own_seconds(EntryTiming(start_s=3.0, rest_s=1.0), OwnRun(epochs=11)) == 4.0
-    assert zero_cost_seconds(EntryTiming(start_s=3.0), OwnRun()) is None
+    assert own_run_seconds(visit, OwnRun(epochs=11, folds=2)) == pytest.approx(2 * (3.0 + 10 * 1.0))
+    assert zero_cost_run_seconds(visit, OwnRun(epochs=11, folds=2)) == pytest.approx(2 * (3.0 + 10 * 1.0 - 11 * 0.6))
+    assert own_run_seconds(EntryTiming(start_s=3.0, rest_s=1.0), OwnRun(epochs=11)) == 4.0
+    assert zero_cost_run_seconds(EntryTiming(start_s=3.0), OwnRun()) is None
 
 
 @pytest.mark.parametrize(("enough_s", "timed_epochs"), [(0.0, 2), (0.45, 4), (9.0, 6)])
@@ -290,5 +290,5 @@ def test_an_epoch_that_is_long_enough_is_timed_more_often_where_there_is_time(
                 train_step()
 
     monkeypatch.setattr("chirp_migrate.verify.timing.epochs.time", Clock)
-    with Epochs(lambda: None) as epochs:
+    with EpochTimer(lambda: None) as epochs:
         assert len(epochs.time(training, enough_s).epochs_s) == timed_epochs

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from support import run
 
 from chirp_migrate.cli.verify import verify
-from chirp_migrate.training.process.descendants import MARKER, end_all
+from chirp_migrate.training.process.descendants import MARKER, kill_processes
 
 WORKLOAD = """
 import os, subprocess, sys, time
@@ -128,7 +128,7 @@ def test_everything_below_a_process_that_lives_is_ended_whatever_it_did_to_get_a
     assert child.stdout is not None
     numbers = [int(line) for line in iter(lambda: child.stdout.readline().strip(), "") if line]  # type: ignore[union-attr]
     assert len(numbers) == 2 and all(map(is_running, numbers))
-    end_all(mark, child.pid, alive=True)
+    kill_processes(mark, child.pid, include_living=True)
     assert child.wait() == -signal.SIGKILL
     assert not any(map(is_running, numbers))
     child.stdout.close()

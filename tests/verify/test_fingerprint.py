@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from chirp_migrate.verify.equivalence.fingerprint import fingerprint
+from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 
 
 def test_every_leaf_has_its_path() -> None:
     value = {"losses": [0.5, 0.25], "best": ("a", None), "matrix": np.eye(2)}
-    assert set(fingerprint(value)) == {
+    assert set(leaf_fingerprints(value)) == {
         "result", "result['losses']", "result['losses'][0]", "result['losses'][1]", "result['best']",
         "result['best'][0]", "result['best'][1]", "result['matrix']",
     }  # fmt: skip
@@ -42,7 +42,7 @@ def test_every_leaf_has_its_path() -> None:
     ],
 )
 def test_any_difference_shows(a: Any, b: Any) -> None:
-    assert fingerprint(a) != fingerprint(b)
+    assert leaf_fingerprints(a) != leaf_fingerprints(b)
 
 
 @pytest.mark.parametrize(
@@ -60,16 +60,16 @@ def test_any_difference_shows(a: Any, b: Any) -> None:
     ],
 )
 def test_equal_values_are_equal(a: Any, b: Any) -> None:
-    assert fingerprint(a) == fingerprint(b)
+    assert leaf_fingerprints(a) == leaf_fingerprints(b)
 
 
 def test_modules_are_their_weights_and_cycles_end() -> None:
     layer = torch.nn.Linear(2, 2)
-    before = fingerprint(layer)
+    before = leaf_fingerprints(layer)
     with torch.no_grad():
         layer.bias += 1
-    assert {path for path, text in fingerprint(layer).items() if before[path] != text} == {"result['bias']"}
+    assert {path for path, text in leaf_fingerprints(layer).items() if before[path] != text} == {"result['bias']"}
 
     cyclic: dict[str, Any] = {}
     cyclic["self"] = cyclic
-    assert fingerprint(cyclic)["result['self']"] == "object of dict"
+    assert leaf_fingerprints(cyclic)["result['self']"] == "object of dict"

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.training.errors import NotFound, NotUsable
+from chirp_migrate.training.errors import NamedObjectNotFound, TaskNotPossible
 from chirp_migrate.training.workload.calls import load_model
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
-from chirp_migrate.training.workload.hook import call_names, file_of, is_reference, make_call
+from chirp_migrate.training.workload.hook import (
+    candidate_files,
+    is_function_reference,
+    make_training_call,
+    training_call_names,
+)
 
 SIZES = WorkloadSizes(samples=6, epochs=2)
 
@@ -40,12 +45,12 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_how_a_function_is_named(text: str, right: bool) -> None:
-    assert is_reference(text) is right
+    assert is_function_reference(text) is right
 
 
 def test_where_a_function_may_be() -> None:
-    assert file_of("bench/work.py:f") == ("bench/work.py",)
-    assert file_of("pack.work:f") == (
+    assert candidate_files("bench/work.py:f") == ("bench/work.py",)
+    assert candidate_files("pack.work:f") == (
         "pack/work.py", "pack/work/__init__.py", "src/pack/work.py", "src/pack/work/__init__.py"
     )  # fmt: skip
 
@@ -61,11 +66,13 @@ def test_calls_are_named_and_each_gets_objects_of_its_own(tree: Path) -> None:
         "    return {'first': lambda: train('first'), 'second': lambda: train('second')}\n"
     )
     reference = "bench/own_calls.py:work"
-    assert call_names(reference, SIZES) == ["first", "second"]
-    assert make_call(reference, "first", SIZES)() == (["first"], 6)
-    assert make_call(reference, "second", SIZES)() == (["second"], 6), "what the first training did is not seen"
-    with pytest.raises(NotUsable, match=r"'third'.* first, second"):
-        make_call(reference, "third", SIZES)
+    assert training_call_names(reference, SIZES) == ["first", "second"]
+    assert make_training_call(reference, "first", SIZES)() == (["first"], 6)
+    assert make_training_call(reference, "second", SIZES)() == (["second"], 6), (
+        "what the first training did is not seen"
+    )
+    with pytest.raises(TaskNotPossible, match=r"'third'.* first, second"):
+        make_training_call(reference, "third", SIZES)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +88,8 @@ def test_calls_are_named_and_each_gets_objects_of_its_own(tree: Path) -> None:
 )
 def test_what_a_function_must_give(tree: Path, number: int, body: str, sentence: str) -> None:
     (tree / f"wrong{number}.py").write_text(body + "\n")
-    with pytest.raises(NotUsable, match=sentence):
-        call_names(f"wrong{number}.py:work", SIZES)
+    with pytest.raises(TaskNotPossible, match=sentence):
+        training_call_names(f"wrong{number}.py:work", SIZES)
 
 
 def test_a_model_that_is_not_there_is_said_with_those_that_are(tree: Path) -> None:
@@ -92,10 +99,10 @@ def test_a_model_that_is_not_there_is_said_with_those_that_are(tree: Path) -> No
         ("own_models:torch", r"own_models:torch is no class; it has Bird\."),
         ("own_model:Bird", r"PATH has no module own_model; did you mean own_models\?"),
     ]:
-        with pytest.raises(NotFound, match=there):
+        with pytest.raises(NamedObjectNotFound, match=there):
             load_model(reference)
 
 
 def test_a_file_that_is_not_there(tree: Path) -> None:
-    with pytest.raises(NotUsable, match=r"nowhere\.py"):
-        call_names("nowhere.py:work", SIZES)
+    with pytest.raises(TaskNotPossible, match=r"nowhere\.py"):
+        training_call_names("nowhere.py:work", SIZES)

@@ -11,12 +11,12 @@ from click.testing import CliRunner
 
 from chirp_migrate.cli.apply import apply
 from chirp_migrate.cli.init_workload import init_workload
-from chirp_migrate.verify.options import resolve
+from chirp_migrate.verify.options import resolve_options
 from chirp_migrate.verify.sides.baseline import find_original_version
-from chirp_migrate.verify.sides.copies import find_training, make_sides
+from chirp_migrate.verify.sides.copies import copy_both_versions, find_entry_points_before
 from chirp_migrate.verify.spec import EntryResult
-from chirp_migrate.verify.timing.children import Children
-from chirp_migrate.verify.watching import watch
+from chirp_migrate.verify.timing.children import ChildStarter
+from chirp_migrate.verify.watching import record_runs
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "other_backend"
 
@@ -50,11 +50,11 @@ def root(tmp_path: Path) -> Path:
 
 def watched(root: Path, scratch: Path, given: dict[str, object]) -> dict[str, dict[str, EntryResult]]:
     """Side → training call → what was seen of it."""
-    options = replace(resolve(root, given), threads=1)
+    options = replace(resolve_options(root, given), threads=1)
     before = find_original_version(root, None)
-    trees, _ = make_sides(root, before, options, scratch)
-    discovery = find_training(trees["before"], root, before, options, lambda _line: None)
-    return watch(Children(trees, discovery, options), discovery, {}).sides
+    trees, _ = copy_both_versions(root, before, options, scratch)
+    discovery = find_entry_points_before(trees["before"], root, before, options, lambda _line: None)
+    return record_runs(ChildStarter(trees, discovery, options), discovery, {}).sides
 
 
 @pytest.mark.exhaustive  # a command of it is verified below

@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from chirp_migrate.cli.init_workload import init_workload
-from chirp_migrate.cli.verify import options_of
+from chirp_migrate.cli.verify import verify_options_from_arguments
 from chirp_migrate.engine.settings import read_settings
-from chirp_migrate.errors import ChirpMigrateError, Refused, UsageProblem
+from chirp_migrate.errors import ChirpMigrateError, UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import FilePlan, Plan
-from chirp_migrate.training.errors import NotUsable
+from chirp_migrate.training.errors import TaskNotPossible
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
-from chirp_migrate.training.workload.hook import call_names, make_call
-from chirp_migrate.transaction.commit import commit
+from chirp_migrate.training.workload.hook import make_training_call, training_call_names
+from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.rollback import rollback
 
 TRAINER = "def train(dataset, epochs, batch_size):\n    return len(dataset), epochs, batch_size\n"
@@ -41,7 +41,7 @@ def test_a_folder_gets_a_file_and_settings_that_name_it(tmp_path: Path) -> None:
     said = run(str(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["chirp_verify.py", "own_trainer.py", "pyproject.toml"]
     assert "chirp_verify.py" in said and f"chirp-migrate verify {tmp_path}" in said
-    entry = options_of(str(tmp_path)).entry
+    entry = verify_options_from_arguments(str(tmp_path)).entry
     assert entry is not None and entry.hook == "chirp_verify.py:workload"
     assert read_settings(tmp_path).codes is None, "the settings do not disturb apply"
 
@@ -53,7 +53,7 @@ def test_what_is_written_works_once_it_is_filled_in(tmp_path: Path, monkeypatch:
     monkeypatch.delitem(sys.modules, "chirp_verify", raising=False)
     sizes = WorkloadSizes(samples=5, shape=(1, 4, 4), epochs=2)
     with pytest.raises(NotImplementedError, match="marked lines"):
-        make_call("chirp_verify.py:workload", "train", sizes)()
+        make_training_call("chirp_verify.py:workload", "train", sizes)()
 
     text = (tmp_path / "chirp_verify.py").read_text()
     lines = [line for line in text.splitlines() if "raise NotImplementedError" not in line]
@@ -61,9 +61,9 @@ def test_what_is_written_works_once_it_is_filled_in(tmp_path: Path, monkeypatch:
     (tmp_path / "chirp_verify.py").write_text(filled.replace("# return train(", "return train("))
     monkeypatch.delitem(sys.modules, "chirp_verify")
     try:
-        assert call_names("chirp_verify.py:workload", sizes) == ["train"]
-        assert make_call("chirp_verify.py:workload", "train", sizes)() == (5, 2, 32)
-    except NotUsable as problem:
+        assert training_call_names("chirp_verify.py:workload", sizes) == ["train"]
+        assert make_training_call("chirp_verify.py:workload", "train", sizes)() == (5, 2, 32)
+    except TaskNotPossible as problem:
         raise AssertionError(problem) from problem
     finally:
         sys.modules.pop("chirp_verify")
@@ -81,7 +81,7 @@ def test_settings_join_a_pyproject_without_touching_the_rest(tmp_path: Path, new
     assert after.startswith(before) and after.count(b"[tool.chirp-migrate.verify]") == 1
     assert (b"\r\n" in after) == (newline == b"\r\n") and after.replace(b"\r\n", b"").count(b"\r") == 0
     assert pyproject.stat().st_mode & 0o777 == 0o640
-    assert options_of(str(tmp_path)).entry is not None
+    assert verify_options_from_arguments(str(tmp_path)).entry is not None
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_folder_without_code_is_not_the_one_that_is_meant(tmp_path: Path) -> N
 def test_uncommitted_settings_are_guarded(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    with pytest.raises(Refused, match="uncommitted changes"):
+    with pytest.raises(WriteRefused, match="uncommitted changes"):
         run(str(tmp_path))
     assert not (tmp_path / "chirp_verify.py").exists()
     run(str(tmp_path), "--allow-dirty")
@@ -127,10 +127,12 @@ def test_rollback_of_an_apply_still_works_afterwards(tmp_path: Path) -> None:
     pyproject = tmp_path / "pyproject.toml"
     pyproject.write_bytes(b"[project]\n")
     root = tmp_path.resolve()
-    commit(Plan(root, (FilePlan("pyproject.toml", b"[project]\n", b"[project]\nname = 'x'\n", "dependency"),), (), ()))
+    commit_plan(
+        Plan(root, (FilePlan("pyproject.toml", b"[project]\n", b"[project]\nname = 'x'\n", "dependency"),), (), ())
+    )
     said = run(str(tmp_path))
     assert "`apply`" in said and b"verify" not in pyproject.read_bytes()
-    assert options_of(str(tmp_path)).entry is not None, "the file is found without settings"
+    assert verify_options_from_arguments(str(tmp_path)).entry is not None, "the file is found without settings"
 
     rollback(root)
 

@@ -23,11 +23,11 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from chirp_migrate.training.watch.augmentation_cost import share_of_loading
-from chirp_migrate.training.watch.samples import nested_class_names, unaugmented_dataset, varying_places
-from chirp_migrate.verify.measures.figures import figures, seconds_of_augmentation
-from chirp_migrate.verify.measures.measuring import Measuring, augmentation_cost, resident_bytes
-from chirp_migrate.verify.measures.metric_data import SideMeasures
+from chirp_migrate.training.watch.augmentation_cost import augmentation_share_of_loading
+from chirp_migrate.training.watch.samples import augmented_positions, nested_class_names, unaugmented_dataset
+from chirp_migrate.verify.measures.figures import metrics_of_measured_run, seconds_of_augmentation
+from chirp_migrate.verify.measures.measuring import TrainingMeasurement, augmentation_cost, resident_bytes
+from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.measures.worker_safety import check_workers, measure_loader_rates
 from chirpid_patch import BatchedDataLoader, WorkerSafeAugmentedDataset
 
@@ -74,7 +74,7 @@ class Holding(Dataset[Any]):
         return x + torch.rand_like(x), y
 
 
-def measured(*walks: tuple[Any, bool], counts: tuple[int, ...] = ()) -> SideMeasures:
+def measured(*walks: tuple[Any, bool], counts: tuple[int, ...] = ()) -> VersionMeasures:
     """Walk over loaders, with gradients where the second value says so, under measurement."""
 
     def train() -> tuple[float, None]:
@@ -85,7 +85,7 @@ def measured(*walks: tuple[Any, bool], counts: tuple[int, ...] = ()) -> SideMeas
                     pass
         return time.perf_counter() - began, None
 
-    measuring = Measuring(counts, extra_s=LONG if counts else 0.0)
+    measuring = TrainingMeasurement(counts, extra_s=LONG if counts else 0.0)
     with measuring:
         measuring.train("entry", train)
         measuring.ask("entry")
@@ -103,12 +103,12 @@ def test_walks_are_counted_and_waits_are_for_the_next_batch() -> None:
     for walk in walks[::2]:  # trap 7: a clock that starts after the batch has come sees none of this
         assert all(wait >= samples * 2 * MS for wait, samples in zip(walk.waits_s, (4, 4, 2), strict=True))
         assert walk.ended_s - walk.begun_s >= sum(walk.waits_s)
-    assert figures(found)["waiting_percent"] is not None
-    assert 0 < (figures(found)["waiting_percent"] or 0) <= 100
+    assert metrics_of_measured_run(found)["waiting_percent"] is not None
+    assert 0 < (metrics_of_measured_run(found)["waiting_percent"] or 0) <= 100
 
 
 def test_a_loop_that_is_left_early_counts_what_it_took() -> None:
-    measuring = Measuring((), extra_s=0.0)
+    measuring = TrainingMeasurement((), extra_s=0.0)
 
     def train() -> tuple[float, Any]:
         return 1.0, next(iter(DataLoader(Numbers(), batch_size=4)))
@@ -175,8 +175,8 @@ def test_the_gpu_is_sampled_while_training_runs(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setitem(sys.modules, "pynvml", Nvml())
     found = measured((DataLoader(Numbers(), batch_size=4), True))
-    assert figures(found)["gpu_percent"] == 85
-    assert figures(found)["gpu_memory_mib"] == 3 * 1024
+    assert metrics_of_measured_run(found)["gpu_percent"] == 85
+    assert metrics_of_measured_run(found)["gpu_memory_mib"] == 3 * 1024
     assert found.gpu.startswith("Stand-in: 85 % busy")
 
 
@@ -184,14 +184,14 @@ def test_no_gpu_is_said_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "pynvml", None)
     found = measured((DataLoader(Numbers(), batch_size=4), True))
     assert found.gpu == "no GPU: the nvidia-ml-py package is not installed"
-    assert figures(found)["gpu_percent"] is None
+    assert metrics_of_measured_run(found)["gpu_percent"] is None
 
 
 def test_what_varies_and_what_it_is_made_of() -> None:
     base = TensorDataset(torch.rand(8, 1, 6, 5), torch.arange(8))
     augmented = WorkerSafeAugmentedDataset(Subset(base, range(8)), training=True)
-    assert varying_places(base, default_collate) == set()
-    assert varying_places(augmented, default_collate) == {"[0]"}
+    assert augmented_positions(base, default_collate) == set()
+    assert augmented_positions(augmented, default_collate) == {"[0]"}
     assert nested_class_names(augmented) == "WorkerSafeAugmentedDataset > Subset > TensorDataset"
     switched = unaugmented_dataset(augmented, default_collate)
     assert switched is not None and switched is not augmented and augmented.training
@@ -206,11 +206,14 @@ def test_augmentation_is_timed_against_the_same_samples_without_it() -> None:
     cost = augmentation_cost(slow, default_collate, 4, batched=False, until=LONG)
     assert len(cost.with_s) == len(cost.without_s) >= 1
     assert min(cost.with_s) >= 4 * 2 * MS
-    added, share = seconds_of_augmentation(cost), share_of_loading(cost.with_s, cost.without_s)
+    added, share = seconds_of_augmentation(cost), augmentation_share_of_loading(cost.with_s, cost.without_s)
     assert added is not None and share is not None and share < 1
     within = augmentation_cost(Numbers(random=True), default_collate, 4, batched=False, until=LONG)
     assert within.reason == "Numbers has no unaugmented dataset with the same samples"
-    assert seconds_of_augmentation(within) is None and share_of_loading(within.with_s, within.without_s) is None
+    assert (
+        seconds_of_augmentation(within) is None
+        and augmentation_share_of_loading(within.with_s, within.without_s) is None
+    )
 
 
 @linux

@@ -16,7 +16,7 @@ from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_entry_points
 from chirp_migrate.verify.measures.figures import MEASURES
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.session import measure
+from chirp_migrate.verify.session import run_all_processes
 from chirp_migrate.verify.verify_report import decode, encode
 
 SIZES = WorkloadSizes(samples=60, shape=(1, 12, 10), epochs=3, batch_size=16)
@@ -32,7 +32,7 @@ SETTINGS = VerifyOptions(SIZES, rounds=3, threads=1, simulate_step_ms=STEP_MS, w
 def test_a_simulated_run_says_so_everywhere(write_backend: Callable[..., Path], tmp_path: Path) -> None:
     tree = write_backend("tree")
     trees = {"before": tree, "after": tree}
-    report = measure(trees, find_entry_points(tree), SETTINGS, no_progress, time.monotonic() + 600)
+    report = run_all_processes(trees, find_entry_points(tree), SETTINGS, no_progress, time.monotonic() + 600)
 
     # Training batches of 44 samples by 16; validation takes no step, and neither does the warm-up.
     for each in report.rounds.made:

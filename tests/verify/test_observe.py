@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 
 from chirp_migrate.verify.equivalence.augmentation_statistics import sample_statistics
 from chirp_migrate.verify.equivalence.compare import compare_traces
-from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
+from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
 from chirp_migrate.verify.spec import EntryResult, PassTrace
 from chirpid_patch.torch_private import has_global_hooks
 
@@ -49,7 +49,7 @@ def watched(dataset: Any, epochs: int = 2, seed: int = 7, batch_size: int = 16, 
     torch.manual_seed(seed)
     random.seed(seed)
     criterion = torch.nn.CrossEntropyLoss()
-    with LoaderWatch() as watch:
+    with LoaderRecorder() as watch:
         loader = DataLoader(dataset, batch_size=batch_size, **options)
         validation = DataLoader(DATA, batch_size=batch_size)
         for _ in range(epochs):
@@ -89,7 +89,7 @@ def test_the_watch_changes_neither_batches_nor_random_state() -> None:
         return seen, torch.get_rng_state(), random.random()
 
     plain = batches()
-    with LoaderWatch():
+    with LoaderRecorder():
         seen = batches()
     assert all(torch.equal(a, b) for a, b in zip(plain[0], seen[0], strict=True))
     assert torch.equal(plain[1], seen[1]) and plain[2] == seen[2]
@@ -101,7 +101,7 @@ def test_a_loader_that_iterates_by_way_of_its_base_class_is_seen_once() -> None:
         def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
             yield from super().__iter__()
 
-    with LoaderWatch() as watch:
+    with LoaderRecorder() as watch:
         assert len(list(Lazy(DATA, batch_size=16))) == 7
         assert [p.samples for p in watch.take()] == [101]
 
@@ -134,7 +134,7 @@ class Images:
 )
 def test_batches_of_any_mapping_dataclass_and_of_arrays_are_compared(collate: Callable[[list[Any]], Any]) -> None:
     def walked(data: Any) -> EntryResult:
-        with LoaderWatch() as watch:
+        with LoaderRecorder() as watch:
             list(DataLoader(data, batch_size=16, collate_fn=collate))
             return EntryResult(1.0, {}, watch.take())
 
@@ -153,14 +153,14 @@ class Stream(IterableDataset[Any]):
 
 
 def test_a_stream_that_says_its_length_is_not_asked_for_samples_by_index() -> None:
-    with LoaderWatch() as watch:
+    with LoaderRecorder() as watch:
         list(DataLoader(Stream(), batch_size=4))
         (record,) = watch.take()
     assert (record.available, record.samples, record.random) == (8, 8, False)
 
 
 def test_augmented_training_after_plain_training_on_as_many_samples() -> None:
-    with LoaderWatch() as watch:
+    with LoaderRecorder() as watch:
         for dataset in (DATA, Masked()):
             list(DataLoader(dataset, batch_size=16))
         plain, augmented = watch.take()
@@ -231,7 +231,7 @@ def test_a_loss_that_differs_on_equal_batches_is_named() -> None:
 
 
 def test_a_pass_broken_off_is_recorded_as_far_as_it_went() -> None:
-    with LoaderWatch() as watch:
+    with LoaderRecorder() as watch:
         for _batch in DataLoader(DATA, batch_size=16):
             break
         record: PassTrace = watch.take()[0]
@@ -239,7 +239,7 @@ def test_a_pass_broken_off_is_recorded_as_far_as_it_went() -> None:
 
 
 def test_code_that_asks_for_hooks_of_all_modules_finds_none() -> None:
-    with LoaderWatch():
+    with LoaderRecorder():
         assert not has_global_hooks()
         assert torch.nn.MSELoss()(torch.ones(2), torch.zeros(2)) == 1
     assert "__call__" not in vars(torch.nn.modules.loss._Loss)
@@ -263,7 +263,7 @@ def test_objects_that_are_not_looked_into_are_named_by_their_types() -> None:
             "n": 2.0,
         }
 
-    with LoaderWatch() as watch:
+    with LoaderRecorder() as watch:
         assert len(list(DataLoader(DATA, batch_size=16, collate_fn=batches))) == 7
         assert len(list(DataLoader(DATA, batch_size=16))) == 7
         graphs, plain = watch.take()

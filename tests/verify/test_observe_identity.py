@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, Subset, TensorDataset
 
-from chirp_migrate.verify.equivalence.first_difference import ignored_by_seed
-from chirp_migrate.verify.equivalence.identity import name_of, nested_datasets
-from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
+from chirp_migrate.verify.equivalence.first_difference import aspect_that_ignores_seed
+from chirp_migrate.verify.equivalence.identity import describe_dataset, nested_datasets
+from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
 from chirp_migrate.verify.spec import PassTrace
 from chirpid_patch import WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
 
@@ -42,7 +42,7 @@ class Stubborn(Backwards):
 
 
 def record_of(loader: DataLoader[Any]) -> PassTrace:
-    with LoaderWatch() as watch:
+    with LoaderRecorder() as watch:
         list(loader)
         (record,) = watch.take()
     return record
@@ -66,7 +66,7 @@ def test_indices_are_followed_to_the_lowest_data_set(dataset: Any, workers: int)
     record = record_of(DataLoader(dataset, batch_size=2, num_workers=workers))
     assert record.indices == [0, 1, 2, 3, 4]
     assert record.base_indices == ODD
-    assert record.base == name_of(DATA)
+    assert record.base == describe_dataset(DATA)
     assert (record.finished, record.available, record.sizes) == (True, 5, [2, 2, 1])
 
 
@@ -147,10 +147,10 @@ def test_a_seed_that_no_longer_counts(after: list[dict[str, str]], aspect: str |
         {"the losses": "1", "result: a": "1", "result: b": "0"},
         {"the losses": "2", "result: a": "2", "result: b": "0"},
     ]
-    assert ignored_by_seed(before, after) == aspect
+    assert aspect_that_ignores_seed(before, after) == aspect
 
 
 def test_one_value_that_is_equal_by_chance_is_no_sign() -> None:
     before = [{"result: accuracy": "1", "result: loss": "1"}, {"result: accuracy": "2", "result: loss": "2"}]
     after = [{"result: accuracy": "3", "result: loss": "3"}, {"result: accuracy": "3", "result: loss": "4"}]
-    assert ignored_by_seed(before, after) is None
+    assert aspect_that_ignores_seed(before, after) is None

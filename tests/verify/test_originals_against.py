@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.training.errors import InvalidTree, NotMigrated
+from chirp_migrate.training.errors import NothingToCompare, NoTrainingFound
 from chirp_migrate.verify.sides.baseline import find_original_version
 
 
@@ -72,7 +72,7 @@ def test_a_revision_has_its_own_files_and_what_git_ignores(backend: Path, tmp_pa
 
 @pytest.mark.parametrize("name", ["nowhere", "--output=/tmp/x", "before:services", "no such thing"])
 def test_what_is_no_revision(backend: Path, name: str) -> None:
-    with pytest.raises(InvalidTree, match="neither a folder nor a git revision"):
+    with pytest.raises(NoTrainingFound, match="neither a folder nor a git revision"):
         find_original_version(backend, name)
 
 
@@ -80,12 +80,12 @@ def test_a_revision_without_the_folder(backend: Path) -> None:
     top = backend.parents[1]
     git(top, "checkout", "-q", "--orphan", "empty")
     git(top, "commit", "-q", "--allow-empty", "-m", "empty", "--only", "--", ".gitignore")
-    with pytest.raises(InvalidTree, match="has no folder services/backend/"):
+    with pytest.raises(NoTrainingFound, match="has no folder services/backend/"):
         find_original_version(backend, "empty")
 
 
 def test_outside_any_repository(tmp_path: Path) -> None:
-    with pytest.raises(InvalidTree, match="not in a git work tree"):
+    with pytest.raises(NoTrainingFound, match="not in a git work tree"):
         find_original_version(tmp_path, "main")
 
 
@@ -96,10 +96,10 @@ def test_a_folder(tmp_path: Path) -> None:
     before = find_original_version(tmp_path / "new", str(tmp_path / "old"))
     before.write(tmp_path / "tree")
     assert contents(tmp_path / "tree") == {"utils/a.py": b"a = 1\n"}
-    with pytest.raises(InvalidTree, match="is PATH itself"):
+    with pytest.raises(NoTrainingFound, match="is PATH itself"):
         find_original_version(tmp_path / "new", str(tmp_path / "new"))
 
 
 def test_neither_applied_nor_compared(tmp_path: Path) -> None:
-    with pytest.raises(NotMigrated, match="pass --baseline"):
+    with pytest.raises(NothingToCompare, match="pass --baseline"):
         find_original_version(tmp_path, None)

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from chirp_migrate.verify.equivalence.compare import compare_traces
-from chirp_migrate.verify.equivalence.loader_recorder import LoaderWatch
+from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.spec import EntryResult
 
@@ -82,7 +82,7 @@ def test_data_is_neither_copied_nor_moved() -> None:
 
 
 def watched(dataset: Dataset[Any]) -> dict[str, EntryResult]:
-    with LoaderWatch() as watch:
+    with LoaderRecorder() as watch:
         list(DataLoader(dataset, batch_size=3))
         return {"entry": EntryResult(1.0, {}, watch.take())}
 

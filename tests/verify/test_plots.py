@@ -8,18 +8,24 @@ from pathlib import Path
 import pytest
 
 from chirp_migrate.errors import UsageProblem
-from chirp_migrate.report.plots import draw_plots, prepare
-from chirp_migrate.verify.measures.metric_data import EntryMeasures, LoaderRate, PassTiming, SideMeasures, UsagePoint
+from chirp_migrate.report.plots import create_plot_folder, draw_plots
+from chirp_migrate.verify.measures.metric_data import (
+    EntryMeasures,
+    LoaderRate,
+    PassTiming,
+    UsageReading,
+    VersionMeasures,
+)
 from chirp_migrate.verify.verify_report import ReportedMetrics, RunDescription, SimulatedDevice, VerifyReport
 
 FILES = ("training-time.svg", "batch-waits.svg", "worker-counts.svg", "memory.svg")
 HOSTILE = "train <script>alert(1)</script> & $x$ --> \x07" + "long " * 20
 
 
-def side(waits: list[float]) -> SideMeasures:
-    return SideMeasures(
+def side(waits: list[float]) -> VersionMeasures:
+    return VersionMeasures(
         entries={HOSTILE: EntryMeasures(1.0, [PassTiming(0, "train", 0.0, 1.0, [0.1, *waits], 30)], 0)},
-        usage=[UsagePoint(0.0, 2**28, 2**28, None, None), UsagePoint(1.0, 2**29, 2**29, None, None)],
+        usage=[UsageReading(0.0, 2**28, 2**28, None, None), UsageReading(1.0, 2**29, 2**29, None, None)],
         memory_kind="pss",
         rates=[LoaderRate("factory", HOSTILE, 0, 50.0, None)]
         + [LoaderRate("plain", HOSTILE, count, 10.0 * count, None) for count in (0, 2, 8)],
@@ -44,7 +50,7 @@ def plots_in(folder: Path, simulated: bool) -> dict[str, str]:
 
 
 def test_four_plots_with_units_machine_and_escaped_names(tmp_path: Path) -> None:
-    prepare(tmp_path / "new" / "plots")
+    create_plot_folder(tmp_path / "new" / "plots")
     plots = plots_in(tmp_path / "new" / "plots", False)
     said = {
         "training-time.svg": ("Seconds of training", "before", "after", "model only", "2 / 2 / 2 s"),
@@ -75,7 +81,7 @@ def test_plots_without_anything_measured_are_left_out(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_the_users_to_change(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageProblem, match="choose another --plot"):
-        prepare(tmp_path / "file" / "plots")
+        create_plot_folder(tmp_path / "file" / "plots")
     (tmp_path / FILES[0]).mkdir()
     with pytest.raises(UsageProblem, match="choose another --plot"):
         draw_plots(tmp_path, report())

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from support import run
 
-from chirp_migrate.training.errors import NotFound
-from chirp_migrate.training.workload.script import Script, prepare_script, script_in
+from chirp_migrate.training.errors import NamedObjectNotFound
+from chirp_migrate.training.workload.script import Script, prepare_script, script_of_command
 
 TRAIN = """
 import argparse
@@ -56,13 +56,13 @@ def project(folder: Path, options: str = "") -> Path:
     ],
 )
 def test_how_a_script_is_named(words: str, script: Script) -> None:
-    assert script_in(words.split()) == script
+    assert script_of_command(words.split()) == script
 
 
 @pytest.mark.parametrize("words", ["", "torchrun train.py", "python", "python -c pass", "./train.py"])
 def test_what_is_no_python_script_is_refused(words: str) -> None:
     with pytest.raises(ValueError, match=r"after -- must .*`python FILE\.py"):
-        script_in(words.split())
+        script_of_command(words.split())
 
 
 def test_a_script_runs_as_the_main_program_and_leaves_the_process_as_it_was(
@@ -91,7 +91,7 @@ def test_a_module_that_fails_is_there(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "imports_other.py").write_text("import such_module_is_missing\n")
     with pytest.raises(ModuleNotFoundError, match="such_module_is_missing"):
         prepare_script(["python", "-m", "imports_other"])()
-    with pytest.raises(NotFound, match=r"no module imports_others; did you mean imports_other\?"):
+    with pytest.raises(NamedObjectNotFound, match=r"no module imports_others; did you mean imports_other\?"):
         prepare_script(["python", "-m", "imports_others"])()
 
 

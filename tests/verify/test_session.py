@@ -18,9 +18,9 @@ from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.run_child import Child
 from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_entry_points
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.session import measure
-from chirp_migrate.verify.spec import Job, RunResult, RunSpec
-from chirp_migrate.verify.timing.children import child_of
+from chirp_migrate.verify.session import run_all_processes
+from chirp_migrate.verify.spec import JobKind, RunResult, RunSpec
+from chirp_migrate.verify.timing.children import make_child
 from chirp_migrate.verify.verdict import Verdict
 from chirp_migrate.verify.verify_report import VerifyReport, decode, encode
 
@@ -36,7 +36,7 @@ def settings(timeout_s: float = 120.0, rounds: int = ROUNDS) -> VerifyOptions:
 
 def verified(before: Path, after: Path, progress: Progress = no_progress, **options: Any) -> VerifyReport:
     trees = {"before": before, "after": after}
-    return measure(trees, find_entry_points(before), settings(**options), progress, time.monotonic() + 600)
+    return run_all_processes(trees, find_entry_points(before), settings(**options), progress, time.monotonic() + 600)
 
 
 def shown(report: VerifyReport) -> str:
@@ -64,9 +64,9 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
 
     def noted(spec: RunSpec, side: str, progress: Progress) -> Child[RunResult]:
         started.append(spec)
-        return child_of(spec, side, progress)
+        return make_child(spec, side, progress)
 
-    monkeypatch.setattr("chirp_migrate.verify.timing.children.child_of", noted)
+    monkeypatch.setattr("chirp_migrate.verify.timing.children.make_child", noted)
     reported: list[str | ProgressStep] = []
     report = verified(before, after, progress=reported.append)
 
@@ -76,14 +76,14 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert rounds == {(f"round {number + 1}:", done, 2) for number in range(ROUNDS) for done in range(2)}
 
     jobs = [spec.job for spec in started]
-    assert jobs == [Job.WATCH] * 2 + [Job.TIME] * 2 * ROUNDS + [Job.MEASURE] * 2
+    assert jobs == [JobKind.WATCH] * 2 + [JobKind.TIME] * 2 * ROUNDS + [JobKind.MEASURE] * 2
     imported = (tmp_path / "marks").read_text().count("imported")
     assert imported == 1 + ROUNDS + 1, "once in each process of the side after"
     for side in ("after", "cached"):
         # The entry point that meets the import first trains for milliseconds; stalls may hit a round, not every one.
         assert min(visit.start_s for each in report.rounds.made for visit in each.visits["after"].values()) < 2
         assert len(report.seconds[side][SINGLE]) == ROUNDS
-    timed = [[entry.name for entry in spec.entry_points] for spec in started if spec.job is Job.TIME]
+    timed = [[entry.name for entry in spec.entry_points] for spec in started if spec.job is JobKind.TIME]
     assert timed[::2] == timed[1::2], "both sides train in the same order"
 
     assert report.workload is not None and report.workload.entry_points == [SINGLE, AUGMENTED]

@@ -10,13 +10,19 @@ import numpy as np
 import pytest
 from scipy import special
 
-from chirp_migrate.stats.sequential_looks import ERROR, MIN_ROUNDS, InterimAnalysis, conclusion_error, planned_analyses
+from chirp_migrate.stats.sequential_looks import (
+    ERROR,
+    MIN_ROUNDS,
+    InterimAnalysis,
+    last_analysis_error,
+    planned_analyses,
+)
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.timing.children import Children
-from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, take_rounds
-from chirp_migrate.verify.verdict import Judge, Verdict, timings
+from chirp_migrate.verify.timing.children import ChildStarter
+from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, run_rounds
+from chirp_migrate.verify.verdict import Judge, Verdict, combine_timings
 
 LONG = 1e9
 
@@ -33,7 +39,7 @@ def taken(most: int = 20, left_s: float = LONG, enough: int = 1000, lasts: float
     def still_open(rounds: Sequence[TimedRound], _looks: Sequence[InterimAnalysis]) -> frozenset[str]:
         return frozenset() if len(rounds) >= enough else frozenset({"train"})
 
-    return take_rounds(lambda *_: made(lasts=lasts), still_open, most, time.monotonic() + left_s)
+    return run_rounds(lambda *_: made(lasts=lasts), still_open, most, time.monotonic() + left_s)
 
 
 def test_looks_are_few_and_share_all_errors() -> None:
@@ -47,7 +53,7 @@ def test_looks_are_few_and_share_all_errors() -> None:
 @pytest.mark.parametrize("most", [3, 5, 20, 60])
 def test_errors_of_claims_only_rise_to_nearly_all_that_may_be_made(most: int) -> None:
     looks = planned_analyses(most)
-    errors = [conclusion_error(looks[: number + 1]) for number in range(len(looks))]
+    errors = [last_analysis_error(looks[: number + 1]) for number in range(len(looks))]
     assert errors == sorted(errors), "what was shown at a look would be shown at the next"
     assert 0.6 * ERROR <= errors[-1] <= ERROR * (1 + 1e-9), "looking early costs the last look little"
 
@@ -60,7 +66,7 @@ def test_claims_of_all_looks_together_err_as_often_as_promised(looks: tuple[Inte
     sums = rng.normal(size=(40_000, looks[-1].rounds)).cumsum(axis=1)
     wrong = np.zeros(len(sums), dtype=bool)
     for number, look in enumerate(looks):
-        bound = -special.ndtri(conclusion_error(looks[: number + 1]))
+        bound = -special.ndtri(last_analysis_error(looks[: number + 1]))
         wrong |= sums[:, look.rounds - 1] / np.sqrt(look.rounds) > bound
     assert wrong.mean() == pytest.approx(ERROR, abs=0.003)
 
@@ -92,16 +98,16 @@ def test_each_round_has_its_share_and_there_are_fewer_where_the_first_had_little
         shares.append(until - time.monotonic())
         return made(lasts=0.0)
 
-    take_rounds(make, lambda *_: frozenset({"train"}), 5, time.monotonic() + 120, {"train": 50, "other": others})
+    run_rounds(make, lambda *_: frozenset({"train"}), 5, time.monotonic() + 120, {"train": 50, "other": others})
     assert shares == pytest.approx(expected, abs=5)
 
 
 def test_a_round_that_was_lost_is_made_again_a_few_times() -> None:
     nothing = TimedRound({"before": {}, "after": {}, "cached": {}})
     supply = iter([nothing, made(), nothing, made(), made()])
-    rounds = take_rounds(lambda *_: next(supply), lambda *_: frozenset(), 5, time.monotonic() + LONG)
+    rounds = run_rounds(lambda *_: next(supply), lambda *_: frozenset(), 5, time.monotonic() + LONG)
     assert (rounds.count, rounds.ended_with) == (3, StopReason.SETTLED)
-    rounds = take_rounds(lambda *_: nothing, lambda *_: frozenset(), 5, time.monotonic() + LONG)
+    rounds = run_rounds(lambda *_: nothing, lambda *_: frozenset(), 5, time.monotonic() + LONG)
     assert (rounds.count, rounds.ended_with) == (0, StopReason.BUDGET)
 
 
@@ -112,9 +118,9 @@ def test_after_a_look_only_what_is_still_open_runs() -> None:
         asked.append(labels)
         return made(*sorted(labels or {"quick", "doubtful"}))
 
-    rounds = take_rounds(make, lambda *_: frozenset({"doubtful"}), 5, time.monotonic() + LONG)
+    rounds = run_rounds(make, lambda *_: frozenset({"doubtful"}), 5, time.monotonic() + LONG)
     assert asked == [None] * 3 + [frozenset({"doubtful"})] * 2
-    _, entries = timings(rounds.made)
+    _, entries = combine_timings(rounds.made)
     assert (entries["quick"].ratio.rounds, entries["doubtful"].ratio.rounds) == (3, 5)
 
 
@@ -126,7 +132,7 @@ def test_an_interrupt_after_enough_rounds_leaves_a_verdict(whole: int) -> None:
         return made()
 
     def take() -> Rounds:
-        return take_rounds(make, lambda *_: frozenset({"train"}), 20, time.monotonic() + LONG)
+        return run_rounds(make, lambda *_: frozenset({"train"}), 20, time.monotonic() + LONG)
 
     if whole < MIN_ROUNDS - 1:
         with pytest.raises(KeyboardInterrupt):
@@ -148,7 +154,7 @@ def simulated(
         return TimedRound({"before": sides[0], "after": sides[1], "cached": {}}, 0.01, 1.0)
 
     judge = Judge(0.2)
-    rounds = take_rounds(make, lambda seen, looks: judge.look(*timings(seen), looks), 5, time.monotonic() + LONG)
+    rounds = run_rounds(make, lambda seen, looks: judge.look(*combine_timings(seen), looks), 5, time.monotonic() + LONG)
     return judge.decide().verdict, rounds, judge
 
 
@@ -199,7 +205,7 @@ def test_threads_make_room_for_other_processes_unless_their_number_is_given(
     monkeypatch: pytest.MonkeyPatch, given: int, others: float | None, threads: int
 ) -> None:
     monkeypatch.setattr("chirp_migrate.verify.timing.children.usable_cpus", lambda: 8)
-    children = Children({}, Discovery((EntryPoint("", "train"),)), VerifyOptions(threads=given))
+    children = ChildStarter({}, DiscoveredEntryPoints((EntryPoint("", "train"),)), VerifyOptions(threads=given))
     children.make_room(others)
     assert children.threads == threads
     children.make_room(0.0)
@@ -235,11 +241,11 @@ class _SlowChild:
 def test_a_turn_that_outlasts_the_budget_is_not_a_failure(
     monkeypatch: pytest.MonkeyPatch, timeout_s: float, fails: bool
 ) -> None:
-    monkeypatch.setattr("chirp_migrate.verify.timing.children.child_of", lambda *_: _SlowChild())
+    monkeypatch.setattr("chirp_migrate.verify.timing.children.make_child", lambda *_: _SlowChild())
     settings = VerifyOptions(timeout_s=timeout_s)
     entry = EntryPoint("training", "train", script=("train.py",))
     trees = {side: Path(side) for side in ("before", "after")}
-    children = Children(trees, Discovery((entry,), origin=""), settings)
+    children = ChildStarter(trees, DiscoveredEntryPoints((entry,), origin=""), settings)
     now = time.monotonic()
     if fails:
         with pytest.raises(WorkloadFailed):

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from chirp_migrate.verify.measures.measuring import Measuring
-from chirp_migrate.verify.timing.constant_batch import CachedLoading
+from chirp_migrate.verify.measures.measuring import TrainingMeasurement
+from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
 STEP_S = 0.01
@@ -53,7 +53,7 @@ def test_work_of_the_training_runs_within_the_step_and_beyond_it_is_counted() ->
 
 
 def test_waits_do_not_contain_the_step() -> None:
-    measuring = Measuring((), extra_s=0.0)
+    measuring = TrainingMeasurement((), extra_s=0.0)
 
     def train() -> tuple[float, None]:
         began = time.perf_counter()
@@ -68,7 +68,7 @@ def test_waits_do_not_contain_the_step() -> None:
 
 
 def test_cached_batches_take_steps_too() -> None:
-    with CachedLoading(), SimulatedSteps(STEP_S) as steps:
+    with RepeatedBatchLoading(), SimulatedSteps(STEP_S) as steps:
         assert [len(batch[0]) for batch in loader()] == [4, 4, 2]
     assert steps.take().steps == 3
 

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from chirp_migrate.training.process.snapshot import copy_tree, freshen, keep_pristine, remove_written_files, restore
+from chirp_migrate.training.process.snapshot import (
+    copy_tree,
+    restore_original_files,
+    store_original_files,
+    undo_writes_in_process,
+    write_originals,
+)
 
 
 def test_copies_what_code_needs_and_names_what_is_too_large(tmp_path: Path) -> None:
@@ -32,7 +38,9 @@ def test_restoring_gives_back_bytes_and_removes_what_was_added(tmp_path: Path) -
     (tmp_path / "changed.py").chmod(0o444)
     (tmp_path / "added.py").write_bytes(b"new")
 
-    restore(tmp_path, {"changed.py": b"old\r\n", "added.py": None, "sub/deleted.py": b"was here", "gone.py": None})
+    write_originals(
+        tmp_path, {"changed.py": b"old\r\n", "added.py": None, "sub/deleted.py": b"was here", "gone.py": None}
+    )
 
     assert (tmp_path / "changed.py").read_bytes() == b"old\r\n"
     assert (tmp_path / "sub" / "deleted.py").read_bytes() == b"was here"
@@ -42,7 +50,7 @@ def test_restoring_gives_back_bytes_and_removes_what_was_added(tmp_path: Path) -
 @pytest.mark.parametrize("path", ["/etc/passwd", "../outside", "utils/../../outside"])
 def test_a_journal_cannot_write_outside_the_copy(tmp_path: Path, path: str) -> None:
     with pytest.raises(ValueError, match="outside the tree"):
-        restore(tmp_path / "tree", {path: b"x"})
+        write_originals(tmp_path / "tree", {path: b"x"})
 
 
 def test_what_a_run_left_is_gone_before_the_next_one(tmp_path: Path) -> None:
@@ -50,8 +58,8 @@ def test_what_a_run_left_is_gone_before_the_next_one(tmp_path: Path) -> None:
     for name in ("kept/a.py", "kept/b.py", "removed/c.py", "replaced.py"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(name)
-    keep_pristine(tree)
-    freshen(tree)
+    store_original_files(tree)
+    restore_original_files(tree)
     (tree / "checkpoints" / "deep").mkdir(parents=True)
     (tree / "checkpoints" / "deep" / "last.pt").write_bytes(b"weights")
     (tree / "kept" / "b.py").write_text("kept/B.py")
@@ -61,7 +69,7 @@ def test_what_a_run_left_is_gone_before_the_next_one(tmp_path: Path) -> None:
     (tree / "kept" / "link").symlink_to(tree)
     times = (tree / "kept" / "a.py").stat().st_mtime_ns
 
-    freshen(tree)
+    restore_original_files(tree)
 
     found = {path.relative_to(tree).as_posix(): path.read_text() for path in tree.rglob("*") if path.is_file()}
     assert found == {name: name for name in ("kept/a.py", "kept/b.py", "removed/c.py", "replaced.py")}
@@ -73,16 +81,16 @@ def test_files_of_a_run_are_gone_before_the_next_one_of_its_process_but_folders_
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "config.yaml").write_text("kept")
-    keep_pristine(tree)
+    store_original_files(tree)
     (tree / "runs" / "1").mkdir(parents=True)
     (tree / "runs" / "1" / "last.pt").write_bytes(b"weights")
     (tree / "config.yaml").write_text("changed")
 
-    remove_written_files(tree)
+    undo_writes_in_process(tree)
 
     assert (tree / "config.yaml").read_text() == "kept"
     assert sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*")) == ["config.yaml", "runs", "runs/1"]
-    remove_written_files(tmp_path)  # without stored files, it changes nothing
+    undo_writes_in_process(tmp_path)  # without stored files, it changes nothing
     assert (tree / "runs").is_dir()
 
 
@@ -90,10 +98,10 @@ def test_a_folder_whose_mode_a_run_changed_keeps_its_files(tmp_path: Path) -> No
     (tmp_path / "tree" / "folder").mkdir(parents=True)
     (tmp_path / "tree" / "folder" / "a.py").write_text("kept")
     mode = (tmp_path / "tree" / "folder").stat().st_mode
-    keep_pristine(tmp_path / "tree")
+    store_original_files(tmp_path / "tree")
     (tmp_path / "tree" / "folder").chmod(0o700 if mode & 0o077 else 0o755)
 
-    freshen(tmp_path / "tree")
+    restore_original_files(tmp_path / "tree")
 
     assert (tmp_path / "tree" / "folder" / "a.py").read_text() == "kept"
     assert (tmp_path / "tree" / "folder").stat().st_mode == mode

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from chirp_migrate.stats.ratios import (
-    holm,
+    detectable_difference,
+    detectable_shift,
+    holm_adjusted,
     ks_p_value,
-    noticed_share,
-    noticed_shift,
     paired_ratio,
     student_quantile,
 )
@@ -43,9 +43,9 @@ def test_student_quantiles_are_the_tabled_ones(freedom: int, quantile: float) ->
 
 
 def test_holm_multiplies_by_the_hypotheses_left_and_never_decreases() -> None:
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
-    assert holm([]) == []
+    assert holm_adjusted([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm_adjusted([0.9, 0.8]) == [1.0, 1.0]
+    assert holm_adjusted([]) == []
 
 
 def test_kolmogorov_smirnov_on_known_cases() -> None:
@@ -65,7 +65,7 @@ def test_a_ratio_needs_pairs_of_positive_times(before: list[float], after: list[
 @pytest.mark.parametrize("share_before", [0.3, 0.5, 0.9])
 def test_a_difference_that_is_called_noticed_is_found_in_nine_of_ten_times(share_before: float) -> None:
     rng, size, alpha = np.random.default_rng(3), 300, 1e-4
-    less = max(0.0, share_before - noticed_share(size, size, alpha))
+    less = max(0.0, share_before - detectable_difference(size, size, alpha))
     found = [
         ks_p_value(rng.random(size) < share_before, rng.random(size) < less) < alpha  # as a gate: 0 or 1
         for _ in range(200)
@@ -75,12 +75,12 @@ def test_a_difference_that_is_called_noticed_is_found_in_nine_of_ten_times(share
 
 def test_a_shift_that_is_called_noticed_moves_the_share_that_is_needed() -> None:
     values = np.concatenate([np.zeros(100), np.random.default_rng(4).normal(10, 2, 300)])
-    shift = noticed_shift(values, 0.2)
+    shift = detectable_shift(values, 0.2)
     assert shift is not None
     passed = [np.mean((values != 0) & (values >= place - shift) & (values <= place)) for place in values]
     assert max(passed) == pytest.approx(0.2, abs=0.003)
 
 
 def test_where_too_little_varies_no_shift_is_noticed() -> None:
-    assert noticed_shift([0.0] * 90 + [1.0] * 10, 0.2) is None
-    assert noticed_share(5, 5, 1e-5) == 1.0
+    assert detectable_shift([0.0] * 90 + [1.0] * 10, 0.2) is None
+    assert detectable_difference(5, 5, 1e-5) == 1.0

@@ -12,13 +12,13 @@ from msgspec import structs
 from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
-from chirp_migrate.verify.build_report import Findings, build_report
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
+from chirp_migrate.verify.build_report import VerificationResults, build_report
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.spec import EntryResult, PassTrace
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
-from chirp_migrate.verify.verify_report import DetectableDifference, Difference, OwnTimes, VerifyReport
+from chirp_migrate.verify.verify_report import DetectableDifference, OwnRunTimes, TrainingDifference, VerifyReport
 from chirp_migrate.verify.watching import WatchedRuns
 
 SETTINGS = VerifyOptions(WorkloadSizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0)
@@ -59,8 +59,8 @@ def reported(
     held = unseen or {}
     seen = {label: EntryResult(1.0, {}, [PassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
     watched = WatchedRuns({"before": seen, "after": seen}, failing=dict(failing or {}))
-    discovery = Discovery(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
-    return build_report(discovery, SETTINGS, Findings(watched, equivalence, rounds))
+    discovery = DiscoveredEntryPoints(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
+    return build_report(discovery, SETTINGS, VerificationResults(watched, equivalence, rounds))
 
 
 def said(report: VerifyReport, verbose: bool = False, width: int = 100) -> str:
@@ -90,7 +90,7 @@ def test_the_total_what_was_possible_and_the_ends_come_first() -> None:
 def test_the_saving_of_the_largest_own_run_is_never_cut() -> None:
     label = "cross_validation.a_training_function_with_a_name_that_is_longer_than_a_line_of_many_terminals"
     found = measured({label: 0.5})
-    own = OwnTimes(epochs=300, folds=5, assumed=True, epoch_s={"before": 0.4217, "after": 0.2731},
+    own = OwnRunTimes(epochs=300, folds=5, assumed=True, epoch_s={"before": 0.4217, "after": 0.2731},
                    start_s={"before": 3.1421, "after": 0.4217})  # fmt: skip
     text = " ".join(said(structs.replace(found, own_runs={label: own}), width=80).split())
     assert re.search(
@@ -113,7 +113,9 @@ def test_a_single_entry_point_is_not_told_of_as_several() -> None:
 
 def test_no_time_is_told_where_the_training_differs() -> None:
     texts = ("other results in 1 value", "no longer in the result")
-    differs = Equivalence([Difference("results-differ", "core.single", f"core.single: {text}") for text in texts])
+    differs = Equivalence(
+        [TrainingDifference("results-differ", "core.single", f"core.single: {text}") for text in texts]
+    )
     found = reported(("core.single",), Rounds(), differs)
     assert said(found).startswith("Verdict: not equivalent. core.single: other results in 1 value.")
     assert facts(found)["time"].startswith("not measured")
@@ -138,7 +140,9 @@ def test_it_fits_on_one_screen_however_much_there_is_to_say(slower: bool) -> Non
     labels = [f"cross_validation.a_training_function_with_a_very_long_name_{number}" for number in range(40)]
     after = dict.fromkeys(labels, 1.5 if slower else 1.0) | {"cross_validation.most_of_it": 0.4}
     lots = Equivalence(
-        [Difference("results-differ", label, f"{label}: {'it differs ' * 50}") for label in labels] if slower else [],
+        [TrainingDifference("results-differ", label, f"{label}: {'it differs ' * 50}") for label in labels]
+        if slower
+        else [],
         ["a note"] * 9,
         dict.fromkeys(labels, 1.0),
         {label: {"mean": DetectableDifference(0.2, 0.1, (500, 500))} for label in labels},

@@ -6,7 +6,7 @@ import pytest
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
-from chirp_migrate.verify.verdict import Decision, Judge, Timing, Verdict
+from chirp_migrate.verify.verdict import CombinedTiming, Decision, Judge, Verdict
 
 
 def ratio(value: float, spread: float = 0.01) -> Ratio:
@@ -16,18 +16,20 @@ def ratio(value: float, spread: float = 0.01) -> Ratio:
 
 def timing(
     value: float, zero_cost_ratio: float | None = 0.3, spread: float = 0.01, zero_cost_spread: float = 0.01
-) -> Timing:
-    return Timing(ratio(value, spread), None if zero_cost_ratio is None else ratio(zero_cost_ratio, zero_cost_spread))
+) -> CombinedTiming:
+    return CombinedTiming(
+        ratio(value, spread), None if zero_cost_ratio is None else ratio(zero_cost_ratio, zero_cost_spread)
+    )
 
 
-def judge(total: Timing, *entries: Timing, share: float = 1.0, strict: bool = False) -> Judge:
+def judge(total: CombinedTiming, *entries: CombinedTiming, share: float = 1.0, strict: bool = False) -> Judge:
     """After one look, which has this share of the errors."""
     found = Judge(0.2, strict=strict)
     found.look(total, {f"entry{i}": entry for i, entry in enumerate(entries)}, [InterimAnalysis(6, share)])
     return found
 
 
-def decided(total: Timing, *entries: Timing) -> Decision:
+def decided(total: CombinedTiming, *entries: CombinedTiming) -> Decision:
     return judge(total, *entries).decide()
 
 
@@ -91,7 +93,7 @@ def test_threshold_is_a_share_of_the_time_not_a_speed_up() -> None:
 
 
 def test_a_headroom_that_may_be_large_enough_does_not_blame_the_model() -> None:
-    decision = decided(Timing(ratio(0.95), ratio(0.85, spread=0.2)), timing(0.95))
+    decision = decided(CombinedTiming(ratio(0.95), ratio(0.85, spread=0.2)), timing(0.95))
     assert decision.verdict is Verdict.NOT_SHOWN
 
 

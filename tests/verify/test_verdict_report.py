@@ -9,8 +9,8 @@ import pytest
 from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify
 from chirp_migrate.stats.sequential_looks import InterimAnalysis
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, WorkloadSizes
-from chirp_migrate.verify.build_report import Findings, build_report, rounds_line
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
+from chirp_migrate.verify.build_report import VerificationResults, build_report, rounds_line
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
@@ -42,8 +42,10 @@ def report(of: Rounds) -> VerifyReport:
     settings = VerifyOptions(
         WorkloadSizes(), rounds=20, budget_s=150.0, threshold_percent=20.0, threads=1, timeout_s=60.0
     )
-    discovery = Discovery(tuple(EntryPoint("", label) for label in AFTER))
-    return build_report(discovery, settings, Findings(WatchedRuns({"before": {}, "after": {}}), Equivalence(), of))
+    discovery = DiscoveredEntryPoints(tuple(EntryPoint("", label) for label in AFTER))
+    return build_report(
+        discovery, settings, VerificationResults(WatchedRuns({"before": {}, "after": {}}), Equivalence(), of)
+    )
 
 
 def test_each_entry_point_is_shown_with_what_it_saved_and_could_save() -> None:

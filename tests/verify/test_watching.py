@@ -14,11 +14,11 @@ from click.testing import CliRunner, Result
 from support import run
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from chirp_migrate.cli.verify import options_of, verify
+from chirp_migrate.cli.verify import verify, verify_options_from_arguments
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.entry_points import OwnRun, find_entry_points
-from chirp_migrate.verify.equivalence.loader_recorder import FewWorkers
-from chirp_migrate.verify.timing.constant_batch import CachedLoading
+from chirp_migrate.verify.equivalence.loader_recorder import AtMostTwoWorkers
+from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirpid_patch import BatchedDataLoader
 
 SINGLE = "training_utils.single_fold_training_with_predefined_split"
@@ -155,7 +155,7 @@ def test_epochs_and_folds_are_taken_from_defaults_then_from_what_the_backend_set
     assert found == {
         "k_fold": OwnRun(300, 5, False), "given": OwnRun(300, 5, False), "train": OwnRun(220, 4, False)
     }  # fmt: skip
-    assert options_of(str(tmp_path), "--own-epochs", "30").own_epochs == 30
+    assert verify_options_from_arguments(str(tmp_path), "--own-epochs", "30").own_epochs == 30
 
 
 class WhereRead(Dataset[int]):
@@ -171,7 +171,7 @@ class WhereRead(Dataset[int]):
 @pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader])
 def test_a_watch_starts_as_few_workers_as_show_what_workers_do(loader_class: Any) -> None:
     made = loader_class(WhereRead(), num_workers=4, timeout=300)
-    with FewWorkers() as few:
+    with AtMostTwoWorkers() as few:
         few.cover_new_classes()
         read = {int(batch) for batch in made}
     assert len(read) == 2 and os.getpid() not in read
@@ -181,7 +181,7 @@ def test_a_watch_starts_as_few_workers_as_show_what_workers_do(loader_class: Any
 def test_validation_is_read_in_the_process_where_workers_change_nothing() -> None:
     def read(**options: Any) -> set[int]:
         made = DataLoader(WhereRead(), num_workers=4, **options)
-        with FewWorkers(), torch.no_grad():
+        with AtMostTwoWorkers(), torch.no_grad():
             return {int(batch) for batch in made}
 
     assert read() == {os.getpid()}
@@ -200,9 +200,9 @@ class Streamed(IterableDataset[int]):
 
 def test_a_stream_is_read_in_a_worker_and_never_from_one_cached_batch() -> None:
     made = DataLoader(Streamed(), batch_size=4, num_workers=2)
-    with FewWorkers(), torch.no_grad():
+    with AtMostTwoWorkers(), torch.no_grad():
         assert [batch.tolist() for batch in made] == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    with CachedLoading():
+    with RepeatedBatchLoading():
         assert sorted(batch.tolist() for batch in made) == [[0, 2, 4, 6], [1, 3, 5, 7]]
 
 
@@ -211,7 +211,10 @@ def test_settings_choose_entry_points_and_the_seed(write_backend: Callable[..., 
     (root / "pyproject.toml").write_text('[tool.chirp-migrate.verify]\nselect = "not augmentation"\nseed = 7\n')
     result = run("verify", root, "--list", "--json", "-")
     assert [one["entry_point"] for one in json.loads(result.stdout)["entry_points"]] == [SINGLE]
-    assert options_of(str(root)).sizes.seed == 7 and options_of(str(root), "--seed=8").sizes.seed == 8
+    assert (
+        verify_options_from_arguments(str(root)).sizes.seed == 7
+        and verify_options_from_arguments(str(root), "--seed=8").sizes.seed == 8
+    )
     none = run("verify", root, "--list", "-k", "k_fold")
     assert (none.exit_code, none.stderr.count("\n")) == (2, 1) and "matches none of 2" in none.stderr
 

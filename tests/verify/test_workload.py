@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from chirp_migrate.training.errors import InvalidTree
+from chirp_migrate.training.errors import NoTrainingFound
 from chirp_migrate.training.workload.data import make_training_data
 from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_entry_points
 
@@ -61,7 +61,7 @@ def test_source_is_never_imported(write_backend: Callable[..., Path]) -> None:
 def test_what_is_missing_is_said(write_backend: Callable[..., Path], missing: str, sentence: str) -> None:
     root = write_backend("tree")
     (root / "utils").rename(root / "lib") if missing == "utils" else (root / "utils" / missing).unlink()
-    with pytest.raises(InvalidTree, match=sentence):
+    with pytest.raises(NoTrainingFound, match=sentence):
         find_entry_points(root)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from chirp_migrate.training.workload.arrays import choose, sizes_for_data
+from chirp_migrate.training.workload.arrays import choose_balanced_samples, sizes_for_data
 from chirp_migrate.training.workload.data import make_training_data
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
@@ -44,5 +44,5 @@ def test_own_authors_are_kept_apart_and_few_samples_are_of_every_class(tmp_path:
 
 def test_samples_are_chosen_evenly_over_classes() -> None:
     labels = np.array([0, 0, 0, 0, 1, 1, 2])
-    assert choose(labels, 5).tolist() == [0, 1, 4, 5, 6]
-    assert choose(labels, 100).tolist() == list(range(7))
+    assert choose_balanced_samples(labels, 5).tolist() == [0, 1, 4, 5, 6]
+    assert choose_balanced_samples(labels, 100).tolist() == list(range(7))

@@ -7,20 +7,20 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import Capture, variable_reads
-from chirp_migrate.analysis.dataflow.late_reads import may_read_later
-from chirp_migrate.analysis.dataflow.lifetimes import MayOutlive, last_use, statement_around
-from chirp_migrate.analysis.dataflow.with_blocks import is_transparent
-from chirp_migrate.syntax.module import Module, code_children, walk
+from chirp_migrate.analysis.dataflow.closures import CapturedName, variable_reads
+from chirp_migrate.analysis.dataflow.late_reads import may_read_captured_name_later
+from chirp_migrate.analysis.dataflow.lifetimes import UntraceableLifetime, enclosing_statement, offset_after_last_use
+from chirp_migrate.analysis.dataflow.with_blocks import manager_swallows_no_exceptions
+from chirp_migrate.syntax.module import Module, code_children, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import holds
-from chirp_migrate.syntax.scopes import Binding, Kind, Variable
+from chirp_migrate.syntax.queries import contains_node
+from chirp_migrate.syntax.scopes import Binding, BindingKind, Variable
 
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 
 
 def early_binding_problem(
-    module: Module, project: Project, node: cst.CSTNode, captured: Iterable[Capture]
+    module: Module, project: Project, node: cst.CSTNode, captured: Iterable[CapturedName]
 ) -> str | None:
     """Return why a rewrite must not store the values of captured names when ``node`` creates an object.
 
@@ -38,7 +38,7 @@ def early_binding_problem(
     return next((problem for problem in problems if problem is not None), None)
 
 
-def _timing_problem(module: Module, project: Project, node: cst.CSTNode, captured: Capture) -> str | None:
+def _timing_problem(module: Module, project: Project, node: cst.CSTNode, captured: CapturedName) -> str | None:
     name, function = captured.name, captured.scope.node
     bindings = [one for one in captured.bindings if not _only_annotates(one.node)]
     if isinstance(function, _COMPREHENSIONS):
@@ -54,20 +54,20 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
     later = [binding for binding in bindings if _runs_after(module, place, binding)]
     if later and len(later) == len(bindings):
         return f"`{name}` is assigned only below the definition"
-    if not has_value(module, place, captured):
+    if not always_has_value(module, place, captured):
         return f"`{name}` may have no value yet at the definition"
     around = [one for one in takewhile(lambda one: one is not function, module.ancestors(place)) if _repeats(one)]
     again = [
         one
         for one in bindings
-        if any(holds(module, loop, one.node) for loop in around)
+        if any(contains_node(module, loop, one.node) for loop in around)
         or (one in later and _may_follow(module, place, one.node))
     ]
     return _why_used_after(module, project, node, captured, again) if again else None
 
 
 def _why_used_after(
-    module: Module, project: Project, node: cst.CSTNode, captured: Capture, again: Iterable[Binding]
+    module: Module, project: Project, node: cst.CSTNode, captured: CapturedName, again: Iterable[Binding]
 ) -> str | None:
     """Return why the created object may be used after one of the bindings ``again`` has rebound the captured name."""
     rebound = f"`{captured.name}` is assigned again"
@@ -76,13 +76,13 @@ def _why_used_after(
         scope = scope.parent
     if scope is not captured.scope:
         return f"{rebound} by an enclosing function"
-    if may_read_later(module, project, node, captured):
+    if may_read_captured_name_later(module, project, node, captured):
         return f"{rebound}, and an object made by it may read the new value"
     try:
-        end = last_use(module, project, node)
-    except MayOutlive as use:
+        end = offset_after_last_use(module, project, node)
+    except UntraceableLifetime as use:
         return f"{rebound}, and `{use}` may still need the earlier value"
-    start = module.span(statement_around(module, node))[0]
+    start = module.span(enclosing_statement(module, node))[0]
     if any(start <= module.span(one.node)[0] < end for one in again):
         return f"{rebound} before the last use of the object"
     return None
@@ -119,9 +119,9 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
         holder = module.parents[node]
     elif isinstance(node, cst.For):
         holder = node.iter
-    elif binding.kind is not Kind.VALUE:
+    elif binding.kind is not BindingKind.VALUE:
         holder = None
-    return holder is not None and holds(module, holder, place)
+    return holder is not None and contains_node(module, holder, place)
 
 
 def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
@@ -145,13 +145,13 @@ def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
     return not excluded
 
 
-def has_value(module: Module, place: cst.CSTNode, variable: Variable | Capture) -> bool:
-    """Return whether a variable always has a value when the program reaches ``place``."""
-    if any(binding.kind is Kind.PARAMETER for binding in variable.bindings):
+def always_has_value(module: Module, node: cst.CSTNode, variable: Variable | CapturedName) -> bool:
+    """Return whether a variable always has a value when the program reaches ``node``."""
+    if any(binding.kind is BindingKind.PARAMETER for binding in variable.bindings):
         return True
     found = _DefiniteBindings(module, {one.node for one in variable.bindings if not _only_annotates(one.node)})
-    child = place
-    for ancestor in module.ancestors(place):
+    child = node
+    for ancestor in module.ancestors(node):
         if found.before(child, ancestor):
             return True
         if ancestor is variable.scope.node:
@@ -185,7 +185,7 @@ class _DefiniteBindings:
             case cst.If(test=test):
                 return child is not test and self._always_binds(test)
             case cst.MatchCase(pattern=pattern, body=body) if child is body:
-                return any(one in self._nodes for one in walk(pattern))
+                return any(one in self._nodes for one in walk_code(pattern))
         return False
 
     def _statement_binds(self, statement: cst.CSTNode) -> bool:
@@ -220,7 +220,7 @@ class _DefiniteBindings:
         for item in items:
             if self._always_binds(item):
                 return True
-            if not is_transparent(self._module, item):
+            if not manager_swallows_no_exceptions(self._module, item):
                 return False
         return self._block_binds(body)
 

@@ -6,12 +6,12 @@ import ast
 import re
 from functools import lru_cache
 
-from chirp_migrate.analysis.dataflow.function_flow import change_of_class, object_whose_class
+from chirp_migrate.analysis.dataflow.function_flow import find_class_change_on_lines, object_of_class_expression
 from chirp_migrate.syntax.module import UnparsableModule
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["place_of_class_change", "place_of_class_value"]
+__all__ = ["find_class_change", "find_class_used_as_value"]
 
 _CLASS_OF = re.compile(r"\btype\b|\b__class__\b|\b__func__\b")
 _CLASS_WORDS = ("type", "__class__", "__func__")
@@ -23,7 +23,7 @@ _SHOWS = frozenset(
 _EQUAL = frozenset({"__name__", "__module__", "__doc__"})
 
 
-def place_of_class_value(project: Project) -> str | None:
+def find_class_used_as_value(project: Project) -> str | None:
     """Return the first place (``path:line``) that uses the class of an object as a value, such as a key; else None.
 
     A comparison with the class of another object counts, too. These uses do not count: a call of a method of the class,
@@ -39,7 +39,7 @@ def _place_of_class_value(project: Project) -> str | None:
     return None
 
 
-def place_of_class_change(project: Project) -> str | None:
+def find_class_change(project: Project) -> str | None:
     """Return a place (``path:line``) that may set an attribute on the class of an object, or read its ``__qualname__``.
 
     The result is None if there is no such place.
@@ -55,7 +55,7 @@ def _place_of_class_change(project: Project) -> str | None:
             if not is_known:
                 return f"{path}:{line}"
         lines[path] = {line for line, _ in found}
-    return change_of_class(project, lines)
+    return find_class_change_on_lines(project, lines)
 
 
 @lru_cache(maxsize=1024)
@@ -70,7 +70,7 @@ def _class_values(text: str) -> tuple[tuple[int, bool], ...]:
         line = int(getattr(node, "lineno", 1))
         if _names_class_of_any(node, outline):
             found.append((line, False))
-        asked = object_whose_class(node)
+        asked = object_of_class_expression(node)
         if asked is None or isinstance(asked, ast.Constant) or _is_own_or_caught(asked, outline):
             continue
         if _is_value(node, outline):
@@ -137,7 +137,7 @@ def _is_value(node: ast.AST, outline: Outline) -> bool:
 
 def _is_own_class(node: ast.expr, outline: Outline) -> bool:
     """Return whether an expression is the class of ``self`` in a method."""
-    asked = object_whose_class(node)
+    asked = object_of_class_expression(node)
     return isinstance(asked, ast.Name) and asked.id == "self" and _is_own_or_caught(asked, outline)
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import Module, code_children, walk
-from chirp_migrate.syntax.queries import Mention, is_read, mention
-from chirp_migrate.syntax.scopes import Binding, Kind, Scope
+from chirp_migrate.syntax.module import Module, code_children, walk_code
+from chirp_migrate.syntax.queries import NameRole, is_read, name_role
+from chirp_migrate.syntax.scopes import Binding, BindingKind, Scope
 
 
 @dataclass(frozen=True, eq=False)
-class Capture:
+class CapturedName:
     """A captured name: a variable of an enclosing function.
 
     Attributes:
@@ -31,25 +31,25 @@ class Capture:
     @property
     def is_import(self) -> bool:
         """Return whether at least one binding of the name is an import inside the function."""
-        return any(binding.kind is Kind.IMPORT for binding in self.bindings)
+        return any(binding.kind is BindingKind.IMPORT for binding in self.bindings)
 
 
-def captures(module: Module, *parts: cst.CSTNode) -> dict[str, Capture]:
+def captured_names(module: Module, *parts: cst.CSTNode) -> dict[str, CapturedName]:
     """Return the captured names in ``parts``, in order of first use.
 
     A captured name is a variable of a function, class or comprehension around ``parts``. To find the captured names of
     a function, pass the function's body. Defaults of parameters are evaluated outside the function, so pass them in
     another call.
     """
-    found: dict[str, Capture] = {}
+    found: dict[str, CapturedName] = {}
     for part in parts:
         around = {ancestor for ancestor in module.ancestors(part) if getattr(ancestor, "body", None) is not part}
-        for node in walk(part):
+        for node in walk_code(part):
             if not isinstance(node, cst.Name) or not is_read(module, node):
                 continue
             owner = module.scopes.lookup(node.value, node)
             if owner is not None and owner.scope.node in around and not isinstance(owner.scope.node, cst.Module):
-                found.setdefault(node.value, Capture(node.value, *owner)).reads.append(node)
+                found.setdefault(node.value, CapturedName(node.value, *owner)).reads.append(node)
     return found
 
 
@@ -62,21 +62,21 @@ def variable_reads(module: Module, name: str, scope: Scope) -> list[cst.Name]:
 
 def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]:
     """Return every place where ``name`` refers to the variable of ``scope``, such as reads and assignments."""
-    variables = (one for one in module.named(name) if mention(module, one) is not Mention.LABEL)
+    variables = (one for one in module.named(name) if name_role(module, one) is not NameRole.LABEL)
     owners = ((variable, module.scopes.lookup(name, variable)) for variable in variables)
     return [one for one, owner in owners if owner is not None and owner[0] is scope]
 
 
-def nodes_in_module(module: Module, code: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Return nodes of the module for ``code``: a line that ``statements_of`` created is replaced by its parts."""
-    return [part for one in code for part in ((one,) if one in module.parents else code_children(one))]
+def original_nodes(module: Module, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+    """Return nodes of the module for ``nodes``: a line from ``statements_of_block`` is replaced by its parts."""
+    return [part for one in nodes for part in ((one,) if one in module.parents else code_children(one))]
 
 
 def variable_uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Name]:
     """Return the places in ``code`` where ``name`` refers to a variable."""
-    within = set(nodes_in_module(module, code))
+    within = set(original_nodes(module, code))
     return [
         one
         for one in module.named(name)
-        if mention(module, one) is not Mention.LABEL and not within.isdisjoint((one, *module.ancestors(one)))
+        if name_role(module, one) is not NameRole.LABEL and not within.isdisjoint((one, *module.ancestors(one)))
     ]

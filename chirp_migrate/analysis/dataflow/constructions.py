@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.capture_timing import has_value
+from chirp_migrate.analysis.dataflow.capture_timing import always_has_value
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import holds, names_below
+from chirp_migrate.syntax.queries import contains_node, find_names
 
 
-def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, title: str) -> list[cst.Call] | None:
-    """Return the calls of the class that ``node`` creates under the name ``title``.
+def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, class_name: str) -> list[cst.Call] | None:
+    """Return the calls of the class that ``node`` creates under the name ``class_name``.
 
     The result is ``None`` if code outside the class uses the class in another way, calls the class with ``*`` or
     ``**``, or may call the class before its definition. The result is also ``None`` if no code calls the class.
     """
     calls: list[cst.Call] = []
-    for mention in names_below(module.enclosing_function(node) or module.tree, title):
-        if holds(module, node, mention):
+    for mention in find_names(module.enclosing_function(node) or module.tree, class_name):
+        if contains_node(module, node, mention):
             continue
         parent = module.parents[mention]
         if isinstance(parent, cst.Attribute | cst.Arg) and parent.value is not mention:
@@ -25,7 +25,7 @@ def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, title: st
         if not isinstance(parent, cst.Call) or any(argument.star for argument in parent.args):
             return None
         calls.append(parent)
-    owner = module.scopes.lookup(title, node)
-    if owner is None or any(not has_value(module, call, owner) for call in calls):
+    owner = module.scopes.lookup(class_name, node)
+    if owner is None or any(not always_has_value(module, call, owner) for call in calls):
         return None
     return calls or None

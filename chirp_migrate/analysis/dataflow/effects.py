@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import Module, code_children, walk
-from chirp_migrate.syntax.queries import method_called
+from chirp_migrate.syntax.module import Module, code_children, walk_code
+from chirp_migrate.syntax.queries import called_method_name
 
 #: Functions without side effects.
 _FUNCTIONS = re.compile(
@@ -35,7 +35,7 @@ _ARITHMETIC = (
 )
 
 
-def first_effect(
+def first_side_effect(
     module: Module,
     node: cst.CSTNode,
     *,
@@ -54,7 +54,7 @@ def first_effect(
     """
     if isinstance(node, cst.Call):
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
-        looked_up = owner is not None and method_called(node) in _LOOKUP and is_container(owner)
+        looked_up = owner is not None and called_method_name(node) in _LOOKUP and is_container(owner)
         if not looked_up and not _only_computes(module, node, allow_libraries):
             return f"{module.source(node.func).strip()}(…)"
     elif not isinstance(node, _ARITHMETIC):
@@ -62,26 +62,26 @@ def first_effect(
     for child in code_children(node):
         if isinstance(node, cst.Call) and child is node.func and isinstance(child, cst.Name):
             continue
-        found = first_effect(module, child, allow_libraries=allow_libraries, is_container=is_container)
+        found = first_side_effect(module, child, allow_libraries=allow_libraries, is_container=is_container)
         if found is not None:
             return found
     return None
 
 
-def effect_message(
+def side_effect_message(
     module: Module,
     code: Iterable[cst.CSTNode],
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
     """Return a message about the first side effect in ``code``; ``None`` if the code has no side effects."""
-    effects = (first_effect(module, one, is_container=is_container) for one in code)
+    effects = (first_side_effect(module, one, is_container=is_container) for one in code)
     found = next((one for one in effects if one is not None), None)
     return None if found is None else f"`{found}` may have side effects"
 
 
 def suspends_or_binds(node: cst.CSTNode) -> bool:
     """Return whether an expression awaits, yields or binds a name."""
-    return any(isinstance(one, cst.Await | cst.Yield | cst.NamedExpr) for one in walk(node))
+    return any(isinstance(one, cst.Await | cst.Yield | cst.NamedExpr) for one in walk_code(node))
 
 
 def _only_computes(module: Module, call: cst.Call, allow_libraries: bool) -> bool:

@@ -22,18 +22,18 @@ from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import last_name
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["FunctionUse", "change_of_class", "find_function_uses", "object_whose_class"]
+__all__ = ["FunctionUse", "find_class_change_on_lines", "find_function_uses", "object_of_class_expression"]
 
 
 class FunctionUse(Enum):
     """A kind of use of a function, other than a call."""
 
-    KEY = "uses it as a key, or reads its identity"
-    ATTRIBUTE = "sets attributes on it"
-    METHOD = "makes a method of it"
-    CLASS = "reads its class"
-    PLACE = "reads where it is defined"
-    LOST = "passes it on where it cannot be traced"
+    KEY = "code uses the function as a key, or reads its identity"
+    ATTRIBUTE = "code sets attributes on the function"
+    METHOD = "code makes the function a method"
+    CLASS = "code reads the class of the function"
+    PLACE = "code reads the `__qualname__` of the function"
+    LOST = "code passes on the function in a way that the analysis cannot trace"
 
 
 #: The key of something that may hold the function. For a local variable, it is the file, the position of the function
@@ -83,7 +83,7 @@ def find_function_uses(module: Module, project: Project, node: cst.FunctionDef |
     return _Search(project, _file(module.path, module.text)).run(module, node)
 
 
-def change_of_class(project: Project, lines: Mapping[str, Collection[int]]) -> str | None:
+def find_class_change_on_lines(project: Project, lines: Mapping[str, Collection[int]]) -> str | None:
     """Return a place (``path:line``) where code may set attributes on a class or read its ``__qualname__``.
 
     Args:
@@ -234,7 +234,9 @@ class _Search:
     def change_of_class(self, lines: Mapping[str, Collection[int]]) -> str | None:
         for path, found in lines.items():
             file = self._file(path)
-            for node in [one for one in file.scopes if getattr(one, "lineno", 0) in found and object_whose_class(one)]:
+            for node in [
+                one for one in file.scopes if getattr(one, "lineno", 0) in found and object_of_class_expression(one)
+            ]:
                 self._follow_expression(file, node)
         self._follow_all()
         return next(
@@ -678,7 +680,7 @@ class _Search:
                 yield from ((other, one.value) for one in call.keywords if taking.named.get(one.arg or "") == holder)
 
 
-def object_whose_class(node: ast.AST) -> ast.expr | None:
+def object_of_class_expression(node: ast.AST) -> ast.expr | None:
     """Return ``x`` for ``type(x)`` and ``x.__class__``; None for other expressions."""
     match node:
         case ast.Call(func=ast.Name(id="type"), args=[asked], keywords=[]):

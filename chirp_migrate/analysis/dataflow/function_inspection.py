@@ -10,7 +10,7 @@ from functools import lru_cache
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["CODE", "DETAILS", "place_of_inspection"]
+__all__ = ["CODE", "DETAILS", "find_read_of_function_attribute"]
 
 #: Attributes by which code can distinguish one function from another function.
 CODE = frozenset(f"__{name}__" for name in ("name", "qualname", "code", "defaults", "closure"))
@@ -26,7 +26,7 @@ _CLASS = re.compile(r"_*[A-Z]+[a-z0-9]\w*|(\w+_)?(cls|class|klass|type|kind)_?")
 _STRING = r"""["']({0})["'](?!\s*:)|(?:[^\s{{,]\s*|,[ \t]*)["']({0})["']"""
 
 
-def place_of_inspection(project: Project, attributes: frozenset[str]) -> str | None:
+def find_read_of_function_attribute(project: Project, attributes: frozenset[str]) -> str | None:
     """Return a place (``path:line``) that reads one of ``attributes`` of an object that may be a function; else None.
 
     Args:

@@ -8,11 +8,11 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import Capture, variable_reads
+from chirp_migrate.analysis.dataflow.closures import CapturedName, variable_reads
 from chirp_migrate.analysis.known_names import DATASET, base_names, is_call_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import find_own, is_name, methods_of
+from chirp_migrate.syntax.queries import find_in_scope, is_name, methods_of
 
 _LAZY = (cst.FunctionDef, cst.Lambda, cst.GeneratorExp)
 #: Calls that evaluate all their arguments, and call the function passed as ``key``.
@@ -23,7 +23,7 @@ _LAZY_CALLS = re.compile(r"builtins\.(enumerate|filter|map|reversed|zip)")
 _LOOKS = re.compile(r"builtins\.(bool|hasattr|id|isinstance|len|repr|str|super)")
 
 
-def may_read_later(module: Module, project: Project, node: cst.CSTNode, captured: Capture) -> bool:
+def may_read_captured_name_later(module: Module, project: Project, node: cst.CSTNode, captured: CapturedName) -> bool:
     """Return whether a function, lambda or class may create an object that reads a captured name later.
 
     Later means: after the function, the lambda or the method of the class has returned.
@@ -47,7 +47,7 @@ def _suspends(function: cst.CSTNode) -> bool:
     """Return whether a call of a function does not run its body yet, as with a generator or coroutine."""
     is_iter = isinstance(function, cst.FunctionDef) and function.name.value == "__iter__"
     is_async = isinstance(function, cst.FunctionDef) and function.asynchronous is not None
-    return is_async or (bool(find_own(function, cst.Yield)) and not is_iter)
+    return is_async or (bool(find_in_scope(function, cst.Yield)) and not is_iter)
 
 
 def _is_used_up(module: Module, project: Project, node: cst.CSTNode) -> bool:

@@ -15,7 +15,7 @@ from functools import lru_cache
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_reads
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_replaced
+from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_patched_elsewhere
 from chirp_migrate.analysis.dataflow.value_flow import (
     AttributeRead,
     CallArgument,
@@ -24,7 +24,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     IteratedValue,
     ReturnValue,
     ValueAssignment,
-    step_of,
+    next_step_of_value,
 )
 from chirp_migrate.analysis.known_names import (
     DATASET,
@@ -38,7 +38,7 @@ from chirp_migrate.analysis.known_names import (
 )
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import find_own, holds, one_line
+from chirp_migrate.syntax.queries import contains_node, find_in_scope, one_line_source
 from chirp_migrate.syntax.scopes import Scope
 
 #: Calls whose result refers to the arguments. No other object stores the arguments.
@@ -72,36 +72,36 @@ _CALLS_LIMIT = 4
 _LONGEST_CODE = 60
 
 
-class MayOutlive(Exception):
+class UntraceableLifetime(Exception):
     """Raised if code may keep an object for longer than can be traced; the message shows that code."""
 
 
-def last_use(module: Module, project: Project, made: cst.CSTNode) -> int:
+def offset_after_last_use(module: Module, project: Project, creation: cst.CSTNode) -> int:
     """Return the offset after which no code uses an object, until the code that creates the object runs again.
 
     Args:
         module: the module.
         project: the project that contains the module.
-        made: the expression that creates the object, or the definition of a function or class. Uses of the objects of a
-            class count as uses of the class.
+        creation: the expression that creates the object, or the definition of a function or class. Uses of the objects
+            of a class count as uses of the class.
 
     Raises:
-        MayOutlive: code may keep the object for an unknown time.
+        UntraceableLifetime: code may keep the object for an unknown time.
     """
-    return _UseAnalysis(module, project).last_use_of_made(made)
+    return _UseAnalysis(module, project).last_use_of_made(creation)
 
 
-def may_be_copied(module: Module, project: Project, made: cst.CSTNode) -> bool:
-    """Return whether code of the project may make a deep copy of an object that contains the object from ``made``.
+def may_be_deep_copied(module: Module, project: Project, creation: cst.CSTNode) -> bool:
+    """Return whether code of the project may make a deep copy of an object that contains the object from ``creation``.
 
     The result is False if no code makes deep copies. If code makes deep copies, the result is True if a function
-    returns the object, or if code uses the object in a way that cannot be traced (see :func:`last_use`).
+    returns the object, or if code uses the object in a way that cannot be traced (see :func:`offset_after_last_use`).
     """
     if not any(_copies_deeply(text) for _, text in project.matching(_COPIES, *_COPY_WORDS)):
         return False
     try:
-        _UseAnalysis(module, project, may_return=False, in_order=False).last_use_of_made(made)
-    except MayOutlive:
+        _UseAnalysis(module, project, may_return=False, in_order=False).last_use_of_made(creation)
+    except UntraceableLifetime:
         return True
     return False
 
@@ -173,7 +173,7 @@ class _UseAnalysis:
     def last_use_of_value(self, node: cst.CSTNode) -> int:
         """Return the end of the last use of an expression's value."""
         module, parent = self._module, self._module.parents[node]
-        match step_of(module, node):
+        match next_step_of_value(module, node):
             case ConditionalOperand(whole):
                 return self.last_use_of_value(whole)
             case IteratedValue(cst.For() as loop):
@@ -197,7 +197,7 @@ class _UseAnalysis:
                 return module.span(statement)[1]
             case None if isinstance(parent, cst.Expr | cst.Del):
                 return module.span(parent)[1]
-        raise MayOutlive(self._shorten_code(node))
+        raise UntraceableLifetime(self._shorten_code(node))
 
     def last_use_of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
         """Return the end of the last use of the value that a variable gets from ``made``, an assignment or definition.
@@ -205,10 +205,10 @@ class _UseAnalysis:
         Each use must be in a following statement of the same block, so that no other path leads to the use.
         """
         module, scope = self._module, self._module.scopes.scope_of(name)
-        line = statement_around(module, made)
+        line = enclosing_statement(module, made)
         block = module.parents[line]
         if not isinstance(scope.node, cst.FunctionDef) or name.value in scope.elsewhere:
-            raise MayOutlive(self._shorten_code(made))
+            raise UntraceableLifetime(self._shorten_code(made))
         after = module.span(made)[1]
         if not self._in_order:
             if (name.value, scope.node) in self._traced:  # `loader = tqdm(loader)`
@@ -219,22 +219,22 @@ class _UseAnalysis:
         )
         end = after
         for read in variable_reads(module, name.value, scope):
-            if isinstance(made, cst.ClassDef) and holds(module, made, read):
+            if isinstance(made, cst.ClassDef) and contains_node(module, made, read):
                 continue
-            place = next((one for one in following if holds(module, one, read)), None)
+            place = next((one for one in following if contains_node(module, one, read)), None)
             is_in_order = place is not None and module.span(read)[0] >= after
             if not self._is_evaluated_in(read, scope) or (self._in_order and not is_in_order):
-                raise MayOutlive(self._shorten_code(read))
+                raise UntraceableLifetime(self._shorten_code(read))
             end = max(end, module.span(place or read)[1], self._last_use_after_read(read, made))
         return end
 
     def _last_use_after_read(self, read: cst.Name, made: cst.CSTNode) -> int:
         if not isinstance(made, cst.ClassDef):
             return self.last_use_of_value(read)
-        match step_of(self._module, read):
+        match next_step_of_value(self._module, read):
             case CalledValue(call):
                 return self.last_use_of_value(call)
-        raise MayOutlive(self._shorten_code(read))
+        raise UntraceableLifetime(self._shorten_code(read))
 
     def _last_use_of_argument(self, argument: cst.Arg, call: cst.Call) -> int:
         module, project = self._module, self._project
@@ -242,7 +242,7 @@ class _UseAnalysis:
             return self.last_use_of_value(call)
         is_consumed = argument is call.args[0] and is_call_of(module, call, _CONSUMERS, project)
         if not is_consumed and not self._does_not_keep(argument, call):
-            raise MayOutlive(self._shorten_code(call))
+            raise UntraceableLifetime(self._shorten_code(call))
         return module.span(call)[1]
 
     def _does_not_keep(self, argument: cst.Arg, call: cst.Call) -> bool:
@@ -254,8 +254,10 @@ class _UseAnalysis:
         home, function = found
         title = function.name.value
         is_plain = all(resolves_to(home, one.decorator, PLAIN_DECORATOR) for one in function.decorators)
-        once = len(home.scopes.module.bindings.get(title, ())) == 1 and not is_replaced(home, self._project, title)
-        suspends = function.asynchronous is not None or bool(find_own(function, cst.Yield))
+        once = len(home.scopes.module.bindings.get(title, ())) == 1 and not may_be_patched_elsewhere(
+            home, self._project, title
+        )
+        suspends = function.asynchronous is not None or bool(find_in_scope(function, cst.Yield))
         parameter = _parameter(function, call, argument)
         if not is_plain or not once or suspends or parameter is None:
             return False
@@ -273,7 +275,7 @@ class _UseAnalysis:
                 if not uses._is_evaluated_in(read, scope):
                     return False
                 uses.last_use_of_value(read)
-        except MayOutlive:
+        except UntraceableLifetime:
             return False
         return True
 
@@ -288,11 +290,13 @@ class _UseAnalysis:
 
     def _shorten_code(self, node: cst.CSTNode) -> str:
         """Return the code of a call, or of the statement around another use, in one line and shortened."""
-        code = one_line(self._module, node if isinstance(node, cst.Call) else statement_around(self._module, node))
+        code = one_line_source(
+            self._module, node if isinstance(node, cst.Call) else enclosing_statement(self._module, node)
+        )
         return code if len(code) <= _LONGEST_CODE else f"{code[: _LONGEST_CODE - 2]} …"
 
 
-def statement_around(module: Module, node: cst.CSTNode) -> cst.CSTNode:
+def enclosing_statement(module: Module, node: cst.CSTNode) -> cst.CSTNode:
     """Return the innermost statement that contains a node: a line of simple statements, or a compound statement."""
     kinds = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
     return next(one for one in (node, *module.ancestors(node)) if isinstance(one, kinds))

@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import Module, find_in
-from chirp_migrate.syntax.queries import assigned_pairs, binding_scope, dotted, find_own, parameters
+from chirp_migrate.syntax.module import Module, find_nodes
+from chirp_migrate.syntax.queries import (
+    binding_scope,
+    dotted_source,
+    find_in_scope,
+    parameters_by_name,
+    target_value_pairs,
+)
 
 
 @dataclass(frozen=True)
@@ -28,21 +34,23 @@ class _AssignedValues:
     annotations: list[cst.BaseExpression] = field(default_factory=list)
 
 
-def origins(module: Module, scope: cst.CSTNode, name: str) -> tuple[list[AssignedValue], list[cst.BaseExpression]]:
+def assigned_values_and_annotations(
+    module: Module, scope: cst.CSTNode, name: str
+) -> tuple[list[AssignedValue], list[cst.BaseExpression]]:
     """Return the values that assignments and ``with`` in ``scope`` assign to ``name``, and the name's annotations."""
     given = module.once(_values_by_name, scope).get(name) or _AssignedValues()
-    parameter = parameters(scope).get(name)
+    parameter = parameters_by_name(scope).get(name)
     written = None if parameter is None else parameter.annotation
     return list(given.values), given.annotations + ([] if written is None else [written.annotation])
 
 
-def values_of(module: Module, node: cst.CSTNode) -> list[AssignedValue]:
+def assigned_values(module: Module, node: cst.CSTNode) -> list[AssignedValue]:
     """Return the values assigned to a name or attribute; empty for other expressions."""
-    name = dotted(node)
-    return [] if name is None else origins(module, scope_of(module, node, name), name)[0]
+    name = dotted_source(node)
+    return [] if name is None else assigned_values_and_annotations(module, assigning_scope(module, node, name), name)[0]
 
 
-def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
+def assigning_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     """Return the scope that binds ``name`` (see ``binding_scope``).
 
     For a module-level name, the result is an enclosing function that assigns to the name, if there is one.
@@ -51,16 +59,18 @@ def scope_of(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
     if not isinstance(scope, cst.Module):
         return scope
     functions = (ancestor for ancestor in module.ancestors(node) if isinstance(ancestor, cst.FunctionDef))
-    return next((function for function in functions if origins(module, function, name)[0]), scope)
+    return next(
+        (function for function in functions if assigned_values_and_annotations(module, function, name)[0]), scope
+    )
 
 
 def _values_by_name(module: Module, scope: cst.CSTNode) -> dict[str, _AssignedValues]:
     """Return the values that a scope assigns to names; for a class, also the values that its methods assign."""
     found: dict[str, _AssignedValues] = defaultdict(_AssignedValues)
     giving = (cst.AnnAssign, cst.Assign, cst.NamedExpr, cst.WithItem)
-    for node in find_in(scope, *giving) if isinstance(scope, cst.ClassDef) else find_own(scope, *giving):
+    for node in find_nodes(scope, *giving) if isinstance(scope, cst.ClassDef) else find_in_scope(scope, *giving):
         if isinstance(node, cst.AnnAssign):
-            given = found[dotted(node.target) or ""]
+            given = found[dotted_source(node.target) or ""]
             given.annotations.append(node.annotation.annotation)
             given.values += [AssignedValue(node.value)] if node.value is not None else []
         elif isinstance(node, cst.Assign):
@@ -68,16 +78,16 @@ def _values_by_name(module: Module, scope: cst.CSTNode) -> dict[str, _AssignedVa
                 for name, origin in _assigned_names(target.target, node.value):
                     found[name].values.append(origin)
         elif isinstance(node, cst.NamedExpr):
-            found[dotted(node.target) or ""].values.append(AssignedValue(node.value))
+            found[dotted_source(node.target) or ""].values.append(AssignedValue(node.value))
         elif isinstance(node, cst.WithItem) and node.asname is not None:
-            found[dotted(node.asname.name) or ""].values.append(AssignedValue(node.item))
+            found[dotted_source(node.asname.name) or ""].values.append(AssignedValue(node.item))
     return found
 
 
 def _assigned_names(target: cst.BaseExpression, value: cst.BaseExpression) -> Iterator[tuple[str, AssignedValue]]:
-    for one, given in assigned_pairs(target, value):
-        if (name := dotted(one)) is not None:
+    for one, given in target_value_pairs(target, value):
+        if (name := dotted_source(one)) is not None:
             yield name, AssignedValue(given)
         for position, element in enumerate(one.elements if isinstance(one, cst.Tuple | cst.List) else ()):
-            if (name := dotted(element.value)) is not None:
+            if (name := dotted_source(element.value)) is not None:
                 yield name, AssignedValue(given, position)

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import Module, find_in
-from chirp_migrate.syntax.queries import Mention, holds, mention, name_inspecting_builtin, names_below, parameters
+from chirp_migrate.syntax.module import Module, find_nodes
+from chirp_migrate.syntax.queries import (
+    NameRole,
+    contains_node,
+    find_names,
+    name_inspecting_builtin,
+    name_role,
+    parameters_by_name,
+)
 
-_USED = (Mention.READ, Mention.CHANGED, Mention.DELETED, Mention.SHARED)
+_USED = (NameRole.READ, NameRole.CHANGED, NameRole.DELETED, NameRole.SHARED)
 _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 
 
-def is_read_outside(module: Module, loop: cst.For, name: str) -> bool:
+def is_read_outside_loop(module: Module, loop: cst.For, name: str) -> bool:
     """Return whether code outside ``loop``, in the same scope, may read the value that ``name`` has after the loop."""
     scope = module.enclosing_scope(loop)
     if name_inspecting_builtin(module, scope) is not None:
         return True
     for read in module.named(name):
-        if scope not in module.ancestors(read) or mention(module, read) not in _USED:
+        if scope not in module.ancestors(read) or name_role(module, read) not in _USED:
             continue
-        if holds(module, loop, read) or _is_assigned_first(module, read, name, module.span(loop)):
+        if contains_node(module, loop, read) or _is_assigned_first(module, read, name, module.span(loop)):
             continue
         binders = (ancestor for ancestor in module.ancestors(read) if ancestor is not scope)
         if not any(_gets_value_from(module, binder, read, name) for binder in binders):
@@ -58,11 +65,11 @@ def _assignments(module: Module, name: str) -> dict[cst.CSTNode, list[cst.CSTNod
 def _gets_value_from(module: Module, binder: cst.CSTNode, read: cst.CSTNode, name: str) -> bool:
     """Return whether ``read`` gets its value from ``binder``, a loop, comprehension or function that binds ``name``."""
     if isinstance(binder, cst.FunctionDef | cst.Lambda):
-        return name in parameters(binder)
+        return name in parameters_by_name(binder)
     if isinstance(binder, cst.For):
-        return bool(names_below(binder.target, name)) and holds(module, binder.body, read)
+        return bool(find_names(binder.target, name)) and contains_node(module, binder.body, read)
     if isinstance(binder, cst.ListComp | cst.SetComp | cst.GeneratorExp | cst.DictComp):
-        first = holds(module, binder.for_in.iter, read)  # evaluated outside of the comprehension
-        targets = (one.target for one in find_in(binder, cst.CompFor))
-        return not first and any(names_below(target, name) for target in targets)
+        first = contains_node(module, binder.for_in.iter, read)  # evaluated outside of the comprehension
+        targets = (one.target for one in find_nodes(binder, cst.CompFor))
+        return not first and any(find_names(target, name) for target in targets)
     return False

@@ -3,9 +3,9 @@
 Rules recognise code by meaning, not by spelling: ``x, y = self.dataset[i]; x = (x - m) / s; return x, y`` and ``sample
 = self.dataset[i]; return sample[0].sub(m).div(s), sample[1]`` evaluate to the same :class:`Value`. No code is executed.
 
-A function with ``if`` has several paths of execution. Each path is a separate :class:`Path`, and its value contains no
-conditions. Loops, ``try``, in-place updates and other code with side effects end the evaluation with
-:class:`NotStraightLine`. The rule then reports the code instead of rewriting it.
+A function with ``if`` has several paths of execution. Each path is a separate :class:`CodePath`, and its value contains
+no conditions. Loops, ``try``, in-place updates and other code with side effects end the evaluation with
+:class:`UnmodelledCode`. The rule then reports the code instead of rewriting it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import find_in
+from chirp_migrate.syntax.module import find_nodes
 
-#: Largest number of statements on a path. The evaluation of a longer path ends with :class:`NotStraightLine`.
+#: Largest number of statements on a path. The evaluation of a longer path ends with :class:`UnmodelledCode`.
 _STATEMENT_LIMIT = 400
-#: Largest number of conditions on a path. With more conditions, the evaluation ends with :class:`NotStraightLine`.
+#: Largest number of conditions on a path. With more conditions, the evaluation ends with :class:`UnmodelledCode`.
 MAX_CONDITIONS = 6
 
 _ARITHMETIC_METHODS = {
@@ -54,7 +54,7 @@ _COMPARISONS: dict[type[cst.CSTNode], str] = {
 }
 
 
-class NotStraightLine(Exception):
+class UnmodelledCode(Exception):
     """Raised for code whose value this module does not model; the message names the code."""
 
 
@@ -105,7 +105,7 @@ class Attr(Value):
 
 @dataclass(frozen=True)
 class Subscript(Value):
-    """A subscript: ``base[index]``, created by :func:`subscript`."""
+    """A subscript: ``base[index]``, created by :func:`make_subscript`."""
 
     base: Value
     index: Value
@@ -113,7 +113,7 @@ class Subscript(Value):
 
 @dataclass(frozen=True)
 class Call(Value):
-    """A call, created by :func:`call`. The keyword of a starred argument is ``*`` or ``**``."""
+    """A call, created by :func:`make_call`. The keyword of a starred argument is ``*`` or ``**``."""
 
     function: Value
     args: tuple[Value, ...]
@@ -151,7 +151,7 @@ class ReturnedValue(Value):
 
 
 @dataclass
-class Path:
+class CodePath:
     """One path through code: its result, and the operations on the path.
 
     Attributes:
@@ -180,7 +180,7 @@ class Path:
         return [*self.kept, *self.calls, *self.items]
 
 
-def subscript(base: Value, index: Value) -> Value:
+def make_subscript(base: Value, index: Value) -> Value:
     """Return the value ``base[index]``; for a literal tuple and index, the element of the tuple."""
     match base, index:
         case Tuple(items), Const(position) if position.isdigit() and int(position) < len(items):
@@ -188,7 +188,7 @@ def subscript(base: Value, index: Value) -> Value:
     return Subscript(base, index)
 
 
-def call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...] = ()) -> Value:
+def make_call(function: Value, args: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...] = ()) -> Value:
     """Return the value of a call; a call of an arithmetic method, such as ``sub``, becomes an ``Operation``."""
     match function, args, keywords:
         case Attr(base, method), (other,), () if method in _ARITHMETIC_METHODS:
@@ -243,7 +243,7 @@ class Evaluator:
     def __init__(self, source: Callable[[cst.CSTNode], str], inline: Inline | None = None) -> None:
         self._source = source
         self._inline = inline or (lambda function: None)
-        self._path = Path()
+        self._path = CodePath()
         #: For each path that is not evaluated yet, whether each of its conditions is true.
         self._pending: list[dict[Value, bool]] = []
         self._budget = 0
@@ -254,7 +254,7 @@ class Evaluator:
         statements: Sequence[cst.CSTNode],
         env: Mapping[str, Value],
         result: cst.BaseExpression | None = None,
-    ) -> list[Path]:
+    ) -> list[CodePath]:
         """Return every path through ``statements``, with its value.
 
         Args:
@@ -264,16 +264,16 @@ class Evaluator:
                 path is the value that its ``return`` statement returns.
 
         Raises:
-            NotStraightLine: the statements cannot be evaluated, or contain a ``return`` although ``result`` is given.
+            UnmodelledCode: the statements cannot be evaluated, or contain a ``return`` although ``result`` is given.
         """
-        followed: list[Path] = []
+        followed: list[CodePath] = []
         self._pending = [{}]
         while self._pending:
-            path = self._path = Path(self._pending.pop(), dict(env))
+            path = self._path = CodePath(self._pending.pop(), dict(env))
             self._budget = _STATEMENT_LIMIT
             value = self._run(statements, path.names)
             if value is not None and result is not None:
-                raise NotStraightLine("a return statement")
+                raise UnmodelledCode("a return statement")
             if result is not None:
                 value = self.expression(result, path.names)
             path.value = value or Const("None")
@@ -285,7 +285,7 @@ class Evaluator:
         for statement in statements:
             self._budget -= 1
             if self._budget < 0:
-                raise NotStraightLine("too many statements")
+                raise UnmodelledCode("too many statements")
             value = None
             if isinstance(statement, cst.SimpleStatementLine):
                 for small in statement.body:
@@ -294,9 +294,9 @@ class Evaluator:
                     self._assign(small, env)
             elif isinstance(statement, cst.If):
                 holds = self._holds_on_path(statement.test, env)
-                value = self._run(statements_of(statement.body) if holds else other_statements(statement), env)
+                value = self._run(statements_of_block(statement.body) if holds else else_statements(statement), env)
             else:
-                raise NotStraightLine(f"a {type(statement).__name__.lower()} statement")
+                raise UnmodelledCode(f"a {type(statement).__name__.lower()} statement")
             if value is not None:
                 return value
         return None
@@ -326,7 +326,7 @@ class Evaluator:
         value = ReturnedValue(value) if value in self._path.returned else value
         if value not in truths:
             if len(truths) == MAX_CONDITIONS:
-                raise NotStraightLine("too many conditions")
+                raise UnmodelledCode("too many conditions")
             self._pending.append({**truths, value: False})
             truths[value] = True
         return truths[value]
@@ -340,7 +340,7 @@ class Evaluator:
             case cst.Assign(value=given):
                 targets = [one.target for one in small.targets]
             case _:
-                raise NotStraightLine(f"`{self._source(small).strip()}`")
+                raise UnmodelledCode(f"`{self._source(small).strip()}`")
         value = self.expression(given, env)
         self._path.kept.append(value)
         for target in targets:
@@ -351,15 +351,15 @@ class Evaluator:
             env[target.value] = value
         elif isinstance(target, cst.Tuple | cst.List) and all(type(e) is cst.Element for e in target.elements):
             for position, element in enumerate(target.elements):
-                self._bind(element.value, subscript(value, Const(str(position))), env)
+                self._bind(element.value, make_subscript(value, Const(str(position))), env)
         else:
-            raise NotStraightLine(f"an assignment to `{self._source(target)}`")
+            raise UnmodelledCode(f"an assignment to `{self._source(target)}`")
 
     def expression(self, node: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
         """Return the value of an expression; the value of an unsupported expression is an :class:`OpaqueValue`.
 
         Raises:
-            NotStraightLine: an unsupported expression contains a variable that the code has assigned. The source text
+            UnmodelledCode: an unsupported expression contains a variable that the code has assigned. The source text
                 of the expression does not show the value of the variable.
         """
         match node:
@@ -397,7 +397,7 @@ class Evaluator:
         index, base = self.expression(at, env), self.expression(node, env)
         if isinstance(base, Tuple):
             self._path.kept.append(base)  # the other elements of the tuple were evaluated, too
-        value = subscript(base, index)
+        value = make_subscript(base, index)
         if isinstance(value, Subscript) and not isinstance(index, Const):
             self._path.items.append(value)
         return value
@@ -411,7 +411,7 @@ class Evaluator:
             value = self.expression(argument.value, env)
             if argument.star == "*" and definition is not None and len(node.args) == 1:
                 width = len(definition.params.params) - isinstance(function, Attr)
-                args += [subscript(value, Const(str(position))) for position in range(width)]
+                args += [make_subscript(value, Const(str(position))) for position in range(width)]
             elif argument.star or argument.keyword:
                 keywords.append((argument.keyword.value if argument.keyword else argument.star, value))
             else:
@@ -423,11 +423,11 @@ class Evaluator:
             changed = definition.decorators or definition.asynchronous
             if len(parameters) == len(args) and not changed and takes_plain_arguments(definition):
                 self._depth += 1
-                returned = self._run(statements_of(definition.body), dict(zip(parameters, args, strict=True)))
+                returned = self._run(statements_of_block(definition.body), dict(zip(parameters, args, strict=True)))
                 self._depth -= 1
                 self._path.returned.append(returned or Const("None"))
                 return self._path.returned[-1]
-        value = call(function, tuple(args), tuple(keywords))
+        value = make_call(function, tuple(args), tuple(keywords))
         if isinstance(value, Call):
             self._path.calls.append(value)
         return value
@@ -435,13 +435,13 @@ class Evaluator:
     def _opaque(self, node: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
         for used in names_in_code(node) & env.keys():
             if env[used] != Name(used):
-                raise NotStraightLine(f"`{self._source(node)}`")
+                raise UnmodelledCode(f"`{self._source(node)}`")
         return OpaqueValue(self._source(node))
 
 
 def names_in_code(node: cst.CSTNode) -> set[str]:
     """Return every identifier and attribute name that occurs in ``node``."""
-    return {name.value for name in find_in(node, cst.Name)}
+    return {name.value for name in find_nodes(node, cst.Name)}
 
 
 def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:
@@ -451,14 +451,14 @@ def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:
     return not others and all(parameter.default is None for parameter in given.params)
 
 
-def statements_of(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:
+def statements_of_block(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:
     """Return the statements of a block; the block may be on the same line as its header."""
     if isinstance(body, cst.SimpleStatementSuite):
         return [cst.SimpleStatementLine(body=body.body)]
     return body.body
 
 
-def other_statements(statement: cst.If) -> Sequence[cst.CSTNode]:
+def else_statements(if_statement: cst.If) -> Sequence[cst.CSTNode]:
     """Return the statements of the ``else`` part of an ``if``; for an ``elif`` part, the ``if`` statement in it."""
-    other = statement.orelse
-    return [other] if isinstance(other, cst.If) else statements_of(other.body) if other is not None else ()
+    other = if_statement.orelse
+    return [other] if isinstance(other, cst.If) else statements_of_block(other.body) if other is not None else ()

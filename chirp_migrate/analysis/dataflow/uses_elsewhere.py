@@ -14,14 +14,14 @@ from chirp_migrate.analysis.known_names import base_names
 from chirp_migrate.syntax.gaps import TO_BASE
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.replacements import assignments, unread_parts
+from chirp_migrate.syntax.replacements import modules_with_assignment, unread_literals
 from chirp_migrate.syntax.scopes import Binding
 
 
-def has_subclass(project: Project, title: str) -> bool:
-    """Return whether any class may inherit from a class called ``title``, or from an alias of it."""
+def has_subclass(project: Project, class_name: str) -> bool:
+    """Return whether any class may inherit from a class called ``class_name``, or from an alias of it."""
     # Import statements that rules add use aliases that begin with this word. These aliases have no subclasses.
-    titles = [title, *sorted(alias for alias in project.aliases(title) if not alias.startswith("WorkerSafe"))]
+    titles = [class_name, *sorted(alias for alias in project.aliases(class_name) if not alias.startswith("WorkerSafe"))]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
     made = rf"\btype\((?:(?!\btype\()[^)])*,\s*\((?:(?!,\s*\(|\btype\()[^)])*{names}"
     return project.search(rf"{TO_BASE}{names}|{made}", *titles)
@@ -111,14 +111,14 @@ def _assigns(node: ast.AST, attribute: str, own: str) -> bool:
 _SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|params?|settings|model|module|net))")
 
 
-def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> bool:
+def may_set_computed_attributes(module: Module, project: Project, class_definition: cst.ClassDef) -> bool:
     """Return whether any file of the project may set attributes with computed names on objects of a class.
 
     Code that sets such attributes on ``self`` counts in the class itself. If the class has bases or subclasses in the
     project, the code counts in every class. Code that sets such attributes on any other object counts, too, unless the
     name of the object is typical of arguments, settings or models.
     """
-    title = None if has_bases_or_subclasses(module, project, owner) else owner.name.value
+    title = None if has_bases_or_subclasses(module, project, class_definition) else class_definition.name.value
     return any(
         _SETTINGS.fullmatch(ast.unparse(changed)) is None if not _is_own(changed) else around in (title or around, None)
         for _, text in project.matching(re.compile("|".join(_BY_NAME)), *_BY_NAME)
@@ -126,20 +126,24 @@ def may_set_computed(module: Module, project: Project, owner: cst.ClassDef) -> b
     )
 
 
-def has_bases_or_subclasses(module: Module, project: Project, owner: cst.ClassDef) -> bool:
+def has_bases_or_subclasses(module: Module, project: Project, class_definition: cst.ClassDef) -> bool:
     """Return whether a class inherits from another class of the project, or has a subclass in the project."""
-    if any(project.is_class(base) for base in base_names(module, project, owner)):
+    if any(project.is_class(base) for base in base_names(module, project, class_definition)):
         return True
-    return has_subclass(project, owner.name.value)
+    return has_subclass(project, class_definition.name.value)
 
 
-def may_be_called_on_other_objects(module: Module, project: Project, owner: cst.ClassDef, method: str) -> bool:
+def may_call_method_on_other_objects(
+    module: Module, project: Project, class_definition: cst.ClassDef, method: str
+) -> bool:
     """Return whether code may read ``method`` from a class, and call it with an object of any other type.
 
     A call such as ``Base.method(self)`` in a class that inherits from ``Base`` does not count.
     """
-    title = owner.name.value
-    titles = None if has_bases_or_subclasses(module, project, owner) else {"", title, *project.aliases(title)}
+    title = class_definition.name.value
+    titles = (
+        None if has_bases_or_subclasses(module, project, class_definition) else {"", title, *project.aliases(title)}
+    )
     asked = re.compile(rf"""\.\s*{re.escape(method)}\b|["']{re.escape(method)}["']""")
     return any(
         name == method and (titles is None or class_ in titles)
@@ -234,13 +238,13 @@ def _owner_of_attributes(held: ast.expr) -> ast.expr | None:
     return None
 
 
-def is_accessed_by_name(project: Project, attribute: str) -> bool:
+def may_access_attribute_outside_class(project: Project, attribute: str) -> bool:
     """Return whether code may read or set ``attribute`` on any object but ``self``."""
     name = re.escape(attribute)
     return project.search(rf"""\b{name}\b(?<=\.{name})(?<!\bself\.{name})|["']{name}["']""", attribute)
 
 
-def ends_a_string(project: Project, name: str) -> bool:
+def any_string_ends_with(project: Project, name: str) -> bool:
     """Return whether a string ends with ``name``. Code may pass it to ``getattr``, ``setattr`` or ``patch``."""
     last = re.escape(name)
     return project.search(rf"""{last}(?<=["'.]{last})["']""", name)
@@ -260,13 +264,13 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     if any(asked.search(text) for _, text in project.matching(ending, name)):
         return True
     is_class = name[:1].isupper()
-    if is_class and ends_a_string(project, name):
+    if is_class and any_string_ends_with(project, name):
         return True
     value = rf"""|[:=,\[-][ \t]*["']?{last}["']?[ \t]*(?:[,\]}}#\r\n]|\Z)""" if is_class else ""
     return project.settings_match(re.compile(rf"\b{owner}\.{last}\b{value}"))
 
 
-def is_read_by_getattr(project: Project, *attributes: str) -> bool:
+def any_attribute_read_by_getattr(project: Project, *attributes: str) -> bool:
     """Return whether any file reads one of ``attributes`` with ``hasattr`` or ``getattr``."""
     names = "|".join(map(re.escape, attributes))
     asked = r"(?:has|get)attr\b"
@@ -276,7 +280,7 @@ def is_read_by_getattr(project: Project, *attributes: str) -> bool:
 _HANDLERS = re.compile(r"\bexcept\b")
 
 
-def tries_attribute(project: Project, *attributes: str) -> bool:
+def any_attribute_read_in_try(project: Project, *attributes: str) -> bool:
     """Return whether any file reads one of ``attributes`` in a ``try`` statement that handles AttributeError."""
     return any(
         any(isinstance(one, ast.Attribute) and one.attr in attributes for part in node.body for one in ast.walk(part))
@@ -303,7 +307,7 @@ def _handles_missing(caught: ast.expr | None) -> bool:
     return not names.isdisjoint({"AttributeError", "Exception", "BaseException"})
 
 
-def set_from_outside(attribute: str) -> str:
+def pattern_of_outside_assignments(attribute: str) -> str:
     """Return a regular expression for assignments to ``attribute`` of any object but ``self``; ``setattr`` counts."""
     name = re.escape(attribute)
     not_own = rf"(?<!\bself\.{name})"
@@ -321,15 +325,16 @@ def set_from_outside(attribute: str) -> str:
     )
 
 
-def is_replaced(module: Module, project: Project, path: str) -> bool:
-    """Return whether other code may assign to ``path``: a top-level name of ``module``, or an attribute of the name.
+def may_be_patched_elsewhere(module: Module, project: Project, dotted_name: str) -> bool:
+    """Return whether other code may assign to ``dotted_name``: a top-level name of ``module``, or an attribute of the
+    name.
 
-    Any code that assigns to an attribute with the last name of ``path`` counts, unless the object is ``self``.
+    Any code that assigns to an attribute with the last name of ``dotted_name`` counts, unless the object is ``self``.
     """
-    owner, first, last = module.name.rpartition(".")[2], path.partition(".")[0], path.rpartition(".")[2]
+    owner, first, last = module.name.rpartition(".")[2], dotted_name.partition(".")[0], dotted_name.rpartition(".")[2]
     return (
         project.is_replaced(owner, first)
-        or project.holds(set_from_outside(last), last)
+        or project.holds(pattern_of_outside_assignments(last), last)
         or (first != last and _is_assigned_in(project, owner, first))
     )
 
@@ -338,7 +343,7 @@ def is_replaced(module: Module, project: Project, path: str) -> bool:
 _SETS_GLOBALS = r"""\bglobals\s*\(\s*\)\s*(?:\.\s*(?:update|setdefault|__setitem__)\b|\|=|\[[^\]"']*\]\s*=(?!=))"""
 
 
-def may_be_set_by_helper(project: Project, name: str) -> bool:
+def may_be_set_by_called_function(project: Project, name: str) -> bool:
     """Return whether a call may make code of the project set a name of a module, because the call contains the name.
 
     The result is True if a call contains the name, as a keyword or as a string, and any code of the project sets
@@ -358,7 +363,7 @@ def may_be_set_by_helper(project: Project, name: str) -> bool:
 
 def _is_given(project: Project, text: str, name: str) -> bool:
     """Return whether code has the name as a keyword or string; values of variables that no code reads do not count."""
-    unread = unread_parts(_tree(text), project.reads_variable)
+    unread = unread_literals(_tree(text), project.reads_variable)
     return any(
         (isinstance(node, ast.keyword) and node.arg == name) or (isinstance(node, ast.Constant) and node.value == name)
         for node in ast.walk(_tree(text))
@@ -368,13 +373,13 @@ def _is_given(project: Project, text: str, name: str) -> bool:
 
 def _is_assigned_in(project: Project, module: str, name: str) -> bool:
     """Return whether a file assigns to ``name`` in a module whose name ends with ``module`` (``train.data = …``)."""
-    assigned = re.compile(set_from_outside(name))
+    assigned = re.compile(pattern_of_outside_assignments(name))
     return any(not {module, ""}.isdisjoint(_assigned_in(text, name)) for _, text in project.matching(assigned, name))
 
 
 def _assigned_in(text: str, name: str) -> set[str]:
     try:
-        return {*assignments(text, name)}
+        return {*modules_with_assignment(text, name)}
     except UnparsableModule:
         return {""}
 
@@ -391,7 +396,7 @@ def import_always_binds_same_object(module: Module, project: Project, qualified:
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
     is_set = owner and (
-        project.is_replaced(owner.rpartition(".")[2], last) or project.holds(set_from_outside(last), last)
+        project.is_replaced(owner.rpartition(".")[2], last) or project.holds(pattern_of_outside_assignments(last), last)
     )
     if is_set or project.holds(_REPLACES_MODULES, "modules"):
         return False
@@ -427,28 +432,30 @@ _LISTING_OBJECT = (
 )
 
 
-def objects_are_listed(project: Project) -> bool:
+def may_list_attributes_of_any_object(project: Project) -> bool:
     """Return whether code of the project may list the attributes of an object that it gets from elsewhere."""
     return project.holds(_LISTING_OBJECT, "vars", "getmembers", "__dict__")
 
 
-def may_clash_elsewhere(module: Module, project: Project, name: str) -> bool:
+def new_name_may_clash(module: Module, project: Project, name: str) -> bool:
     """Return whether other code may set or look up ``name`` in ``module``, if a rewrite adds it as a top-level name.
 
     An ``import *`` that may bind the name counts as well, and so does a submodule with that name.
     """
-    if is_replaced(module, project, name) or project.search(rf"""["'.]{re.escape(name)}["'](?!\s*:)""", name):
+    if may_be_patched_elsewhere(module, project, name) or project.search(
+        rf"""["'.]{re.escape(name)}["'](?!\s*:)""", name
+    ):
         return True
     if module.scopes.stars and not name.startswith("_"):
         return True
     return bool(project.meanings_from_elsewhere(module, name))
 
 
-def is_bound_once(module: Module, project: Project, path: str, bindings: Sequence[Binding], offset: int) -> bool:
-    """Return whether the dotted name ``path`` always refers to the same object.
+def is_bound_once(module: Module, project: Project, dotted_name: str, bindings: Sequence[Binding], offset: int) -> bool:
+    """Return whether the dotted name ``dotted_name`` always refers to the same object.
 
-    The result is True if a statement at the top level of the module, above ``offset``, gives the first name of ``path``
-    its only value, and if no code assigns to ``path``.
+    The result is True if a statement at the top level of the module, above ``offset``, gives the first name of
+    ``dotted_name`` its only value, and if no code assigns to ``dotted_name``.
     """
     top = module.top_level_statement(bindings[0].node)
     once = len(bindings) == 1 and (top is bindings[0].node or isinstance(top, cst.SimpleStatementLine))
@@ -456,5 +463,5 @@ def is_bound_once(module: Module, project: Project, path: str, bindings: Sequenc
         once
         and module.span(top)[1] <= offset
         and _OWN_NAMES.search(module.text) is None
-        and not is_replaced(module, project, path)
+        and not may_be_patched_elsewhere(module, project, dotted_name)
     )

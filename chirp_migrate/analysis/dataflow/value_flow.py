@@ -20,7 +20,7 @@ class ConditionalOperand:
 
 
 @dataclass(frozen=True)
-class DisplayElement:
+class ContainerElement:
     """The value becomes an element of ``display``, a literal container; a starred value adds its own elements."""
 
     element: cst.Element | cst.StarredElement
@@ -28,7 +28,7 @@ class DisplayElement:
 
 
 @dataclass(frozen=True)
-class DisplayEntry:
+class DictEntry:
     """The value is stored under ``key`` in ``display``, a literal dictionary."""
 
     key: cst.BaseExpression
@@ -95,8 +95,8 @@ class AttributeRead:
 
 Step = (
     ConditionalOperand
-    | DisplayElement
-    | DisplayEntry
+    | ContainerElement
+    | DictEntry
     | ValueAssignment
     | ParameterDefault
     | CallArgument
@@ -108,7 +108,7 @@ Step = (
 )
 
 
-def step_of(module: Module, node: cst.CSTNode) -> Step | None:
+def next_step_of_value(module: Module, node: cst.CSTNode) -> Step | None:
     """Return the code to which the value of ``node`` flows next; ``None`` for uses that are none of these steps."""
     parent = module.parents[node]
     match parent:
@@ -117,9 +117,9 @@ def step_of(module: Module, node: cst.CSTNode) -> Step | None:
         case cst.IfExp(test=test) if test is not node:
             return ConditionalOperand(parent)
         case cst.Element() | cst.StarredElement():
-            return DisplayElement(parent, module.parents[parent])
+            return ContainerElement(parent, module.parents[parent])
         case cst.DictElement(key=key, value=value) if value is node:
-            return DisplayEntry(key, module.parents[parent])
+            return DictEntry(key, module.parents[parent])
         case cst.Assign():
             return ValueAssignment(tuple(one.target for one in parent.targets), parent)
         case cst.AnnAssign(target=target, value=value) | cst.NamedExpr(target=target, value=value) if value is node:

@@ -21,11 +21,11 @@ _TRANSPARENT = re.compile(
 )
 
 
-def lets_errors_pass(module: Module, node: cst.With) -> bool:
+def swallows_no_exceptions(module: Module, node: cst.With) -> bool:
     """Return whether no context manager of a ``with`` statement can swallow exceptions."""
-    return all(is_transparent(module, item) for item in node.items)
+    return all(manager_swallows_no_exceptions(module, item) for item in node.items)
 
 
-def is_transparent(module: Module, item: cst.WithItem) -> bool:
+def manager_swallows_no_exceptions(module: Module, item: cst.WithItem) -> bool:
     """Return whether a context manager provably swallows no exceptions."""
     return is_call_of(module, item.item, _TRANSPARENT)

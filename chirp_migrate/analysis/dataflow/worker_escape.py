@@ -17,12 +17,12 @@ from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.value_flow import (
     CallArgument,
     ConditionalOperand,
-    DisplayElement,
-    DisplayEntry,
+    ContainerElement,
+    DictEntry,
     ParameterDefault,
     ReturnValue,
     ValueAssignment,
-    step_of,
+    next_step_of_value,
 )
 from chirp_migrate.analysis.known_names import (
     DATASET,
@@ -30,7 +30,7 @@ from chirp_migrate.analysis.known_names import (
     TORCH_LOADER,
     any_of_patterns,
     base_names,
-    inherits,
+    inherits_from,
     is_call_of,
     may_name_dataset,
 )
@@ -65,14 +65,14 @@ _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
 
 
 @lru_cache(maxsize=8)
-def may_have_destinations(text: str, project: Project) -> bool:
+def may_send_functions_to_workers(text: str, project: Project) -> bool:
     """Return whether a text contains a word for an object, such as a loader, that sends functions to workers."""
     if any(word in text for word in _WORDS) or may_name_dataset(text, project):
         return True
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
 
 
-class WorkerPurposes:
+class WorkerFunctionPurposes:
     """Find the purposes for which workers need the functions of one module, such as "collate_fn".
 
     Args:
@@ -103,18 +103,18 @@ class WorkerPurposes:
     def purpose_of_class(self, node: cst.ClassDef) -> str | None:
         """Return the name of a local class if its objects are datasets, else None."""
         names = base_names(self._module, self._project, node)
-        return node.name.value if any(inherits(self._project, name, DATASET) for name in names) else None
+        return node.name.value if any(inherits_from(self._project, name, DATASET) for name in names) else None
 
     def _first(self, nodes: list[cst.Name] | list[cst.Attribute]) -> str | None:
         return next((found for node in nodes if (found := self.of(node)) is not None), None)
 
     def _direct_purpose(self, node: cst.CSTNode) -> str | None:
-        match step_of(self._module, node):
-            case ConditionalOperand(whole) | DisplayElement(_, cst.List() | cst.Tuple() | cst.Set() as whole):
+        match next_step_of_value(self._module, node):
+            case ConditionalOperand(whole) | ContainerElement(_, cst.List() | cst.Tuple() | cst.Set() as whole):
                 return self.of(whole)
             case CallArgument(argument, call) if not argument.star:
                 return self._purpose_of_argument(argument, call)
-            case DisplayEntry(key, display):
+            case DictEntry(key, display):
                 return self._purpose_of_key(key, display)
             case ValueAssignment(targets, statement):
                 return next(
@@ -147,7 +147,7 @@ class WorkerPurposes:
             return "transform" if target is None else target.value
         if "dataclasses.field" in called and keyword == "default":
             return self.of(call)
-        if any(inherits(project, name, DATASET) for name in called):
+        if any(inherits_from(project, name, DATASET) for name in called):
             return named or "function"
         return None
 
@@ -157,7 +157,7 @@ class WorkerPurposes:
         Functions for other purposes may have a parameter ``transform``, too.
         """
         names = {*called, self._module.source(call.func)}
-        return any(_DATA.search(name) or inherits(self._project, name, DATASET) for name in names)
+        return any(_DATA.search(name) or inherits_from(self._project, name, DATASET) for name in names)
 
     def _is_transform(self, called: set[str]) -> bool:
         return not called or any(_TRANSFORM_MODULES.search(name) for name in called)
@@ -321,7 +321,7 @@ def local_functions_may_escape(outline: Outline, project: Project) -> bool:
 
 
 class _MayEscape:
-    """Find whether a function of a module may have a purpose according to :class:`WorkerPurposes`."""
+    """Find whether a function of a module may have a purpose according to :class:`WorkerFunctionPurposes`."""
 
     def __init__(self, outline: Outline, project: Project) -> None:
         self._outline, self._project = outline, project
@@ -369,7 +369,7 @@ class _MayEscape:
         return any(self.go(read) or (owner is not None and self._is_taken_along(read, owner)) for read in reads)
 
     def _is_taken_along(self, read: ast.Name, owner: ast.AST) -> bool:
-        """Return whether a function that captures a name may escape (see ``WorkerPurposes._purpose_of_captured``)."""
+        """Return whether a function that captures a name may escape (see ``_purpose_of_captured``)."""
         for around in takewhile(lambda node: node is not owner, self._outline.ancestors(read)):
             match around:
                 case ast.Lambda():
@@ -384,10 +384,10 @@ class _MayEscape:
 
     def _is_dataset(self, node: ast.ClassDef) -> bool:
         bases = (name for base in node.bases for name in self._project.possible_names(self._outline, base))
-        return any(inherits(self._project, name, DATASET) for name in bases)
+        return any(inherits_from(self._project, name, DATASET) for name in bases)
 
     def _is_target(self, target: ast.expr) -> bool:
-        """Return whether an assigned variable or attribute may escape (see ``WorkerPurposes._purpose_of_target``)."""
+        """Return whether an assigned variable or attribute may escape (see ``_purpose_of_target``)."""
         match target:
             case ast.Subscript(slice=key):
                 return _is_key(key)
@@ -406,7 +406,7 @@ class _MayEscape:
         return False
 
     def _is_default(self, arguments: ast.arguments, default: ast.AST) -> bool:
-        """Return whether the parameter with this default may escape (see ``WorkerPurposes._purpose_of_parameter``)."""
+        """Return whether the parameter with this default may escape (see ``_purpose_of_parameter``)."""
         function = self._outline.parents[arguments]
         positional = [*arguments.posonlyargs, *arguments.args]
         pairs = [
@@ -417,19 +417,19 @@ class _MayEscape:
         return any(name in _LOADER_KEYWORDS or self.named(name, function) for name in names)
 
     def _is_taken(self, call: ast.Call, keyword: str | None) -> bool:
-        """Return whether a call may pass an argument on to workers (see ``WorkerPurposes._purpose_of_argument``)."""
+        """Return whether a call may pass an argument on to workers (see ``_purpose_of_argument``)."""
         if keyword in _KEYWORDS or last_name(call.func) in _TRANSFORM_HOLDERS:
             return True
         return any(
             _LOADER_CALL.fullmatch(name)
             or name in ("functools.partial", "dataclasses.field")
             or (keyword is None and not _KEYWORDS.isdisjoint(self._project.parameter_names(name)))
-            or inherits(self._project, name, DATASET)
+            or inherits_from(self._project, name, DATASET)
             for name in self._project.possible_names(self._outline, call.func)
         )
 
     def _is_returned(self, statement: ast.Return) -> bool:
-        """Return whether the result of the function may escape (see ``WorkerPurposes._purpose_of_result``)."""
+        """Return whether the result of the function may escape (see ``_purpose_of_result``)."""
         function = self.function_around(statement)
         maker = function.name if function is not None else ""
         names = (maker, last_name(statement.value) if statement.value is not None else "")

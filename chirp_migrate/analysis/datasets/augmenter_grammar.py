@@ -28,7 +28,7 @@ def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
         if isinstance(node, ast.FunctionDef) and node.name not in found:
             found[node.name] = node
         elif not _is_text(node):
-            raise UnknownAugmentation(f"the rule does not recognise `{first_line(node)}`")
+            raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(node)}`")
     return found
 
 
@@ -36,7 +36,7 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def first_line(node: ast.AST) -> str:
+def first_source_line(node: ast.AST) -> str:
     """Return the first line of a statement, for messages."""
     return ast.unparse(node).splitlines()[0]
 
@@ -52,7 +52,7 @@ def sample_parameter_and_body(function: ast.FunctionDef) -> tuple[str, list[ast.
     return names[1], list(body)
 
 
-def split_at_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
+def split_at_random_condition(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.stmt], list[ast.stmt]]:
     """Split the statements of a method at its gate: the ``if`` that decides at random whether to augment the sample.
 
     Returns:
@@ -69,10 +69,10 @@ def split_at_gate(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt], list[ast.st
     raise UnknownAugmentation("no single `random.random() > self.p` decides whether it runs")
 
 
-def assigned_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
+def target_value_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
     """Return the pairs (target, value) of an assignment; ``a, b = x, y`` has two pairs."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-        raise UnknownAugmentation(f"the rule does not recognise `{first_line(node)}`")
+        raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(node)}`")
     target, value = node.targets[0], node.value
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         return list(zip(target.elts, value.elts, strict=True))

@@ -14,11 +14,11 @@ from typing import Any
 from chirp_migrate.analysis.datasets.augmenter_grammar import (
     ExpressionNormalizer,
     UnknownAugmentation,
-    assigned_pairs,
-    first_line,
+    first_source_line,
     methods_of,
     sample_parameter_and_body,
-    split_at_gate,
+    split_at_random_condition,
+    target_value_pairs,
 )
 
 MASK_PARAMETERS = (
@@ -132,7 +132,7 @@ class _MaskGrammar:
     def check(self, function: ast.FunctionDef) -> bool:
         """Return whether a method skips the mask of an axis whose length is at most the mask parameter of that axis."""
         x, body = sample_parameter_and_body(function)
-        before, work, left = split_at_gate(body)
+        before, work, left = split_at_random_condition(body)
         self._names[x] = self._sample
         if self._trace(before):
             raise UnknownAugmentation("it returns before `random.random() > self.p` decides whether it runs")
@@ -164,14 +164,14 @@ class _MaskGrammar:
                 case ast.If(test=test, body=[ast.For() as loop], orelse=[]):
                     self._check_loop(loop, self._guard_conditions(test, self._names))
                 case ast.If():
-                    raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
+                    raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
                 case _:
                     self._trace_assignment(statement, self._names)
         return False
 
     def _trace_assignment(self, statement: ast.stmt, names: _Names) -> None:
-        """Trace an assignment of sizes; outside the loops, also of arrays and of tests of the number of axes."""
-        for target, value in assigned_pairs(statement):
+        """Trace an assignment of a size. Outside loops, also trace arrays, and tests of the number of axes."""
+        for target, value in target_value_pairs(statement):
             if isinstance(target, ast.Tuple):
                 self._trace_unpacking(target, value, statement, names)
                 continue
@@ -182,7 +182,7 @@ class _MaskGrammar:
                 known = (*_ARRAYS, self._sample, _UNKNOWN, *self._equal_expressions.values())
                 is_known = is_known or meant in known or _is_bool(meant)
             if not isinstance(target, ast.Name) or not is_known:
-                raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
+                raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
             self._set_meaning(target.id, meant, statement, names)
 
     def _trace_copy(self, text: str) -> ast.expr | None:
@@ -198,7 +198,7 @@ class _MaskGrammar:
         known = names.get(name, meant)
         changes = (known in _ARRAYS and meant in _ARRAYS) or (_is_bool(known) and _is_bool(meant))
         if name == "self" or (known is not meant and not changes):
-            raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
+            raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
         names[name] = meant
 
     def _trace_unpacking(self, target: ast.Tuple, value: ast.expr, statement: ast.stmt, names: _Names) -> None:
@@ -214,7 +214,7 @@ class _MaskGrammar:
         starred = isinstance(target.elts[0], ast.Starred)
         count = len(target.elts) - starred
         if array is None or (starred and (ends or count > 2)) or (ends and count != 2):
-            raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
+            raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
         if not starred and not ends and count != self._ndim + (array in (_LIFTED, _LIFTED_COPY)):
             if self._ndim == 4 and count == 3:
                 raise _RaisesError
@@ -222,7 +222,7 @@ class _MaskGrammar:
         for place, one in enumerate(target.elts, -len(target.elts)):
             name = one.value if isinstance(one, ast.Starred) else one
             if not isinstance(name, ast.Name) or (name is not one and one is not target.elts[0]):
-                raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
+                raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
             self._set_meaning(name.id, _SIZES.get(place, _UNKNOWN) if name is one else _UNKNOWN, statement, names)
 
     def _check_loop(self, loop: ast.For, asked: frozenset[str]) -> None:
@@ -230,7 +230,7 @@ class _MaskGrammar:
         count = next((name for name in _AXES if ast.unparse(loop.iter) == f"range(self.{name})"), None)
         unused = isinstance(loop.target, ast.Name) and self._names.get(loop.target.id, _UNKNOWN) is _UNKNOWN
         if count is None or loop.orelse or not unused or ast.unparse(loop.target) == "self":
-            raise UnknownAugmentation(f"the rule does not recognise `{first_line(loop)}`")
+            raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(loop)}`")
         match loop.body:
             case [
                 ast.Assign(
@@ -262,7 +262,7 @@ class _MaskGrammar:
         if len(steps) == 2 and isinstance(steps[1], ast.If) and not steps[1].orelse:
             width = self._trace_draw(steps[0], names)[0]
             if self._text(steps[1].test, names) != f"{width} > 0":
-                raise UnknownAugmentation(f"the rule does not recognise `{first_line(steps[1])}`")
+                raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(steps[1])}`")
             steps = [steps[0], *steps[1].body]
         if len(steps) != 3:
             raise UnknownAugmentation("a mask does not have a random width and a random start")
@@ -278,7 +278,7 @@ class _MaskGrammar:
         places = [f"{_COPY.id}[{place}]" for place in self._range_subscripts(axis, stretch, self._ndim)]
         places += [f"{_LIFTED_COPY.id}[{place}]" for place in self._range_subscripts(axis, stretch, self._ndim + 1)]
         if self._text(steps[-1], names) not in [f"{place} = self.mask_value" for place in places]:
-            raise UnknownAugmentation(f"the rule does not recognise `{first_line(steps[-1])}`")
+            raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(steps[-1])}`")
 
     def _range_subscripts(self, axis: int, stretch: str, count: int) -> list[str]:
         """Return the possible subscripts that select a range on one axis, and all of the other ``count - 1`` axes."""
@@ -292,14 +292,14 @@ class _MaskGrammar:
 
     def _trace_draw(self, statement: ast.stmt, names: _Names) -> tuple[str, str]:
         """Return the variable and the source of the upper end of ``variable = random.randint(0, end)``."""
-        match assigned_pairs(statement):
+        match target_value_pairs(statement):
             case [(ast.Name(id=name), ast.Call(func=function, args=[low, high]) as drawn)] if ast.unparse(
                 function
             ) == "random.randint" and name not in {"self", *names}:
                 if drawn.keywords or ast.unparse(low) != "0":
                     raise UnknownAugmentation(f"`{name}` is not a random number from 0 to a limit")
                 return name, self._text(high, names)
-        raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
+        raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
 
     def _guard_conditions(self, test: ast.expr, names: _Names) -> frozenset[str]:
         """Return the conditions of an ``if`` around masks, such as "num_time_masks longer".
@@ -345,12 +345,12 @@ def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
     x, body = sample_parameter_and_body(methods_of(class_source)["forward"])
     *steps, last = _statements_behind_gate(x, body)
     if not isinstance(last, ast.Return) or last.value is None:
-        raise UnknownAugmentation(f"the rule does not recognise `{first_line(last)}`")
+        raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(last)}`")
     names: dict[str, ast.expr] = {}
     for statement in steps:
-        [(target, value), *more] = assigned_pairs(statement)
+        [(target, value), *more] = target_value_pairs(statement)
         if more or not isinstance(target, ast.Name) or target.id in {x, *names}:
-            raise UnknownAugmentation(f"the rule does not recognise `{first_line(statement)}`")
+            raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
         names[target.id] = ExpressionNormalizer(names).normalized(value)
     noisy = f"{x} + torch.randn_like({x}) * self.std"
     ends = ("0, 1", "min=0, max=1", "0.0, 1.0", "min=0.0, max=1.0")
@@ -367,7 +367,7 @@ def _statements_behind_gate(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
     The gate, the ``if`` that decides at random whether they run, must be the first statement of ``body``.
     """
-    before, work, left = split_at_gate(body)
+    before, work, left = split_at_random_condition(body)
     if before:
         raise UnknownAugmentation("no single `random.random() > self.p` decides whether it runs")
     if not work or [ast.unparse(one) for one in left] != [f"return {x}"]:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.effects import effect_message
-from chirp_migrate.analysis.dataflow.origins import origins
-from chirp_migrate.analysis.dataflow.symbolic import other_statements, statements_of
+from chirp_migrate.analysis.dataflow.effects import side_effect_message
+from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations
+from chirp_migrate.analysis.dataflow.symbolic import else_statements, statements_of_block
 from chirp_migrate.analysis.known_names import is_call_of
-from chirp_migrate.syntax.module import Module, find_in, walk
-from chirp_migrate.syntax.queries import dotted, find_own, parameters
+from chirp_migrate.syntax.module import Module, find_nodes, walk_code
+from chirp_migrate.syntax.queries import dotted_source, find_in_scope, parameters_by_name
 
 _FRESH = re.compile(
     r"builtins\.(list|dict|set|int|float|bytearray)|collections\.(Counter|defaultdict|OrderedDict|deque)"
@@ -24,14 +24,14 @@ _GROWING = frozenset({"append", "add", "extend", "update"})
 _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
 
-def is_collecting(statements: Sequence[cst.CSTNode]) -> bool:
+def only_collects(statements: Sequence[cst.CSTNode]) -> bool:
     """Return whether statements only assign, count and append; the kinds of the objects do not matter."""
     return all(map(_is_collecting, statements))
 
 
 def _is_collecting(statement: cst.CSTNode) -> bool:
     if isinstance(statement, cst.If):
-        return is_collecting([*statements_of(statement.body), *other_statements(statement)])
+        return only_collects([*statements_of_block(statement.body), *else_statements(statement)])
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     return all(isinstance(small, cst.Pass) or _target_and_values(small) is not None for small in statement.body)
@@ -52,34 +52,34 @@ def _target_and_values(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], li
 
 
 def early_reading_problem(
-    module: Module, loop: cst.For, statements: Sequence[cst.CSTNode], read: Iterable[cst.CSTNode]
+    module: Module, loop: cst.For, statements: Sequence[cst.CSTNode], expressions: Iterable[cst.CSTNode]
 ) -> str | None:
     """Return why the program may notice that all samples are read before the first iteration of ``loop``.
 
     The result is ``None`` if the program cannot notice it.
 
     Args:
-        statements: the statements that stay in the body of the loop, and only collect (:func:`is_collecting`).
-        read: the expressions that a rewrite evaluates before the loop. The body of the loop must not change the values
-            of these expressions.
+        statements: the statements that stay in the body of the loop, and only collect (:func:`only_collects`).
+        expressions: the expressions that a rewrite evaluates before the loop. The body of the loop must not change the
+            values of these expressions.
     """
     scope = module.enclosing_scope(loop)
 
     def is_own(node: cst.CSTNode) -> bool:
-        name = dotted(node)
+        name = dotted_source(node)
         return name is not None and _is_fresh(module, scope, name)
 
-    early = {str(dotted(part)) for one in read for part in find_in(one, cst.Name, cst.Attribute)}
-    every = [one for statement in statements for one in walk(statement)]
+    early = {str(dotted_source(part)) for one in expressions for part in find_nodes(one, cst.Name, cst.Attribute)}
+    every = [one for statement in statements for one in walk_code(statement)]
     for line in (one for one in every if isinstance(one, cst.SimpleStatementLine | cst.SimpleStatementSuite)):
         for small in line.body:
             targets, values = _target_and_values(small) or ([], [])
             problems = (_target_problem(module, scope, small, target, early) for target in targets)
-            problem = next(filter(None, problems), None) or effect_message(module, values, is_own)
+            problem = next(filter(None, problems), None) or side_effect_message(module, values, is_own)
             if problem is not None:
                 return problem
     tests = [one.test for one in every if isinstance(one, cst.If)]
-    return effect_message(module, tests, is_own) or _handler_problem(module, loop)
+    return side_effect_message(module, tests, is_own) or _handler_problem(module, loop)
 
 
 def _target_problem(
@@ -94,10 +94,10 @@ def _target_problem(
             pass
         case cst.Call(func=cst.Attribute(value=container, attr=cst.Name(value="setdefault")), args=computed):
             pass
-    problem = effect_message(module, computed)
+    problem = side_effect_message(module, computed)
     if problem is not None:
         return problem
-    name = dotted(container)
+    name = dotted_source(container)
     if name in early:
         return f"the loop changes `{name}`"
     if name is None or not _is_fresh(module, scope, name):
@@ -108,12 +108,12 @@ def _target_problem(
 
 def _is_fresh(module: Module, scope: cst.CSTNode, name: str) -> bool:
     """Return whether the function gives ``name`` only new containers or numbers as values."""
-    if name in parameters(scope):
+    if name in parameters_by_name(scope):
         return False
-    shared: list[cst.Global | cst.Nonlocal] = find_own(scope, cst.Global, cst.Nonlocal)
+    shared: list[cst.Global | cst.Nonlocal] = find_in_scope(scope, cst.Global, cst.Nonlocal)
     if any(item.name.value == name for one in shared for item in one.names):
         return False
-    values = origins(module, scope, name)[0]
+    values = assigned_values_and_annotations(module, scope, name)[0]
     return bool(values) and all(origin.part is None and _is_new(module, origin.value) for origin in values)
 
 

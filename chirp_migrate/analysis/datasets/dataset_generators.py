@@ -9,16 +9,16 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import (
-    DatasetState,
-    Method,
-    Use,
-    assigned_value,
+    AttributeUse,
+    DatasetClass,
+    DatasetMethod,
     contained_expressions,
+    value_assigned_to,
 )
 from chirp_migrate.analysis.known_names import is_call_of
-from chirp_migrate.syntax.module import Module, find_in, walk
+from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, is_name, mention, method_called, own_nodes
+from chirp_migrate.syntax.queries import NameRole, called_method_name, is_name, name_role, nodes_in_scope
 
 _GENERATORS = re.compile(
     r"numpy\.random\.(default_rng|Generator|(mtrand\.)?RandomState)|sklearn\.utils\.check_random_state|random\.Random"
@@ -34,7 +34,7 @@ _ORDERING = frozenset({"shuffle", "permutation", "permuted", "randperm"})
 
 
 @dataclass(frozen=True)
-class DatasetGenerator:
+class StoredRandomGenerator:
     """A random generator that a variable or attribute holds.
 
     Attributes:
@@ -46,29 +46,29 @@ class DatasetGenerator:
 
     name: str
     value: cst.BaseExpression
-    drawn: Method
+    drawn: DatasetMethod
     workers: str
 
 
-def find_dataset_generators(state: DatasetState) -> Iterator[DatasetGenerator]:
+def find_random_generators(dataset_class: DatasetClass) -> Iterator[StoredRandomGenerator]:
     """Yield the random generators of a dataset, unless the dataset uses the number of the worker that it runs in."""
-    if not state.uses_worker_number:
-        yield from _kept_on_self(state)
-        yield from _shared_variables(state)
+    if not dataset_class.uses_worker_number:
+        yield from _kept_on_self(dataset_class)
+        yield from _shared_variables(dataset_class)
 
 
-def _kept_on_self(state: DatasetState) -> Iterator[DatasetGenerator]:
+def _kept_on_self(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
     for attribute, value, _ in state.held(lambda one: _makes_generator(state.module, state.project, one) or None):
         drawn = next((use for use in state.uses(attribute) if _uses_generator(state, use)), None)
         if drawn is not None and not _is_reseeded(state, attribute):
-            yield DatasetGenerator(f"self.{attribute}", value, drawn.method, "worker")
+            yield StoredRandomGenerator(f"self.{attribute}", value, drawn.method, "worker")
 
 
-def _shared_variables(state: DatasetState) -> Iterator[DatasetGenerator]:
+def _shared_variables(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
     """Yield the generators in class variables and module variables."""
     module = state.module
     for scope in (state.node, module.tree):
-        for statement in own_nodes(scope):
+        for statement in nodes_in_scope(scope):
             if not isinstance(statement, cst.Assign | cst.AnnAssign) or statement.value is None:
                 continue
             made = _creating_call(module, state.project, statement.value)
@@ -80,12 +80,14 @@ def _shared_variables(state: DatasetState) -> Iterator[DatasetGenerator]:
             for name in (t.target.value for t in targets if isinstance(t.target, cst.Name)):
                 if scope is state.node:
                     method = next((use.method for use in state.uses(name) if _uses_generator(state, use)), None)
-                    quiet = _is_reseeded(state, name) or any(assigned_value(module, u.node) for u in state.uses(name))
+                    quiet = _is_reseeded(state, name) or any(
+                        value_assigned_to(module, u.node) for u in state.uses(name)
+                    )
                 else:
                     method = next((one for one in state.sampling if _reads_global(module, one, name)), None)
                     quiet = _is_reassigned(module, name)
                 if method is not None and not quiet:
-                    yield DatasetGenerator(name, made, method, workers)
+                    yield StoredRandomGenerator(name, made, method, workers)
 
 
 def _makes_generator(module: Module, project: Project, value: cst.BaseExpression) -> bool:
@@ -94,7 +96,7 @@ def _makes_generator(module: Module, project: Project, value: cst.BaseExpression
         function = module.enclosing_function(value)
         every = (*function.params.params, *function.params.kwonly_params) if function is not None else ()
         annotations = [p.annotation for p in every if p.name.value == value.value and p.annotation is not None]
-        named = [n for annotation in annotations for n in find_in(annotation, cst.Name, cst.Attribute)]
+        named = [n for annotation in annotations for n in find_nodes(annotation, cst.Name, cst.Attribute)]
         return any(map(_GENERATORS.fullmatch, (name for one in named for name in project.resolved_names(module, one))))
     return isinstance(value, cst.Call) and _creating_call(module, project, value) is value
 
@@ -114,11 +116,11 @@ def _creating_call(module: Module, project: Project, value: cst.BaseExpression) 
 
 def _always_has_same_state(module: Module, made: cst.Call) -> bool:
     """Return whether a new generator always has the same state, because it has a seed or is a ``torch.Generator``."""
-    calls = find_in(made, cst.Call)
+    calls = find_nodes(made, cst.Call)
     return "torch.Generator" in module.qualified_names(calls[-1].func) or all(call.args for call in calls)
 
 
-def _uses_generator(state: DatasetState, use: Use) -> bool:
+def _uses_generator(state: DatasetClass, use: AttributeUse) -> bool:
     """Return whether reading a sample uses the generator in an attribute of ``self``, or passes it on."""
     if use.method not in state.sampling:
         return False
@@ -127,13 +129,13 @@ def _uses_generator(state: DatasetState, use: Use) -> bool:
     call = module.parents[parent]
     if not isinstance(parent, cst.Arg | cst.Attribute) or not isinstance(call, cst.Call):
         return False
-    called = method_called(call) or module.source(call.func)
+    called = called_method_name(call) or module.source(call.func)
     if state.is_iterable and called in _ORDERING:
         return False
     return not module.qualified_names(call.func) & _COPIES
 
 
-def _is_reseeded(state: DatasetState, attribute: str) -> bool:
+def _is_reseeded(state: DatasetClass, attribute: str) -> bool:
     """Return whether code reseeds or replaces the generator after the dataset was constructed."""
     for use in state.uses(attribute):
         module = use.method.module
@@ -146,11 +148,12 @@ def _is_reseeded(state: DatasetState, attribute: str) -> bool:
     return state.project.search(rf"(?<!\bself)\.{re.escape(attribute)}\s*\.\s*({changes})\b", attribute)
 
 
-def _reads_global(module: Module, method: Method, name: str) -> bool:
+def _reads_global(module: Module, method: DatasetMethod, name: str) -> bool:
     if method.module is not module or name in module.scopes.names_bound(method.function):
         return False
     return any(
-        is_name(node, name) and mention(module, node) is not Mention.LABEL for node in walk(method.function.body)
+        is_name(node, name) and name_role(module, node) is not NameRole.LABEL
+        for node in walk_code(method.function.body)
     )
 
 

@@ -15,15 +15,15 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     MAX_CONDITIONS,
     Attr,
     Call,
+    CodePath,
     Const,
     Name,
     Not,
     Operation,
-    Path,
     Subscript,
     Tuple,
     Value,
-    subscript,
+    make_subscript,
 )
 
 SELF = Name("self")
@@ -42,7 +42,7 @@ class StandardizedSamples:
 
 
 @dataclass(frozen=True)
-class Stage:
+class AugmentationStage:
     """One augmentation of a sample (x, y): ``function`` is applied to x if ``gate`` is true; without a gate, always."""
 
     function: Value
@@ -57,7 +57,7 @@ class AugmentedSamples:
     """
 
     dataset: Value
-    stages: tuple[Stage, ...]
+    stages: tuple[AugmentationStage, ...]
     training: Value | None
 
 
@@ -72,7 +72,7 @@ Meaning = StandardizedSamples | AugmentedSamples | SequenceSamples
 
 
 @dataclass(frozen=True)
-class Samples:
+class InferredSamples:
     """The inferred results of a ``__getitem__``.
 
     Attributes:
@@ -83,7 +83,7 @@ class Samples:
             occurs once, every condition changes a result, and no test compares a value with None if another test checks
             whether the value is true.
         reads_once: whether no object is subscripted twice with the same index.
-        none_tested: the values that are compared with None.
+        values_compared_with_none: the values that are compared with None.
     """
 
     conditions: Sequence[Value]
@@ -93,7 +93,7 @@ class Samples:
     none_tested: set[Value]
 
 
-def inferred_samples(paths: Sequence[Path]) -> Samples | None:
+def infer_getitem_result(paths: Sequence[CodePath]) -> InferredSamples | None:
     """Return the results of all paths through a ``__getitem__``; ``None`` if the paths have too many conditions."""
     conditions = sorted({condition for path in paths for condition in path.truths}, key=str)
     if len(conditions) > MAX_CONDITIONS:
@@ -102,7 +102,7 @@ def inferred_samples(paths: Sequence[Path]) -> Samples | None:
     for truths in product((True, False), repeat=len(conditions)):
         holds = dict(zip(conditions, truths, strict=True))
         outcomes[truths] = next(path.value for path in paths if path.truths.items() <= holds.items())
-    tested = none_tested(paths)
+    tested = values_compared_with_none(paths)
     atoms = {atom for path in paths for test in path.tests for atom in _atoms(test)}
     complete = (
         all(map(_does_nothing_besides, paths))
@@ -110,10 +110,10 @@ def inferred_samples(paths: Sequence[Path]) -> Samples | None:
         and all(_makes_difference(outcomes, position) for position in range(len(conditions)))
     )
     reads_once = all(len(set(path.items)) == len(path.items) for path in paths)
-    return Samples(conditions, outcomes, complete, reads_once, tested)
+    return InferredSamples(conditions, outcomes, complete, reads_once, tested)
 
 
-def none_tested(paths: Sequence[Path]) -> set[Value]:
+def values_compared_with_none(paths: Sequence[CodePath]) -> set[Value]:
     """Return the values that the code on one of ``paths`` compares with None."""
     found: set[Value] = set()
     for part in (part for path in paths for test in path.tests for part in subvalues(test)):
@@ -132,10 +132,10 @@ def _atoms(condition: Value) -> set[Value]:
     return {condition}
 
 
-def _does_nothing_besides(path: Path) -> bool:
+def _does_nothing_besides(path: CodePath) -> bool:
     """Return whether every value on a path is part of the path's result, and every call occurs once."""
     calls = dict.fromkeys(one for one in reversed(list(subvalues(path.value))) if isinstance(one, Call))
-    return path.calls == list(calls) and all(is_part(one, path.value) for one in path.evaluated)
+    return path.calls == list(calls) and all(is_part_of_value(one, path.value) for one in path.evaluated)
 
 
 def _makes_difference(outcomes: Mapping[tuple[bool, ...], Value], position: int) -> bool:
@@ -151,26 +151,26 @@ def subvalues(value: Value) -> Iterator[Value]:
         yield from subvalues(part)
 
 
-def is_part(one: Value, value: Value) -> bool:
-    """Return whether ``one`` is a part of ``value``, a tuple of parts of ``value``, or a literal."""
-    if isinstance(one, Tuple):
-        return all(is_part(item, value) for item in one.items)
-    return isinstance(one, Const) or one in subvalues(value)
+def is_part_of_value(part: Value, value: Value) -> bool:
+    """Return whether ``part`` is a part of ``value``, a tuple of parts of ``value``, or a literal."""
+    if isinstance(part, Tuple):
+        return all(is_part_of_value(item, value) for item in part.items)
+    return isinstance(part, Const) or part in subvalues(value)
 
 
-def dataset_semantics(samples: Samples) -> Meaning | None:
-    """Return the semantics of a dataset whose ``__getitem__`` returns ``samples``; None if no pattern matches."""
-    for value in samples.outcomes.values() if not samples.conditions else ():
+def match_dataset_pattern(getitem_result: InferredSamples) -> Meaning | None:
+    """Return the semantics of a dataset with this result of ``__getitem__``; None if no pattern matches."""
+    for value in getitem_result.outcomes.values() if not getitem_result.conditions else ():
         match value:
             case Subscript(held, at) if at == INDEX:
                 return SequenceSamples(held)
-        match standardized_pair(value):
+        match match_standardized_pair(value):
             case Subscript(dataset, Subscript(indices, at)), mean, std, eps if at == INDEX:
                 return StandardizedSamples(dataset, indices, mean, std, eps)
-    return augmenting_semantics(samples)
+    return match_augmentation_pattern(getitem_result)
 
 
-def standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
+def match_standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
     """Return sample, mean, std and eps if ``pair`` is ``((sample[0] - mean) / (std + eps), sample[1])``; else None."""
     match pair:
         case Tuple(
@@ -198,11 +198,11 @@ def finite_number(number: str) -> float:
     return value if isfinite(value) else 0.0
 
 
-def augmenting_semantics(samples: Samples) -> AugmentedSamples | None:
+def match_augmentation_pattern(getitem_result: InferredSamples) -> AugmentedSamples | None:
     """Return the semantics of a ``__getitem__`` that applies one or more transforms to the x of a sample; else None."""
     chains: dict[tuple[bool, ...], tuple[Value, ...]] = {}
     datasets: set[Value] = set()
-    for truths, value in samples.outcomes.items():
+    for truths, value in getitem_result.outcomes.items():
         outcome = _applied_functions(value)
         if outcome is None:
             return None
@@ -214,15 +214,17 @@ def augmenting_semantics(samples: Samples) -> AugmentedSamples | None:
         return None
 
     def where(*conditions: Value | None) -> list[tuple[bool, ...]]:
-        places = [samples.conditions.index(condition) for condition in conditions if condition is not None]
+        places = [getitem_result.conditions.index(condition) for condition in conditions if condition is not None]
         return [truths for truths in chains if all(truths[place] for place in places)]
 
-    training = next((c for c in samples.conditions if _flag_name(c) in ("training", "train", "is_training")), None)
-    stages: list[Stage] = []
+    training = next(
+        (c for c in getitem_result.conditions if _flag_name(c) in ("training", "train", "is_training")), None
+    )
+    stages: list[AugmentationStage] = []
     for function in full:
         applied = [truths for truths, chain in chains.items() if function in chain]
-        gates = [None, *(condition for condition in samples.conditions if condition != training)]
-        stages += [Stage(function, gate) for gate in gates if where(training, gate) == applied][:1]
+        gates = [None, *(condition for condition in getitem_result.conditions if condition != training)]
+        stages += [AugmentationStage(function, gate) for gate in gates if where(training, gate) == applied][:1]
     return AugmentedSamples(datasets.pop(), tuple(stages), training) if len(stages) == len(full) else None
 
 
@@ -233,7 +235,7 @@ def _applied_functions(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
             return dataset, ()
         case Tuple((x, Subscript(Subscript(dataset, at) as sample, Const("1")))) if at == INDEX:
             functions: list[Value] = []
-            while x != subscript(sample, Const("0")):
+            while x != make_subscript(sample, Const("0")):
                 match x:
                     case Call(function, (inner,), ()):
                         functions.insert(0, function)

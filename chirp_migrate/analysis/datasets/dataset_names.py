@@ -13,21 +13,21 @@ from collections.abc import Callable, Sequence
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import origins
+from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations
 from chirp_migrate.analysis.known_names import (
     ITERABLE_DATASET,
     MAP_DATASET,
     NO_DATASET,
     TAKES_DATASET,
     TORCH_DATASET,
-    inherits,
+    inherits_from,
     is_call_of,
     resolves_to,
 )
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import binding_scope, dotted, holds, parameters
+from chirp_migrate.syntax.queries import binding_scope, contains_node, dotted_source, parameters_by_name
 
 #: Names that are typical of datasets.
 DATASET_NAME = re.compile(
@@ -42,19 +42,23 @@ _LITERALS = (
 
 def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
     """Return whether a name or attribute refers to a dataset."""
-    name = dotted(node)
+    name = dotted_source(node)
     if name is None:
         return False
     scope = binding_scope(module, node, name)
-    given, annotations = origins(module, scope, name)
+    given, annotations = assigned_values_and_annotations(module, scope, name)
     values = [one.value for one in given]
-    parts = (part for annotation in annotations for part in walk(annotation))
+    parts = (part for annotation in annotations for part in walk_code(annotation))
     named = [part for part in parts if isinstance(part, cst.Name | cst.Attribute | cst.SimpleString)]
     if any(_names_dataset(module, project, one) for one in (*named, *map(_maker, values))):
         return True
     if any(_is_other(module, project, annotation) for annotation in annotations):
         return False
-    if values and name not in parameters(scope) and all(_is_other_value(module, project, value) for value in values):
+    if (
+        values
+        and name not in parameters_by_name(scope)
+        and all(_is_other_value(module, project, value) for value in values)
+    ):
         return False
     last = name.rpartition(".")[2]
     return DATASET_NAME.fullmatch(last) is not None or _is_passed_as_dataset(module, project, scope, name)
@@ -86,10 +90,10 @@ def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str)
 
 def is_dataset_class(project: Project, qualified: str) -> bool:
     """Return whether ``qualified`` is a known dataset class of a library, or a dataset class of the project."""
-    return inherits(project, qualified, MAP_DATASET)
+    return inherits_from(project, qualified, MAP_DATASET)
 
 
-def is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
+def only_base_is_torch_dataset(module: Module, project: Project, bases: Sequence[cst.BaseExpression]) -> bool:
     """Return whether the only base of a class is PyTorch's ``Dataset``, perhaps with types (``Dataset[...]``)."""
     return len(bases) == 1 and resolves_to(module, bases[0], TORCH_DATASET, project)
 
@@ -107,7 +111,8 @@ def _is_other_value(module: Module, project: Project, value: cst.BaseExpression)
 def _is_passed_as_dataset(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
     """Return whether code passes ``name`` as dataset to a loader, a subset or a wrapper."""
     return any(
-        (scope is module.tree or holds(module, scope, call)) and is_call_of(module, call, TAKES_DATASET, project)
+        (scope is module.tree or contains_node(module, scope, call))
+        and is_call_of(module, call, TAKES_DATASET, project)
         for call in module.once(_calls_with_dataset).get(name, ())
     )
 
@@ -118,17 +123,17 @@ def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
     for call in module.find(cst.Call):
         given = [a.value for a in call.args if a.keyword is not None and a.keyword.value == "dataset"]
         given += [a.value for a in call.args[:1] if a.keyword is None and not a.star]
-        for name in {dotted(value) for value in given} - {None}:
+        for name in {dotted_source(value) for value in given} - {None}:
             calls.setdefault(str(name), []).append(call)
     return calls
 
 
-def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
+def cached_dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
     """Return a function that tests whether a name in ``module`` is a dataset; it caches the result of each name."""
     known: dict[tuple[cst.CSTNode, str], bool] = {}
 
     def stands_for_dataset(node: cst.CSTNode) -> bool:
-        name = dotted(node)
+        name = dotted_source(node)
         if name is None:
             return False
         key = (binding_scope(module, node, name), name)
@@ -139,11 +144,11 @@ def dataset_test(module: Module, project: Project) -> Callable[[cst.CSTNode], bo
     return stands_for_dataset
 
 
-def possible_datasets(outline: Outline, project: Project) -> list[ast.ClassDef]:
+def possible_dataset_classes(outline: Outline, project: Project) -> list[ast.ClassDef]:
     """Return the classes that may inherit from a dataset class of PyTorch, torchvision or the runtime."""
 
     def is_known(name: str) -> bool:
-        return is_dataset_class(project, name) or inherits(project, name, ITERABLE_DATASET)
+        return is_dataset_class(project, name) or inherits_from(project, name, ITERABLE_DATASET)
 
     return [
         definition

@@ -13,12 +13,12 @@ from typing import TypeVar
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.uses_elsewhere import set_from_outside
+from chirp_migrate.analysis.dataflow.uses_elsewhere import pattern_of_outside_assignments
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
 from chirp_migrate.analysis.known_names import ITERABLE_DATASET, base_names
-from chirp_migrate.syntax.module import Module, walk
+from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_name, is_super, own_nodes, parameters
+from chirp_migrate.syntax.queries import is_name, is_super_call, nodes_in_scope, parameters_by_name
 
 _PICKLING = ("__getstate__", "__reduce__", "__reduce_ex__")
 _ACCESS = ("__getitem__", "__getitems__", "__iter__", "__next__")
@@ -29,7 +29,7 @@ Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
-class Method:
+class DatasetMethod:
     """A method that a dataset runs, with its class; or a function that it runs, with its module."""
 
     module: Module
@@ -38,14 +38,14 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Use:
+class AttributeUse:
     """One place in a method that names an attribute of ``self``."""
 
-    method: Method
+    method: DatasetMethod
     node: cst.Attribute
 
 
-class DatasetState:
+class DatasetClass:
     """The state of a dataset class, including the bases that the project defines."""
 
     def __init__(self, module: Module, project: Project, node: cst.ClassDef) -> None:
@@ -74,13 +74,13 @@ class DatasetState:
         return any(ITERABLE_DATASET.fullmatch(name) for name in self.outside)
 
     @cached_property
-    def methods(self) -> dict[str, list[Method]]:
+    def methods(self) -> dict[str, list[DatasetMethod]]:
         """Return the methods by name; methods of the class itself take precedence over those of its bases."""
-        found: dict[str, list[Method]] = {}
+        found: dict[str, list[DatasetMethod]] = {}
         for module, node in self.lineage:
             for statement in node.body.body:
                 if isinstance(statement, cst.FunctionDef):
-                    found.setdefault(statement.name.value, []).append(Method(module, node, statement))
+                    found.setdefault(statement.name.value, []).append(DatasetMethod(module, node, statement))
         return found
 
     @property
@@ -93,52 +93,52 @@ class DatasetState:
         """Return whether the class uses the number of the worker that it runs in."""
         return any("get_worker_info" in module.source(node) for module, node in self.lineage)
 
-    def _reachable_methods(self, *names: str) -> list[Method]:
+    def _reachable_methods(self, *names: str) -> list[DatasetMethod]:
         """Return the methods with these names, and the methods and functions that they call, also indirectly.
 
         A called function must be in the same module.
         """
         pending = [method for name in names for method in self.methods.get(name, ())[:1]]
-        found: list[Method] = []
+        found: list[DatasetMethod] = []
         while pending:
             method = pending.pop()
             if method in found:
                 continue
             found.append(method)
-            me = self_name(method)
+            me = self_parameter_name(method)
             functions = {s.name.value: s for s in method.module.tree.body if isinstance(s, cst.FunctionDef)}
-            for node in walk(method.function):
+            for node in walk_code(method.function):
                 if isinstance(node, cst.Attribute) and is_name(node.value, me):
                     pending += self.methods.get(node.attr.value, ())[:1]
-                elif isinstance(node, cst.Attribute) and is_super(node.value):
+                elif isinstance(node, cst.Attribute) and is_super_call(node.value):
                     above = self.methods.get(node.attr.value, ())
                     pending += [one for one in above if one.owner is not method.owner][:1]
                 elif isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in functions:
-                    pending.append(Method(method.module, method.module.tree, functions[node.func.value]))
+                    pending.append(DatasetMethod(method.module, method.module.tree, functions[node.func.value]))
         return found
 
     @cached_property
-    def constructing(self) -> list[Method]:
+    def constructing(self) -> list[DatasetMethod]:
         """Return the methods and functions that run when the dataset is constructed."""
         return self._reachable_methods("__init__")
 
     @cached_property
-    def sampling(self) -> list[Method]:
+    def sampling(self) -> list[DatasetMethod]:
         """Return the methods and functions that run when a sample is read."""
         return self._reachable_methods(*_ACCESS)
 
-    def uses(self, attribute: str) -> list[Use]:
+    def uses(self, attribute: str) -> list[AttributeUse]:
         """Return every use of one attribute of ``self`` in the methods of the class and its bases."""
         return self._uses.get(attribute, [])
 
     @cached_property
-    def _uses(self) -> dict[str, list[Use]]:
-        found: dict[str, list[Use]] = {}
+    def _uses(self) -> dict[str, list[AttributeUse]]:
+        found: dict[str, list[AttributeUse]] = {}
         for method in (one for same in self.methods.values() for one in same):
-            me = self_name(method)
-            for node in walk(method.function):
+            me = self_parameter_name(method)
+            for node in walk_code(method.function):
                 if isinstance(node, cst.Attribute) and is_name(node.value, me):
-                    found.setdefault(node.attr.value, []).append(Use(method, node))
+                    found.setdefault(node.attr.value, []).append(AttributeUse(method, node))
         return found
 
     def held(self, kind: Callable[[cst.BaseExpression], Kind | None]) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
@@ -153,20 +153,24 @@ class DatasetState:
             found: list[tuple[cst.BaseExpression, Kind]] = []
             for use in uses:
                 method = use.method
-                value = assigned_value(method.module, use.node)
+                value = value_assigned_to(method.module, use.node)
                 if value is not None and method in constructing:
                     kinds = ((one, kind(one)) for one in contained_expressions(method.module, method.function, value))
                     found += [(one, what) for one, what in kinds if what is not None]
-            if found and not self._is_reset(uses) and not self.project.holds(set_from_outside(attribute), attribute):
+            if (
+                found
+                and not self._is_reset(uses)
+                and not self.project.holds(pattern_of_outside_assignments(attribute), attribute)
+            ):
                 yield (attribute, *found[0])
 
-    def _is_reset(self, uses: list[Use]) -> bool:
+    def _is_reset(self, uses: list[AttributeUse]) -> bool:
         for use in uses:
             if use.method not in self.constructing:
                 continue
             parents = use.method.module.parents
             parent = parents[use.node]
-            value = assigned_value(use.method.module, use.node)
+            value = value_assigned_to(use.method.module, use.node)
             if isinstance(parent, cst.Del) or is_name(value, "None"):
                 return True
             if isinstance(parent, cst.Attribute) and parent.attr.value in _RELEASES:
@@ -174,29 +178,29 @@ class DatasetState:
         return False
 
 
-def dataset_states(module: Module, project: Project) -> Iterator[DatasetState]:
+def dataset_classes(module: Module, project: Project) -> Iterator[DatasetClass]:
     """Yield the state of each dataset class that the module defines, at the top level or elsewhere."""
     for node in module.find(cst.ClassDef):
-        state = DatasetState(module, project, node)
+        state = DatasetClass(module, project, node)
         if state.is_dataset:
             yield state
 
 
-def pickled_state(
-    module: Module, project: Project, kind: Callable[[cst.BaseExpression], Kind | None]
+def pickled_attribute_values(
+    module: Module, project: Project, classify: Callable[[cst.BaseExpression], Kind | None]
 ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-    """Yield the values of :meth:`DatasetState.held` for the dataset classes of a module that define no own pickling."""
-    for state in dataset_states(module, project):
+    """Yield the values of :meth:`DatasetClass.held` for the dataset classes of a module that define no own pickling."""
+    for state in dataset_classes(module, project):
         if not state.pickles_itself:
-            yield from state.held(kind)
+            yield from state.held(classify)
 
 
-def self_name(method: Method) -> str:
+def self_parameter_name(method: DatasetMethod) -> str:
     """Return the name of a method's first parameter; "" for functions, and for methods without parameters."""
-    return "" if isinstance(method.owner, cst.Module) else next(iter(parameters(method.function)), "")
+    return "" if isinstance(method.owner, cst.Module) else next(iter(parameters_by_name(method.function)), "")
 
 
-def assigned_value(module: Module, node: cst.CSTNode) -> cst.BaseExpression | None:
+def value_assigned_to(module: Module, node: cst.CSTNode) -> cst.BaseExpression | None:
     """Return the value that is assigned to a target; ``None`` if ``node`` is no single target."""
     parent = module.parents[node]
     if isinstance(parent, cst.AnnAssign):
@@ -235,7 +239,7 @@ def contained_expressions(
 def _assignments(module: Module, scope: cst.CSTNode) -> dict[str, list[cst.BaseExpression]]:
     """Return the values that a scope assigns to each of its variables."""
     found: dict[str, list[cst.BaseExpression]] = {}
-    for node in own_nodes(scope):
+    for node in nodes_in_scope(scope):
         if isinstance(node, cst.Assign):
             for target in (one.target for one in node.targets if isinstance(one.target, cst.Name)):
                 found.setdefault(target.value, []).append(node.value)

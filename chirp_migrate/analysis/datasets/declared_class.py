@@ -10,11 +10,11 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import (
     Attr,
+    CodePath,
     Evaluator,
-    NotStraightLine,
-    Path,
+    UnmodelledCode,
     Value,
-    statements_of,
+    statements_of_block,
     takes_plain_arguments,
 )
 from chirp_migrate.analysis.datasets.dataset_meaning import (
@@ -24,15 +24,15 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     Meaning,
     SequenceSamples,
     StandardizedSamples,
-    dataset_semantics,
-    inferred_samples,
+    infer_getitem_result,
+    match_dataset_pattern,
 )
-from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
+from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
 from chirp_migrate.analysis.datasets.image_dataset_meaning import CLEAR as IMAGE_NAMES
-from chirp_migrate.analysis.datasets.image_dataset_meaning import ImageAugmenting, image_semantics
-from chirp_migrate.syntax.module import Module, find_in
+from chirp_migrate.analysis.datasets.image_dataset_meaning import AugmentedImages, match_image_pattern
+from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, is_on_self, mention, only_methods, plain_source
+from chirp_migrate.syntax.queries import NameRole, is_self_attribute, methods_if_nothing_else, name_role, plain_source
 
 _PATHS = re.compile(r"(?:.*_)?(?:(?:file|image|img|f)?(?:paths?|names?)|files?|urls?|uris?)")
 _LISTS_FILES = re.compile(r"\b(?:r?glob|iglob|listdir|scandir|iterdir)\(")
@@ -46,7 +46,7 @@ _DECORATORS: dict[type, str] = {
     StandardizedSamples: "standardizes_samples",
     AugmentedSamples: "augments_samples",
     SequenceSamples: "lists_samples",
-    ImageAugmenting: "augments_images",
+    AugmentedImages: "augments_images",
 }
 #: Decorators of the runtime that declare the samples of a class.
 DECORATORS = frozenset(_DECORATORS.values())
@@ -64,7 +64,7 @@ class DeclaringDecorator:
     arguments: tuple[str, ...]
 
 
-def may_declare(
+def may_be_declarable(
     module: Module, project: Project, node: cst.ClassDef, captured: Mapping[str, Sequence[cst.Name]] | None = None
 ) -> bool:
     """Return whether a decorator of the runtime may declare the class ``node``, possibly after a small change.
@@ -76,14 +76,14 @@ def may_declare(
         captured: for a local class, the variables of the enclosing functions, with the places that read them. Rule
             CHP006 (local dataset classes) turns such variables into attributes, and may change the bases of the class.
     """
-    methods = only_methods(node) if captured else None
+    methods = methods_if_nothing_else(node) if captured else None
     for name, method in (methods or {}).items():
-        inside = set(find_in(method, cst.Name))
+        inside = set(find_nodes(method, cst.Name))
         if name not in ("__getitem__", "__init__", "__len__") and any(
             one in inside for reads in (captured or {}).values() for one in reads
         ):
             return True
-    return find_declaring_decorator(module, project, node, lambdas=True, captured=captured) is not None
+    return find_declaring_decorator(module, project, node, lambdas_count=True, captured=captured) is not None
 
 
 def find_declaring_decorator(
@@ -91,7 +91,7 @@ def find_declaring_decorator(
     project: Project,
     node: cst.ClassDef,
     *,
-    lambdas: bool = False,
+    lambdas_count: bool = False,
     captured: Collection[str] | None = None,
 ) -> DeclaringDecorator | str | None:
     """Return the decorator that declares the class ``node``, or the reason why it does not fit.
@@ -103,28 +103,28 @@ def find_declaring_decorator(
         module: the module that defines the class.
         project: the backend.
         node: the class.
-        lambdas: whether a lambda that ``__init__`` stores in an attribute counts as a method. Rule CHP007 (lambdas that
-            workers need) turns such lambdas into methods.
+        lambdas_count: whether a lambda that ``__init__`` stores in an attribute counts as a method. Rule CHP007
+            (lambdas that workers need) turns such lambdas into methods.
         captured: variables of enclosing functions that count as attributes. If given, the bases count as datasets.
     """
     if node.keywords or node.decorators:
         return None
-    if captured is None and not is_torch_dataset(module, project, [base.value for base in node.bases]):
+    if captured is None and not only_base_is_torch_dataset(module, project, [base.value for base in node.bases]):
         return None
-    methods = only_methods(node) or {}
+    methods = methods_if_nothing_else(node) or {}
     getitem = methods.get("__getitem__")
     if getitem is None or not _OTHER_ACCESS.isdisjoint(methods):
         return None
-    reader = _DeclaredReader(module, project, methods | (_lambdas_as_methods(methods) if lambdas else {}))
+    reader = _DeclaredReader(module, project, methods | (_lambdas_as_methods(methods) if lambdas_count else {}))
     try:
         paths = reader.control_flow_paths(getitem, captured or ())
-    except NotStraightLine:
+    except UnmodelledCode:
         return None
-    images = image_semantics(paths)
+    images = match_image_pattern(paths)
     if images is not None:
         return reader.unclear_name(IMAGE_NAMES) or reader.declared(images, set())
-    samples = inferred_samples(paths)
-    meaning = None if samples is None else dataset_semantics(samples)
+    samples = infer_getitem_result(paths)
+    meaning = None if samples is None else match_dataset_pattern(samples)
     if samples is None or meaning is None:
         return None
     if isinstance(meaning, SequenceSamples) and _is_list_of_paths(module, methods, meaning.samples):
@@ -142,8 +142,8 @@ def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], sa
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):
         return True
-    assigns = find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []
-    stores = (one for one in assigns if len(one.targets) == 1 and is_on_self(one.targets[0].target, attribute))
+    assigns = find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []
+    stores = (one for one in assigns if len(one.targets) == 1 and is_self_attribute(one.targets[0].target, attribute))
     return any(_LISTS_FILES.search(module.source(store)) for store in stores)
 
 
@@ -158,7 +158,7 @@ class _DeclaredReader:
         self._calls: set[str] = set()
         self._called_held: set[str] = set()
 
-    def control_flow_paths(self, getitem: cst.FunctionDef, captured: Collection[str]) -> list[Path]:
+    def control_flow_paths(self, getitem: cst.FunctionDef, captured: Collection[str]) -> list[CodePath]:
         """Return each path of execution through the method ``getitem``, with its symbolic value.
 
         The variables ``captured`` count as attributes.
@@ -166,7 +166,7 @@ class _DeclaredReader:
         self_name, index = _parameters(getitem, 2)
         evaluator = Evaluator(self._module.source, self._inline)
         attributes: dict[str, Value] = {name: Attr(SELF, name) for name in captured}
-        return evaluator.paths(statements_of(getitem.body), attributes | {self_name: SELF, index: INDEX})
+        return evaluator.paths(statements_of_block(getitem.body), attributes | {self_name: SELF, index: INDEX})
 
     def _inline(self, function: Value) -> cst.FunctionDef | None:
         if not isinstance(function, Attr) or function.base != SELF:
@@ -194,16 +194,16 @@ class _DeclaredReader:
         return None if name is None else f"`{name}` may be rebound"
 
     def _unclear_name(self, method: cst.FunctionDef, clear: frozenset[str]) -> str | None:
-        for found in find_in(method.body, cst.Name):
+        for found in find_nodes(method.body, cst.Name):
             owner = self._module.scopes.lookup(found.value, found)
-            if mention(self._module, found) is Mention.LABEL or (owner is not None and owner[0].node is method):
+            if name_role(self._module, found) is NameRole.LABEL or (owner is not None and owner[0].node is method):
                 continue
             names = self._project.resolved_names(self._module, found)
             if not names or not names <= clear:
                 return found.value
         return None
 
-    def declared(self, meaning: Meaning | ImageAugmenting, none_tested: set[Value]) -> DeclaringDecorator | str:
+    def declared(self, meaning: Meaning | AugmentedImages, none_tested: set[Value]) -> DeclaringDecorator | str:
         """Return the decorator for the semantics ``meaning``, or the reason why it does not fit."""
         stages = meaning.stages if isinstance(meaning, AugmentedSamples) else ()
         flags = {stage.gate for stage in stages if stage.gate != stage.function}
@@ -223,18 +223,18 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
     """Return the parameter names of a method without decorators, defaults and stars.
 
     Raises:
-        NotStraightLine: the method is of another kind, or does not have ``count`` parameters.
+        UnmodelledCode: the method is of another kind, or does not have ``count`` parameters.
     """
     names = [parameter.name.value for parameter in function.params.params]
     unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
     if unusual or len(names) != count:
-        raise NotStraightLine(f"something unusual in the signature of {function.name.value}")
+        raise UnmodelledCode(f"something unusual in the signature of {function.name.value}")
     return names
 
 
 def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dict[str, str]:
     """Return, for each attribute to which ``__init__`` assigns a method, the method: ``self.scale = self._scale``."""
-    assigns = find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []
+    assigns = find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []
     stores = (re.fullmatch(r"self\.(\w+) = self\.(\w+)", plain_source(module, assign)) for assign in assigns)
     return {store[1]: store[2] for store in stores if store is not None and store[2] in methods}
 
@@ -242,7 +242,7 @@ def _held_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> dic
 def _lambdas_as_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst.FunctionDef]:
     """Return the lambdas that ``__init__`` assigns to attributes, as methods with the names of the attributes."""
     found: dict[str, cst.FunctionDef] = {}
-    for assign in find_in(methods["__init__"], cst.Assign) if "__init__" in methods else []:
+    for assign in find_nodes(methods["__init__"], cst.Assign) if "__init__" in methods else []:
         match assign:
             case cst.Assign(
                 targets=[cst.AssignTarget(target=cst.Attribute(value=owner, attr=cst.Name(value=name)))],
@@ -254,7 +254,7 @@ def _lambdas_as_methods(methods: Mapping[str, cst.FunctionDef]) -> dict[str, cst
     return found
 
 
-def _decorator_arguments(meaning: Meaning | ImageAugmenting) -> Iterator[str]:
+def _decorator_arguments(meaning: Meaning | AugmentedImages) -> Iterator[str]:
     """Yield the arguments of the decorator.
 
     Raises:
@@ -266,7 +266,7 @@ def _decorator_arguments(meaning: Meaning | ImageAugmenting) -> Iterator[str]:
         elif isinstance(value, Value):
             yield f"{key}={_attribute_name(value)}"
         elif isinstance(value, float) and value != getattr(type(meaning), key):
-            yield f"{key}={short_number(value)}"
+            yield f"{key}={shortest_source(value)}"
         elif isinstance(value, tuple):
             pairs = ((_attribute_name(one.function), one.gate and _attribute_name(one.gate)) for one in value)
             yield f"transforms={{{', '.join(f'{function}: {gate}' for function, gate in pairs)}}}"
@@ -279,7 +279,7 @@ def _attribute_name(value: Value) -> str:
     raise _NotAnAttribute
 
 
-def short_number(number: float) -> str:
+def shortest_source(number: float) -> str:
     """Return the short spelling of a number: ``1e-8`` for 1e-08."""
     return re.sub("e-0", "e-", repr(number))
 

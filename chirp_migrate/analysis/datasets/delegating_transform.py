@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import is_docstring, is_name, only_methods, plain_source
+from chirp_migrate.syntax.queries import is_docstring, is_name, methods_if_nothing_else, plain_source
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def read_delegation(module: Module, definition: cst.ClassDef) -> DelegatingTrans
     bases = [base for base in definition.bases if not is_name(base.value, "object")]
     if bases or definition.keywords or definition.decorators or definition.type_parameters:
         return None
-    methods = only_methods(definition) or {}
+    methods = methods_if_nothing_else(definition) or {}
     call = methods.get("__call__")
     names = None if call is None else _two_parameters(call)
     if call is None or names is None:

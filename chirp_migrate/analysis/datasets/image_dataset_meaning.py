@@ -15,22 +15,22 @@ from dataclasses import dataclass, replace
 from chirp_migrate.analysis.dataflow.symbolic import (
     Attr,
     Call,
+    CodePath,
     Const,
     Name,
     Operation,
-    Path,
     Subscript,
     Tuple,
     Value,
-    subscript,
+    make_subscript,
 )
 from chirp_migrate.analysis.datasets.dataset_meaning import (
     INDEX,
     SELF,
     finite_number,
-    is_part,
-    none_tested,
+    is_part_of_value,
     subvalues,
+    values_compared_with_none,
 )
 
 #: Objects that a non-local name may refer to, in addition to the objects for all datasets.
@@ -65,7 +65,7 @@ _BACK = re.compile(r"array( float)+ divide tensor( axis)*|array( float)* tensor(
 
 
 @dataclass(frozen=True)
-class ImageAugmenting:
+class AugmentedImages:
     """The samples of ``dataset``, each turned into an 8-bit image to which ``augmenter`` is applied.
 
     Attributes:
@@ -83,7 +83,7 @@ class ImageAugmenting:
     divisor: float = 1.0
 
 
-def image_semantics(paths: Sequence[Path]) -> ImageAugmenting | None:
+def match_image_pattern(paths: Sequence[CodePath]) -> AugmentedImages | None:
     """Return the semantics of a ``__getitem__``, if its paths match the pattern and do nothing else; else None."""
     conditions = {condition for path in paths for condition in path.truths}
     known = {condition: holds for condition in conditions if (holds := _holds_for_tensor(condition)) is not None}
@@ -97,21 +97,21 @@ def image_semantics(paths: Sequence[Path]) -> ImageAugmenting | None:
         return None
     free = conditions - known.keys()
     switches = free - {found.augmenter}
-    if len(switches) > 1 or not none_tested(paths).isdisjoint(switches):
+    if len(switches) > 1 or not values_compared_with_none(paths).isdisjoint(switches):
         return None
     if not all(map(_is_self_attribute, (*free, found.augmenter, found.dataset))):
         return None
     return replace(found, training=next(iter(switches), None))
 
 
-def _does_nothing_besides(path: Path, tests: Sequence[Value]) -> bool:
+def _does_nothing_besides(path: CodePath, tests: Sequence[Value]) -> bool:
     """Return whether all values and calls of a path are part of its result or of a test.
 
     A path must not call the same attribute of ``self`` twice.
     """
     own = [call for call in path.calls if _is_self_attribute(call.parts[0])]
     return len(own) == len(set(own)) and all(
-        any(is_part(one, whole) for whole in (path.value, *tests)) for one in path.evaluated
+        any(is_part_of_value(one, whole) for whole in (path.value, *tests)) for one in path.evaluated
     )
 
 
@@ -120,8 +120,8 @@ def _is_self_attribute(value: Value) -> bool:
 
 
 def _is_plain(value: Value, dataset: Value) -> bool:
-    sample = subscript(dataset, INDEX)
-    return value in (sample, Tuple((subscript(sample, Const("0")), subscript(sample, Const("1")))))
+    sample = make_subscript(dataset, INDEX)
+    return value in (sample, Tuple((make_subscript(sample, Const("0")), make_subscript(sample, Const("1")))))
 
 
 def _is_x(value: Value) -> bool:
@@ -146,11 +146,11 @@ def _holds_for_tensor(test: Value) -> bool | None:
     return None
 
 
-def _read_imaging(value: Value) -> ImageAugmenting | None:
+def _read_imaging(value: Value) -> AugmentedImages | None:
     """Match a value with the pattern, from the outermost operation to the innermost; None if it does not match."""
     match value:
         case Tuple((first, Subscript(Subscript(dataset) as sample, Const("1")))) if _is_x(
-            x := subscript(sample, Const("0"))
+            x := make_subscript(sample, Const("0"))
         ):
             masked, back = _value_before_steps(first, _TO_TENSOR)
         case _:
@@ -164,7 +164,7 @@ def _read_imaging(value: Value) -> ImageAugmenting | None:
             return (
                 None
                 if eps is None
-                else ImageAugmenting(dataset, augmenter, None, eps, 255.0 if "divide" in back else 1.0)
+                else AugmentedImages(dataset, augmenter, None, eps, 255.0 if "divide" in back else 1.0)
             )
     return None
 

@@ -7,15 +7,21 @@ from itertools import chain, takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.effects import effect_message, first_effect
-from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
-from chirp_migrate.analysis.dataflow.symbolic import statements_of
-from chirp_migrate.analysis.datasets.collecting_loops import early_reading_problem, is_collecting
-from chirp_migrate.analysis.datasets.label_scan import IsDataset, LabelPass, may_be_replaced, read_scan, why_too_early
+from chirp_migrate.analysis.dataflow.effects import first_side_effect, side_effect_message
+from chirp_migrate.analysis.dataflow.read_outside import is_read_outside_loop
+from chirp_migrate.analysis.dataflow.symbolic import statements_of_block
+from chirp_migrate.analysis.datasets.collecting_loops import early_reading_problem, only_collects
+from chirp_migrate.analysis.datasets.label_scan import (
+    IsDataset,
+    ScannedSamples,
+    may_be_rebound_during_loop,
+    read_label_scan,
+    why_not_readable_before_loop,
+)
 from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.syntax.module import Module, code_children
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_name, one_line
+from chirp_migrate.syntax.queries import dotted_source, is_name, one_line_source
 
 Comprehension = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
 #: Calls that consume a generator at once, and discard its items if it raises.
@@ -24,9 +30,9 @@ _AT_ONCE = re.compile(
 )
 
 
-def label_comprehension(
+def read_label_comprehension(
     module: Module, project: Project, is_dataset: IsDataset, node: Comprehension
-) -> LabelPass | None:
+) -> ScannedSamples | None:
     """Return the label scan of a comprehension, if it only uses the labels of a dataset; else None."""
     loops = [node.for_in]
     while loops[-1].inner_for_in is not None:
@@ -37,7 +43,7 @@ def label_comprehension(
     tests = [condition.test for loop in loops for condition in loop.ifs]
     for position, loop in enumerate(loops):
         code = [*results, *tests, *(inner.iter for inner in loops[position + 1 :])]
-        scan = read_scan(module, is_dataset, loop.target, loop.iter, code)
+        scan = read_label_scan(module, is_dataset, loop.target, loop.iter, code)
         if scan is not None:
             problem = (
                 "the comprehension has more than one `for`"
@@ -48,10 +54,10 @@ def label_comprehension(
             )
             scan.problem = (
                 problem
-                or effect_message(module, results)
+                or side_effect_message(module, results)
                 or _conditional_read(module, scan, node)
                 or _evaluated_before_sample(module, project, scan, node)
-                or why_too_early(module, project, scan)
+                or why_not_readable_before_loop(module, project, scan)
             )
             if isinstance(node, cst.GeneratorExp) and not _is_taken_at_once(module, node):
                 scan.problem = scan.problem or "a generator expression reads the samples lazily"
@@ -59,14 +65,14 @@ def label_comprehension(
     return None
 
 
-def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> LabelPass | None:
+def read_label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cst.For) -> ScannedSamples | None:
     """Return the label scan of a ``for`` statement, if it only uses the labels of a dataset; else None."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
-    body, scope = statements_of(node.body), module.enclosing_scope(node)
-    if isinstance(scope, cst.ClassDef) or not is_collecting(body):
+    body, scope = statements_of_block(node.body), module.enclosing_scope(node)
+    if isinstance(scope, cst.ClassDef) or not only_collects(body):
         return None
-    scan = read_scan(module, is_dataset, node.target, node.iter, body)
+    scan = read_label_scan(module, is_dataset, node.target, node.iter, body)
     if scan is None:
         return None
     statements = body if scan.opening is None else body[1:]
@@ -79,10 +85,10 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
             if scan.opening
             else _conditional_read(module, scan, node) or _evaluated_before_sample(module, project, scan, node)
         )
-        or why_too_early(module, project, scan)
+        or why_not_readable_before_loop(module, project, scan)
     )
     for name in scan.dropped:
-        if is_read_outside(module, node, name):
+        if is_read_outside_loop(module, node, name):
             problem = problem or f"`{name}` may be read after the loop"
         if isinstance(scope, cst.Module) and project.imported_elsewhere(module, name):
             problem = problem or f"another module may import `{name}`"
@@ -90,7 +96,7 @@ def label_loop(module: Module, project: Project, is_dataset: IsDataset, node: cs
     return scan
 
 
-def _conditional_read(module: Module, scan: LabelPass, node: cst.CSTNode) -> str | None:
+def _conditional_read(module: Module, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
     """Return why an iteration of the loop may not read its sample; None if each iteration reads it."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
@@ -110,7 +116,7 @@ def _conditional_read(module: Module, scan: LabelPass, node: cst.CSTNode) -> str
     return None
 
 
-def _evaluated_before_sample(module: Module, project: Project, scan: LabelPass, node: cst.CSTNode) -> str | None:
+def _evaluated_before_sample(module: Module, project: Project, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
     """Return why reading the sample earlier may change another expression, which is evaluated first; else None."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
@@ -124,14 +130,14 @@ def _evaluated_before_sample(module: Module, project: Project, scan: LabelPass, 
                 if part is inner:
                     break
                 if not (_is_steady(module, project, part) or (part in later and _is_named(part))):
-                    code = one_line(module, part).rstrip(" ,")
+                    code = one_line_source(module, part).rstrip(" ,")
                     return f"`{code}` is evaluated first, and reading a sample might change the result"
             inner = ancestor
     return None
 
 
 def _is_named(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.AssignTarget) or dotted(node) is not None
+    return isinstance(node, cst.AssignTarget) or dotted_source(node) is not None
 
 
 def _is_steady(module: Module, project: Project, node: cst.CSTNode) -> bool:
@@ -141,7 +147,7 @@ def _is_steady(module: Module, project: Project, node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString) or is_name(node, "None", "True", "False"):
         return True
     if isinstance(node, cst.BaseExpression) and not isinstance(node, cst.Tuple):
-        return dotted(node) is not None and not may_be_replaced(module, project, node)
+        return dotted_source(node) is not None and not may_be_rebound_during_loop(module, project, node)
     return all(_is_steady(module, project, child) for child in code_children(node))
 
 
@@ -151,5 +157,5 @@ def _is_taken_at_once(module: Module, node: cst.GeneratorExp) -> bool:
     if not isinstance(call, cst.Call) or call.args[0] is not argument or call.args[0].keyword:
         return False
     return resolves_to(module, call.func, _AT_ONCE) and all(
-        first_effect(module, other) is None for other in call.args[1:]
+        first_side_effect(module, other) is None for other in call.args[1:]
     )

@@ -13,18 +13,18 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import nodes_in_module, variable_uses
-from chirp_migrate.analysis.dataflow.effects import effect_message, first_effect, suspends_or_binds
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_assigned_later, is_replaced
+from chirp_migrate.analysis.dataflow.closures import original_nodes, variable_uses
+from chirp_migrate.analysis.dataflow.effects import first_side_effect, side_effect_message, suspends_or_binds
+from chirp_migrate.analysis.dataflow.uses_elsewhere import is_assigned_later, may_be_patched_elsewhere
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, binding_scope, dotted, is_integer, is_name, mention
+from chirp_migrate.syntax.queries import NameRole, binding_scope, dotted_source, is_integer, is_name, name_role
 
 IsDataset = Callable[[cst.CSTNode], bool]
 
 
 @dataclass
-class LabelPass:
+class ScannedSamples:
     """One pass over the samples of a dataset in which only their labels are used.
 
     Attributes:
@@ -66,26 +66,26 @@ class LabelPass:
         )
 
 
-def read_scan(
+def read_label_scan(
     module: Module,
     is_dataset: IsDataset,
     target: cst.BaseExpression,
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
-) -> LabelPass | None:
+) -> ScannedSamples | None:
     """Return the label scan of ``for target in iterable`` with the body ``code``; None if it is not a label scan."""
     match target, iterable:
         case cst.Tuple(elements=[cst.Element(value=cst.Name(value=count)), cst.Element(value=each)]), cst.Call(
             args=[cst.Arg(value=counted, keyword=None, star=""), *_]
         ) if module.qualified_names(iterable.func) == {"builtins.enumerate"}:
-            scan = read_scan(module, is_dataset, each, counted, code)
+            scan = read_label_scan(module, is_dataset, each, counted, code)
             return None if scan is None or count in (scan.label, *scan.dropped) else scan
     pair = _unpacked_pair(target)
     if pair is not None and is_dataset(iterable):
         x, y = pair
         if variable_uses(module, code, x) or not variable_uses(module, code, y):
             return None
-        return LabelPass(iterable, target, iterable, unpack=True, label=y, dropped=[x])
+        return ScannedSamples(iterable, target, iterable, unpack=True, label=y, dropped=[x])
     if not isinstance(target, cst.Name):
         return None
     opened = _unpacking_scan(module, is_dataset, target, iterable, code)
@@ -93,7 +93,7 @@ def read_scan(
         return opened
     reads = _labels_of(module, code, target.value)
     if reads and len(reads) == len(variable_uses(module, code, target.value)) and is_dataset(iterable):
-        return LabelPass(iterable, target, iterable, reads=reads, dropped=[target.value])
+        return ScannedSamples(iterable, target, iterable, reads=reads, dropped=[target.value])
     return _indexed_scan(module, is_dataset, target, iterable, code)
 
 
@@ -125,7 +125,7 @@ def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list
     return [
         parent
         for use, parent in around
-        if _base_of_second_item(parent) is use and mention(module, parent) is Mention.READ
+        if _base_of_second_item(parent) is use and name_role(module, parent) is NameRole.READ
     ]
 
 
@@ -143,7 +143,7 @@ def _indexed_samples(
     module: Module, is_dataset: IsDataset, code: Sequence[cst.CSTNode], name: str
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression, cst.BaseExpression]]:
     """Yield every ``dataset[… name …]`` in ``code``, in order of the text, with dataset and index."""
-    above = {module.parents[part] for part in nodes_in_module(module, code)}
+    above = {module.parents[part] for part in original_nodes(module, code)}
     holding: dict[cst.CSTNode, None] = {}
     for use in variable_uses(module, code, name):
         holding |= dict.fromkeys(reversed(list(takewhile(lambda node: node not in above, module.ancestors(use)))))
@@ -158,7 +158,7 @@ def _indexed_scan(
     target: cst.Name,
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
-) -> LabelPass | None:
+) -> ScannedSamples | None:
     """Return the label scan of a loop over indices ``i``, if its code reads ``dataset[i][1]``; else None."""
     samples = list(_indexed_samples(module, is_dataset, code, target.value))
     reads = [module.parents[sample] for sample, _, _ in samples]
@@ -166,10 +166,10 @@ def _indexed_scan(
         _base_of_second_item(read) is not sample for read, (sample, _, _) in zip(reads, samples, strict=True)
     ):
         return None
-    if not all(mention(module, read) is Mention.READ for read in reads):
+    if not all(name_role(module, read) is NameRole.READ for read in reads):
         return None
     _, dataset, index = samples[0]
-    scan = LabelPass(dataset, target, iterable, index, reads=reads, dropped=[target.value])
+    scan = ScannedSamples(dataset, target, iterable, index, reads=reads, dropped=[target.value])
     within = [use for _, _, each in samples for use in variable_uses(module, [each], target.value)]
     if len(within) < len(variable_uses(module, code, target.value)):
         scan.problem = f"`{target.value}` is used for more than the label"
@@ -184,7 +184,7 @@ def _unpacking_scan(
     target: cst.Name,
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
-) -> LabelPass | None:
+) -> ScannedSamples | None:
     """Return the label scan of a loop, if its first statement unpacks the label from the sample; else None."""
     match code[0]:
         case (
@@ -197,9 +197,9 @@ def _unpacking_scan(
     whole = value if second is None else second
     sample = _indexed_sample(module, is_dataset, whole, target.value)
     if sample is not None:
-        scan = LabelPass(sample[0], target, iterable, sample[1], opening=first, dropped=[target.value])
+        scan = ScannedSamples(sample[0], target, iterable, sample[1], opening=first, dropped=[target.value])
     elif is_name(whole, target.value) and is_dataset(iterable):
-        scan = LabelPass(iterable, target, iterable, opening=first, dropped=[target.value])
+        scan = ScannedSamples(iterable, target, iterable, opening=first, dropped=[target.value])
     else:
         return None
     pair = _unpacked_pair(left)
@@ -224,7 +224,7 @@ def _unpacking_scan(
     return None if any(_indexed_samples(module, is_dataset, rest, target.value)) else scan
 
 
-def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> LabelPass | None:
+def read_stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> ScannedSamples | None:
     """Return the dataset and the indices of a ``torch.stack([…])`` that stacks the x of a dataset's samples; else None.
 
     The elements of the list are ``dataset[i][0]`` for each ``i``, or x of ``for x, _ in dataset``.
@@ -247,15 +247,15 @@ def stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> La
     pair = _unpacked_pair(target)
     if pair is not None:
         is_scan = is_name(x, pair[0]) and is_dataset(loop.iter)
-        return LabelPass(loop.iter, target, loop.iter) if is_scan else None
+        return ScannedSamples(loop.iter, target, loop.iter) if is_scan else None
     element = _subscript(x)
     if element is None or not isinstance(target, cst.Name) or not is_integer(element[1], "0"):
         return None
     sample = _indexed_sample(module, is_dataset, element[0], target.value)
-    return None if sample is None else LabelPass(sample[0], target, loop.iter, sample[1])
+    return None if sample is None else ScannedSamples(sample[0], target, loop.iter, sample[1])
 
 
-def why_too_early(module: Module, project: Project, scan: LabelPass) -> str | None:
+def why_not_readable_before_loop(module: Module, project: Project, scan: ScannedSamples) -> str | None:
     """Return why the dataset must not be evaluated before its indices, or the samples not be read before the loop.
 
     The result is None if there is no reason.
@@ -265,20 +265,20 @@ def why_too_early(module: Module, project: Project, scan: LabelPass) -> str | No
         return "its indices contain `await` or bind names"
     if scan.index is None:
         return None
-    problem = effect_message(module, [scan.index])
+    problem = side_effect_message(module, [scan.index])
     if problem is not None or _is_local(module, scan.dataset):
         return problem
-    found = first_effect(module, scan.iterable, allow_libraries=True)
+    found = first_side_effect(module, scan.iterable, allow_libraries=True)
     if found is not None:
         return f"`{found}` runs first and might replace the dataset"
-    if may_be_replaced(module, project, scan.dataset):
+    if may_be_rebound_during_loop(module, project, scan.dataset):
         return f"reading a sample might replace `{module.source(scan.dataset).strip()}`"
     return None
 
 
-def may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) -> bool:
+def may_be_rebound_during_loop(module: Module, project: Project, node: cst.BaseExpression) -> bool:
     """Return whether other code may rebind a name, or an attribute in a dotted name, while the loop runs."""
-    path = dotted(node) or ""
+    path = dotted_source(node) or ""
     while isinstance(node, cst.Attribute):
         if is_assigned_later(project, node.attr.value):
             return True
@@ -287,7 +287,9 @@ def may_be_replaced(module: Module, project: Project, node: cst.BaseExpression) 
     if _is_local(module, node):
         return False
     declared = any(one.name.value == node.value for one in module.find(cst.NameItem))
-    return declared or is_replaced(module, project, path) or project.search(r"\bglobals\s*\(\s*\)", "globals")
+    return (
+        declared or may_be_patched_elsewhere(module, project, path) or project.search(r"\bglobals\s*\(\s*\)", "globals")
+    )
 
 
 def _is_local(module: Module, node: cst.BaseExpression) -> bool:

@@ -21,14 +21,14 @@ _FACTS = re.compile(r"Dataset|Subset|random_split|DataLoader|create_\w*loader|to
 _Loop = ast.For | ast.comprehension
 
 
-def has_dataset_facts(text: str, project: Project) -> bool:
+def may_show_dataset_type(text: str, project: Project) -> bool:
     """Return whether anything in a text, other than the name of a variable, may show that the variable is a dataset."""
     return _FACTS.search(text) is not None or may_name_dataset(text, project)
 
 
-def may_scan(outline: Outline, project: Project) -> bool:
+def may_scan_labels(outline: Outline, project: Project) -> bool:
     """Return whether a module may contain a loop or comprehension that only uses the labels of a dataset."""
-    facts = has_dataset_facts(outline.text, project)
+    facts = may_show_dataset_type(outline.text, project)
 
     def dataset(node: ast.expr) -> bool:
         last = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

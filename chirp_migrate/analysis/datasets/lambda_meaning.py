@@ -11,25 +11,25 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     Const,
     Evaluator,
     Name,
-    NotStraightLine,
     Operation,
+    UnmodelledCode,
     takes_plain_arguments,
 )
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+    any_attribute_read_by_getattr,
     is_bound_once,
     is_passed_as_keyword,
-    is_read_by_getattr,
 )
-from chirp_migrate.syntax.module import Module, find_in, walk
+from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, dotted, mention, plain_source
+from chirp_migrate.syntax.queries import NameRole, dotted_source, name_role, plain_source
 
 _SAMPLE = Name("<sample>")
 _STACKS = frozenset({"torch.stack"})
 
 
 @dataclass(frozen=True)
-class Replacement:
+class RuntimeReplacement:
     """The object of the runtime that replaces a lambda.
 
     Attributes:
@@ -43,19 +43,19 @@ class Replacement:
     does: str
 
 
-def runtime_replacement(module: Module, project: Project, node: cst.Lambda) -> Replacement | None:
+def replacement_for_lambda(module: Module, project: Project, node: cst.Lambda) -> RuntimeReplacement | None:
     """Return the object of the runtime that replaces a lambda; None if there is none.
 
     Each name in the lambda must refer to the same object when the lambda is defined and when it is called.
     """
     shipped = _find_replacement(module, project, node)
-    if shipped is None or not has_same_meaning_early(module, project, node):
+    if shipped is None or not has_same_meaning_at_definition(module, project, node):
         return None
     owner = module.scopes.lookup(shipped.name, node)
     return shipped if owner is None or isinstance(owner[0].node, cst.Module) else None
 
 
-def has_same_meaning_early(module: Module, project: Project, node: cst.Lambda) -> bool:
+def has_same_meaning_at_definition(module: Module, project: Project, node: cst.Lambda) -> bool:
     """Return whether each name in a lambda refers to the same object when the lambda is defined and when it is called.
 
     Captured names do not count: callers check them.
@@ -64,7 +64,7 @@ def has_same_meaning_early(module: Module, project: Project, node: cst.Lambda) -
         return False
     if any(is_passed_as_keyword(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
         return False
-    names = (one for one in find_in(node.body, cst.Name) if mention(module, one) is not Mention.LABEL)
+    names = (one for one in find_nodes(node.body, cst.Name) if name_role(module, one) is not NameRole.LABEL)
     return all(_is_bound_once(module, project, node, name.value, name) for name in names)
 
 
@@ -74,25 +74,25 @@ def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str
     if owner is None or not isinstance(owner[0].node, cst.Module):
         return owner is not None or module.scopes.is_builtin(name)
     around = module.parents[use]
-    path = (dotted(around) if isinstance(around, cst.Attribute) else None) or name
+    path = (dotted_source(around) if isinstance(around, cst.Attribute) else None) or name
     return is_bound_once(module, project, path, owner[1], module.span(node)[0])
 
 
-def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> Replacement | None:
+def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> RuntimeReplacement | None:
     """Return the object of the runtime that does the same as a lambda; None if there is none."""
     if len(node.params.params) != 1 or not takes_plain_arguments(node):
         return None
     parameter = node.params.params[0].name.value
     if _stacks_pairs(module, project, node.body, parameter):
-        return Replacement("collate_pairs", "collate_pairs", "stacks samples and labels")
+        return RuntimeReplacement("collate_pairs", "collate_pairs", "stacks samples and labels")
     source = _standardizing(module, node.body, parameter)
     if source is None:
         return None
     # Unlike a lambda, `Standardize` has attributes, so code that checks for them may treat it in another way.
     return (
         None
-        if is_read_by_getattr(project, "mean", "std")
-        else Replacement(source, "Standardize", "standardises a sample")
+        if any_attribute_read_by_getattr(project, "mean", "std")
+        else RuntimeReplacement(source, "Standardize", "standardises a sample")
     )
 
 
@@ -101,11 +101,11 @@ def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> 
 
     In ``body``, mean and std must be names.
     """
-    if any(isinstance(node, cst.Attribute) and node.attr.value.endswith("_") for node in walk(body)):
+    if any(isinstance(node, cst.Attribute) and node.attr.value.endswith("_") for node in walk_code(body)):
         return None  # unlike `Standardize`, an operation in place keeps the dtype
     try:
         path, *others = Evaluator(module.source).paths((), {parameter: _SAMPLE}, body)
-    except NotStraightLine:
+    except UnmodelledCode:
         return None
     if others:
         return None
@@ -124,7 +124,7 @@ def _standardizing(module: Module, body: cst.BaseExpression, parameter: str) -> 
 
 def _stacks_pairs(module: Module, project: Project, body: cst.BaseExpression, parameter: str) -> bool:
     """Return whether ``body`` is ``(torch.stack([s[0] for s in batch]), torch.stack([s[1] for s in batch]))``."""
-    called = [call.func for call in find_in(body, cst.Call)]
+    called = [call.func for call in find_nodes(body, cst.Call)]
     if len(called) != 2 or any(project.resolved_names(module, one) != _STACKS for one in called):
         return False
     stacked = rf"[\w.]+\(\[(\w+)\[{{}}\] for \{{}} in {parameter}\]\)"

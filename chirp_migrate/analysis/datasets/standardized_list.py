@@ -8,23 +8,23 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.capture_timing import has_value
-from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
+from chirp_migrate.analysis.dataflow.capture_timing import always_has_value
+from chirp_migrate.analysis.dataflow.read_outside import is_read_outside_loop
 from chirp_migrate.analysis.dataflow.symbolic import (
     Const,
     Evaluator,
     Name,
-    NotStraightLine,
     Subscript,
+    UnmodelledCode,
     Value,
+    make_subscript,
     names_in_code,
-    subscript,
 )
-from chirp_migrate.analysis.dataflow.with_blocks import lets_errors_pass
-from chirp_migrate.analysis.datasets.dataset_meaning import is_part, standardized_pair
-from chirp_migrate.syntax.module import Module, find_in
+from chirp_migrate.analysis.dataflow.with_blocks import swallows_no_exceptions
+from chirp_migrate.analysis.datasets.dataset_meaning import is_part_of_value, match_standardized_pair
+from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import find_own, holds, is_in_string, plain_source
+from chirp_migrate.syntax.queries import contains_node, find_in_scope, is_in_fstring, plain_source
 
 _SAMPLE = Name("<sample>")
 _LEAVES = (cst.Return, cst.Raise, cst.Break, cst.Continue, cst.Yield, cst.Await)
@@ -63,7 +63,7 @@ def list_built_by_comprehension(module: Module, node: cst.ListComp) -> Standardi
     loop = node.for_in
     if loop.ifs or loop.inner_for_in is not None or loop.asynchronous is not None:
         return None
-    if is_in_string(module, node):
+    if is_in_fstring(module, node):
         return None
     return _read_iteration(module, loop.target, loop.iter, node.elt, ())
 
@@ -102,17 +102,17 @@ def _read_iteration(
             index = Name(each)
             env = {each: index}
         case cst.Tuple(elements=[cst.Element(value=cst.Name(value=x)), cst.Element(value=cst.Name(value=y))]):
-            env = {x: subscript(_SAMPLE, Const("0")), y: subscript(_SAMPLE, Const("1"))}
+            env = {x: make_subscript(_SAMPLE, Const("0")), y: make_subscript(_SAMPLE, Const("1"))}
         case _:
             return None
-    if not isinstance(source, cst.Name) or any(find_in(one, cst.Call) for one in (element, *body)):
+    if not isinstance(source, cst.Name) or any(find_nodes(one, cst.Call) for one in (element, *body)):
         return None
     try:
         path, *others = Evaluator(module.source).paths(body, env, element)
-    except NotStraightLine:
+    except UnmodelledCode:
         return None
-    parts = standardized_pair(path.value)
-    if parts is None or others or not all(is_part(one, path.value) for one in path.evaluated):
+    parts = match_standardized_pair(path.value)
+    if parts is None or others or not all(is_part_of_value(one, path.value) for one in path.evaluated):
         return None
     match parts:
         case sample, mean, std, eps if sample == _SAMPLE:  # `for x, y in subset` reads all samples of subset in order
@@ -151,7 +151,7 @@ def _keeps_a_value(module: Module, node: cst.CSTNode, name: str) -> bool:
     if any(module.scopes.scope_of(one.node) is not owner[0] for one in owner[1] if not isinstance(one.node, cst.Param)):
         return False
     is_later = isinstance(owner[0].node, cst.Module) and module.enclosing_function(node) is not None
-    return has_value(module, module.tree.body[-1] if is_later else node, owner)
+    return always_has_value(module, module.tree.body[-1] if is_later else node, owner)
 
 
 def empty_list_line(module: Module, loop: cst.For, name: str) -> cst.SimpleStatementLine | None:
@@ -164,12 +164,12 @@ def empty_list_line(module: Module, loop: cst.For, name: str) -> cst.SimpleState
     for one in reversed(before):
         if isinstance(one, cst.SimpleStatementLine) and plain_source(module, one) == f"{name} = []":
             return one
-        if name in names_in_code(one) or find_own(one, *_LEAVES):
+        if name in names_in_code(one) or find_in_scope(one, *_LEAVES):
             return None
     return None
 
 
-def may_be_seen_unfinished(module: Module, loop: cst.For, name: str) -> bool:
+def unfinished_list_may_be_seen(module: Module, loop: cst.For, name: str) -> bool:
     """Return whether code may see the list ``name`` while a loop fills it, or after an error has ended the loop."""
     owner, scope = module.scopes.lookup(name, loop), module.scopes.scope_of(loop)
     if owner is None or owner[0] is not scope or isinstance(scope.node, cst.ClassDef):
@@ -182,17 +182,17 @@ def may_be_seen_unfinished(module: Module, loop: cst.For, name: str) -> bool:
         match ancestor:
             case cst.Try(body=body) | cst.TryStar(body=body):
                 bodies.append(body)
-            case cst.With(body=body) if not lets_errors_pass(module, ancestor):
+            case cst.With(body=body) if not swallows_no_exceptions(module, ancestor):
                 bodies.append(body)
-    return not all(holds(module, body, use) for body in bodies for use in uses)
+    return not all(contains_node(module, body, use) for body in bodies for use in uses)
 
 
-def may_be_read_outside(module: Module, project: Project, loop: cst.For, name: str) -> bool:
+def may_be_read_outside_loop(module: Module, project: Project, loop: cst.For, name: str) -> bool:
     """Return whether code outside a loop may read the loop's variable ``name``."""
     owner, scope = module.scopes.lookup(name, loop), module.scopes.scope_of(loop)
-    if owner is None or not any(holds(module, loop, one.node) for one in owner[1]):
+    if owner is None or not any(contains_node(module, loop, one.node) for one in owner[1]):
         return False
     if owner[0] is not scope or isinstance(scope.node, cst.ClassDef):
         return True
     exported = scope.parent is None and project.imported_elsewhere(module, name)
-    return exported or is_read_outside(module, loop, name)
+    return exported or is_read_outside_loop(module, loop, name)

@@ -6,11 +6,11 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import (
     Call,
+    CodePath,
     Const,
     Evaluator,
     Name,
-    NotStraightLine,
-    Path,
+    UnmodelledCode,
     Value,
     takes_plain_arguments,
 )
@@ -18,22 +18,22 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     INDEX,
     SELF,
     AugmentedSamples,
-    augmenting_semantics,
-    inferred_samples,
+    infer_getitem_result,
+    match_augmentation_pattern,
 )
 from chirp_migrate.syntax.module import Module
 
 
-def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> AugmentedSamples | None:
+def match_type_call(module: Module, type_call: cst.Call, member_dict: cst.Dict) -> AugmentedSamples | None:
     """Return the semantics of a dataset class from its members; ``None`` if no class of the runtime does the same.
 
     Args:
         module: the module that contains the call.
-        node: the call of ``type``.
-        entries: the third argument of the call: the members of the class.
+        type_call: the call of ``type``.
+        member_dict: the third argument of the call: the members of the class.
     """
     members: dict[str, cst.Lambda] = {}
-    for entry in entries.elements:
+    for entry in member_dict.elements:
         if not isinstance(entry, cst.DictElement) or not isinstance(entry.key, cst.SimpleString):
             return None
         if not isinstance(entry.value, cst.Lambda):
@@ -43,18 +43,18 @@ def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> Aug
     if set(members) != {"__getitem__", "__len__"}:
         return None
     try:
-        paths = _paths_of(module, node, members["__getitem__"], SELF, INDEX)
-        lengths = {path.value for path in _paths_of(module, node, members["__len__"], SELF)}
-        if init is not None and any(path.value != Const("None") for path in _paths_of(module, node, init, SELF)):
+        paths = _paths_of(module, type_call, members["__getitem__"], SELF, INDEX)
+        lengths = {path.value for path in _paths_of(module, type_call, members["__len__"], SELF)}
+        if init is not None and any(path.value != Const("None") for path in _paths_of(module, type_call, init, SELF)):
             return None
-    except NotStraightLine:
+    except UnmodelledCode:
         return None
-    if any(module.scopes.lookup(one, node) is not None for one in ("type", "len")):
+    if any(module.scopes.lookup(one, type_call) is not None for one in ("type", "len")):
         return None
-    samples = inferred_samples(paths)
+    samples = infer_getitem_result(paths)
     if samples is None or not samples.complete or not samples.reads_once:
         return None
-    meaning = augmenting_semantics(samples)
+    meaning = match_augmentation_pattern(samples)
     if meaning is None or lengths != {Call(Name("len"), (meaning.dataset,))}:
         return None
     tested = samples.none_tested
@@ -63,10 +63,10 @@ def meaning_of_members(module: Module, node: cst.Call, entries: cst.Dict) -> Aug
     return None if meaning.training in tested else meaning
 
 
-def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: Value) -> list[Path]:
+def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: Value) -> list[CodePath]:
     names = [parameter.name.value for parameter in function.params.params]
     if len(names) != len(arguments) or not takes_plain_arguments(function):
-        raise NotStraightLine("something unusual in the parameters of a lambda")
+        raise UnmodelledCode("something unusual in the parameters of a lambda")
     return _evaluator(module, node).paths((), dict(zip(names, arguments, strict=True)), function.body)
 
 

@@ -11,8 +11,8 @@ import libcst as cst
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.syntax.gaps import CALL, GAP
-from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import argument, dotted, method_called, own_nodes
+from chirp_migrate.syntax.module import Module, walk_code
+from chirp_migrate.syntax.queries import call_argument, called_method_name, dotted_source, nodes_in_scope
 
 #: The device of ``.cuda()`` without an argument.
 CUDA = cst.SimpleString('"cuda"')
@@ -28,20 +28,20 @@ _MOVE = re.compile(rf"\.{GAP}(to|cuda){CALL}|\bdevice\s*\)")
 
 
 @lru_cache(maxsize=8)
-def may_move(text: str) -> bool:
+def may_move_to_device(text: str) -> bool:
     """Return whether a module may move an object to a device, according to a search of its text."""
     return _MOVE.search(text) is not None
 
 
-def moved_to(module: Module, call: cst.Call) -> cst.BaseExpression | None:
+def target_device(module: Module, call: cst.Call) -> cst.BaseExpression | None:
     """Return the device of ``x.to(…)`` or ``x.cuda(…)``; ``None`` for any other call, and for the CPU.
 
     A variable is a device if code assigns a device to it, or if its name is typical of devices.
     """
-    method = method_called(call)
+    method = called_method_name(call)
     if method not in ("to", "cuda") or any(one.star for one in call.args):
         return None
-    device = argument(call, 0, "device")
+    device = call_argument(call, 0, "device")
     if method == "cuda":
         return CUDA if device is None else device
     if device is None or is_dtype(module, device):
@@ -54,9 +54,9 @@ def is_dtype(module: Module, node: cst.BaseExpression) -> bool:
     return resolves_to(module, node, _DTYPE)
 
 
-def names_device(module: Module, node: cst.BaseExpression) -> bool:
+def may_name_device(module: Module, node: cst.BaseExpression) -> bool:
     """Return whether a name or attribute may refer to a device other than the CPU."""
-    return dotted(node) is not None and device_value(module, node).may_be()
+    return dotted_source(node) is not None and device_value(module, node).may_be()
 
 
 def moves_to_cuda(module: Module, call: cst.Call) -> bool:
@@ -64,22 +64,22 @@ def moves_to_cuda(module: Module, call: cst.Call) -> bool:
 
     ``"cuda" if … else "cpu"`` counts as well.
     """
-    method = method_called(call)
+    method = called_method_name(call)
     if method == "cuda":
         return True
-    device = argument(call, 0 if method == "to" else -1, "device")
+    device = call_argument(call, 0 if method == "to" else -1, "device")
     if device is None or "cuda" not in device_value(module, device).kinds:
         return False
     names = module.qualified_names(call.func)
     return method == "to" or any(one.startswith("torch.") and one != "torch.device" for one in names)
 
 
-def cuda_uses(module: Module, scope: cst.CSTNode, *, nested: bool = False) -> Iterator[cst.Call]:
+def calls_initializing_cuda(module: Module, scope: cst.CSTNode, *, nested: bool = False) -> Iterator[cst.Call]:
     """Yield calls in ``scope`` that initialise CUDA: they move an object to a CUDA device, or query CUDA.
 
     ``nested``: include calls in functions and classes inside ``scope``.
     """
-    for node in walk(scope) if nested else own_nodes(scope):
+    for node in walk_code(scope) if nested else nodes_in_scope(scope):
         if isinstance(node, cst.Call) and (
             moves_to_cuda(module, node) or any(map(_INITIALISING.fullmatch, module.qualified_names(node.func)))
         ):

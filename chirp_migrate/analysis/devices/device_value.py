@@ -9,9 +9,9 @@ from operator import or_
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import origins, scope_of
+from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations, assigning_scope
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import dotted, parameters
+from chirp_migrate.syntax.queries import dotted_source, parameters_by_name
 
 #: Device types other than the CPU.
 ACCELERATOR = re.compile(r"(cuda|xpu|mps|hpu|npu|mtia|xla)\b")
@@ -72,17 +72,17 @@ def _device_of_text(text: str) -> DeviceValue:
 
 
 def _device_by_name(module: Module, node: cst.Name | cst.Attribute, depth: int) -> DeviceValue:
-    name = dotted(node)
+    name = dotted_source(node)
     if name is None:
         return DeviceValue(is_called=isinstance(node, cst.Attribute) and node.attr.value == "device")
-    scope = scope_of(module, node, name)
-    values = [one.value for one in origins(module, scope, name)[0] if one.part is None]
+    scope = assigning_scope(module, node, name)
+    values = [one.value for one in assigned_values_and_annotations(module, scope, name)[0] if one.part is None]
     found = [device_value(module, value, depth + 1) for value in values] if depth < _DEPTH else []
     whole = reduce(or_, found, _UNKNOWN)
     if not found or not all(_is_literal(module, value) for value in values):
         last = name.rpartition(".")[2]
         whole = replace(whole, spelled=frozenset(), is_called=_NAME.fullmatch(last) is not None)
-    parameter = parameters(scope).get(name)
+    parameter = parameters_by_name(scope).get(name)
     if parameter is not None and parameter.default is not None and depth < _DEPTH:
         whole = replace(whole, kinds=whole.kinds | device_value(module, parameter.default, depth + 1).kinds)
     return whole

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from chirp_migrate.analysis.known_names import NN_MODULE, inherits
+from chirp_migrate.analysis.known_names import NN_MODULE, inherits_from
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["place_of_mps", "place_of_observed_transfer", "why_own_transfer"]
+__all__ = ["find_inspected_transfer", "find_mps_device", "why_to_may_lack_non_blocking"]
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
@@ -25,7 +25,7 @@ _OBSERVED = re.compile(
 _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfix|update|append|format|write|get|pop")
 
 
-def why_own_transfer(project: Project) -> str | None:
+def why_to_may_lack_non_blocking(project: Project) -> str | None:
     """Return why the project may have a method ``to`` or ``cuda`` that takes no ``non_blocking``; else ``None``."""
     wanted = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_GETTERS))})\b")
     for path, text in project.matching(wanted, *_MOVES, *_GETTERS):
@@ -35,7 +35,7 @@ def why_own_transfer(project: Project) -> str | None:
     return None
 
 
-def place_of_mps(project: Project) -> str | None:
+def find_mps_device(project: Project) -> str | None:
     """Return a place (``path:line``) that names Apple's device ``mps``; a metric with the name "mps" does not count."""
     for path, text in project.matching(re.compile(r"\bmps\b"), "mps"):
         line = _line_of_mps(text)
@@ -44,7 +44,7 @@ def place_of_mps(project: Project) -> str | None:
     return None
 
 
-def place_of_observed_transfer(project: Project) -> str | None:
+def find_inspected_transfer(project: Project) -> str | None:
     """Return a place (``path:line``) that inspects the arguments of calls of ``to`` or ``cuda``; None without one."""
     return project.once(_place_of_observed_transfer)
 
@@ -62,7 +62,7 @@ def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
     outline = Outline(path, text)
     classes = (node for node in outline.find(ast.ClassDef) if node.name == owner)
     bases = (name for node in classes for base in node.bases for name in project.possible_names(outline, base))
-    return any(inherits(project, name, NN_MODULE) for name in bases)
+    return any(inherits_from(project, name, NN_MODULE) for name in bases)
 
 
 @lru_cache(maxsize=256)

@@ -16,23 +16,23 @@ from functools import cached_property, lru_cache
 
 import libcst as cst
 
-from chirp_migrate.analysis.gain.reading import Reading, ReadingMode, own_reading, readings_of
+from chirp_migrate.analysis.gain.reading import DatasetReading, ReadingMode, possible_readings, reading_of_instance
 from chirp_migrate.analysis.known_names import FACTORY_FUNCTIONS
 from chirp_migrate.analysis.loaders.device_data import is_on_device
 from chirp_migrate.analysis.objects.importers import files_with_importers
-from chirp_migrate.analysis.objects.pickled import ObjectSort, Unpicklable, unpicklable
+from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObjects, find_unpicklable_objects
 from chirp_migrate.analysis.objects.things import (
+    AbstractObject,
     BoundMethod,
-    ClassThing,
+    ClassObject,
     Constant,
     Container,
-    External,
-    FunctionThing,
+    CreationPlace,
+    FunctionObject,
     Instance,
-    LoaderThing,
-    ModuleThing,
-    Place,
-    Thing,
+    LibraryName,
+    LoaderObject,
+    ModuleObject,
     Value,
 )
 from chirp_migrate.analysis.objects.values import NONE
@@ -43,7 +43,7 @@ from chirp_migrate.syntax.project import Project, is_test_file
 __all__ = ["LoaderGains", "loader_gains"]
 
 #: Kinds of objects whose definition a rewrite can move to the top level of a module, where workers find it.
-_HOISTED = frozenset({ObjectSort.LAMBDA, ObjectSort.FUNCTION, ObjectSort.CLASS})
+_HOISTED = frozenset({ReportedObjectKind.LAMBDA, ReportedObjectKind.FUNCTION, ReportedObjectKind.CLASS})
 #: Functions that collate a batch with the same result as the runtime.
 _STACKING = re.compile(r"torch\.utils\.data\.([\w.]+\.)?default_collate|chirpid_patch\.([\w.]+\.)?collate_pairs")
 #: Names of library functions that may refer to a collate function of PyTorch.
@@ -65,7 +65,7 @@ _AT_RUN_TIME = Gain(GainKind.AT_RUN_TIME, "the dataset is known only when the pr
 @lru_cache(maxsize=4)
 def loader_gains(project: Project) -> LoaderGains:
     """Return the gains of a project, cached from the first call."""
-    return LoaderGains(project, unpicklable(project))
+    return LoaderGains(project, find_unpicklable_objects(project))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class _Collation:
     """
 
     name: str
-    place: Place | None = None
+    place: CreationPlace | None = None
     is_declared: bool = False
 
 
@@ -91,25 +91,25 @@ class LoaderGains:
         objects: the objects in the loaders, from a run of the program on abstract values.
     """
 
-    def __init__(self, project: Project, objects: Unpicklable) -> None:
+    def __init__(self, project: Project, objects: UnpicklableObjects) -> None:
         self._project, self._objects, self._run = project, objects, objects.run
-        self._loaders: dict[str, dict[ast.AST, list[LoaderThing]]] = {}
-        self._holders: dict[str, dict[ast.AST, list[LoaderThing]]] = {}
-        self._known: dict[tuple[Place, bool], Gain] = {}
+        self._loaders: dict[str, dict[ast.AST, list[LoaderObject]]] = {}
+        self._holders: dict[str, dict[ast.AST, list[LoaderObject]]] = {}
+        self._known: dict[tuple[CreationPlace, bool], Gain] = {}
         self._definitions: dict[str, list[_Definition]] = {}
         self._mentions: dict[str, int] = {}
-        self._known_alone: dict[Place, bool] = {}
+        self._known_alone: dict[CreationPlace, bool] = {}
         for loader in self._run.loaders:
             self._loaders.setdefault(loader.place.path, {}).setdefault(loader.place.node, []).append(loader)
         for loader, held in objects.held.items():
             for one in held:
                 self._holders.setdefault(one.place.path, {}).setdefault(one.place.node, []).append(loader)
-        self._readers: dict[tuple[str, str], list[LoaderThing]] = {}
+        self._readers: dict[tuple[str, str], list[LoaderObject]] = {}
         for loader, classes in objects.classes.items():
             for place in classes:
                 self._readers.setdefault((place.path, getattr(place.node, "name", "")), []).append(loader)
 
-    def gain_of_call(self, module: Module, call: cst.Call, is_moved: Callable[[Place], bool]) -> Gain:
+    def gain_of_call(self, module: Module, call: cst.Call, is_moved: Callable[[CreationPlace], bool]) -> Gain:
         """Return the gain of rewriting a call that builds a loader.
 
         Args:
@@ -122,13 +122,13 @@ class LoaderGains:
             line = module.position(module.span(unused.name)[0])[0]
             return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
         nodes = module.once(self._calls).get(module.span(call)[0], ())
-        gains = [self._gain_of_rewrite(Place(module.path, node), is_moved) for node in nodes]
+        gains = [self._gain_of_rewrite(CreationPlace(module.path, node), is_moved) for node in nodes]
         if not gains:
             gains = [self._or_no_batches(_AT_RUN_TIME)]
         # Several original calls may match this call. Calls with a gain are rewritten first, so *nothing* has priority.
         return next((one for one in gains if one.kind is GainKind.NOTHING), gains[0])
 
-    def _gain_of_rewrite(self, place: Place, is_moved: Callable[[Place], bool]) -> Gain:
+    def _gain_of_rewrite(self, place: CreationPlace, is_moved: Callable[[CreationPlace], bool]) -> Gain:
         """Return the gain of rewriting the loader call at a place, without the gain of pinned transfers."""
         gain = self._gain_of_place(place)
         if gain.kind is GainKind.PICKLABLE:
@@ -151,7 +151,7 @@ class LoaderGains:
         loaders of tests do not count.
         """
         readings = [
-            own_reading(self._project, Instance(cls.place, cls), cls)
+            reading_of_instance(self._project, Instance(cls.place, cls), cls)
             for cls in self._run.classes
             if cls.is_dataset and not _only_inherits(cls) and not is_test_file(cls.place.path)
         ]
@@ -161,11 +161,11 @@ class LoaderGains:
             one
             for one in loaded
             if isinstance(one, Instance)
-            and isinstance(one.cls, ClassThing)
+            and isinstance(one.cls, ClassObject)
             and not one.cls.is_dataset
             and not is_test_file(one.cls.place.path)
         ]
-        readings += readings_of(self._project, others) if others else []
+        readings += possible_readings(self._project, others) if others else []
         found = [one for loader in own for one in self._readings(loader)]
         return bool(readings) and not (
             any(one.way is not ReadingMode.ONE_BY_ONE for one in readings)
@@ -224,7 +224,7 @@ class LoaderGains:
             return Gain(GainKind.NOTHING, "the project builds no loader")
         return self.gain_of_class(path, name)
 
-    def _builds_no_batches(self, loader: LoaderThing) -> bool:
+    def _builds_no_batches(self, loader: LoaderObject) -> bool:
         """Return whether a loader gains nothing from its migration, or has a ``collate_fn`` that is not PyTorch's."""
         collations = loader.arguments.get("collate_fn", ())
         is_own = bool(collations) and all(map(self._own_collation, collations))
@@ -237,7 +237,7 @@ class LoaderGains:
         such a loader, if its samples can be read in batches.
         """
         direct = {"DataLoader", *self._project.aliases("DataLoader")}
-        places = (Place(path, node) for node in self._loaders.get(path, ()) if _called_name(node) not in direct)
+        places = (CreationPlace(path, node) for node in self._loaders.get(path, ()) if _called_name(node) not in direct)
         gains = (self._gain_of_place(one, moves=False) for one in places)
         return next((one for one in gains if one.kind is GainKind.BATCHED), _NO_GAIN_AS_VALUE)
 
@@ -251,7 +251,9 @@ class LoaderGains:
             loader.may_have_workers for loader in self._run.loaders if loader.place.path in near
         )
 
-    def pinned_in(self, module: Module, loop: cst.For, is_moved: Callable[[Place], bool]) -> tuple[Place, ...]:
+    def pinned_in(
+        self, module: Module, loop: cst.For, is_moved: Callable[[CreationPlace], bool]
+    ) -> tuple[CreationPlace, ...]:
         """Return the calls that build the loaders of a loop, if the loaders pin their batches after the migration.
 
         A call that already pins its batches only counts if it calls the factory, or if its rewrite gains something.
@@ -280,17 +282,17 @@ class LoaderGains:
         loaders = self._loaders_of(module, loop)
         return bool(loaders) and all(map(self._is_on_device, loaders))
 
-    def _loaders_of(self, module: Module, loop: cst.For) -> list[LoaderThing]:
+    def _loaders_of(self, module: Module, loop: cst.For) -> list[LoaderObject]:
         """Return the loaders that a loop iterates over."""
         now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
-        value = self._run.loops.get(Place(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
+        value = self._run.loops.get(CreationPlace(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
         return _evidence(module.path, _loaders_in(value))
 
-    def _is_on_device(self, loader: LoaderThing) -> bool:
+    def _is_on_device(self, loader: LoaderObject) -> bool:
         """Return whether the dataset of a loader consists of tensors that code has moved to a device."""
         return all(one.in_memory and any(map(self._puts_on_device, one.made)) for one in self._readings(loader))
 
-    def _puts_on_device(self, place: Place) -> bool:
+    def _puts_on_device(self, place: CreationPlace) -> bool:
         """Return whether the call at a place creates a dataset from tensors that code has moved to a device."""
         module = self._project.module(place.path)
         offset = module.offset(getattr(place.node, "lineno", 1), getattr(place.node, "col_offset", 0))
@@ -310,14 +312,14 @@ class LoaderGains:
             and any(one is loader for one in _loaders_in(value) for loader in own)
         ]
 
-    def _pins_by_factory(self, loader: LoaderThing) -> bool:
+    def _pins_by_factory(self, loader: LoaderObject) -> bool:
         """Return whether a loader has no `pin_memory`, and its batches are batches that the factory allocates."""
         if loader.arguments.get("pin_memory", NONE) != NONE:
             return False
         collation = loader.arguments.get("collate_fn", ())
         return all(map(_stacks_samples, collation)) and all(one.in_memory for one in self._readings(loader))
 
-    def _loaders_at(self, module: Module, offset: int) -> list[LoaderThing]:
+    def _loaders_at(self, module: Module, offset: int) -> list[LoaderObject]:
         """Return the loaders that the call at ``offset`` of a module builds."""
         nodes = module.once(self._calls).get(offset, ())
         return [loader for node in nodes for loader in self._loaders[module.path][node]]
@@ -331,21 +333,21 @@ class LoaderGains:
         return self._index_by_offset(module, self._holders)
 
     def _index_by_offset(
-        self, module: Module, known: dict[str, dict[ast.AST, list[LoaderThing]]]
+        self, module: Module, known: dict[str, dict[ast.AST, list[LoaderObject]]]
     ) -> dict[int, list[ast.AST]]:
         found: dict[int, list[ast.AST]] = {}
         for offset, node in self._objects.now(module, list(known.get(module.path, ()))):
             found.setdefault(offset, []).append(node)
         return found
 
-    def _gain_of_place(self, place: Place, *, moves: bool = True) -> Gain:
+    def _gain_of_place(self, place: CreationPlace, *, moves: bool = True) -> Gain:
         """Return the gain of the loader call at a place."""
         key = place, moves
         if key not in self._known:
             self._known[key] = self._gain_of_loaders(self._loaders[place.path][place.node], moves=moves)
         return self._known[key]
 
-    def _gain_of_loaders(self, loaders: list[LoaderThing], *, moves: bool) -> Gain:
+    def _gain_of_loaders(self, loaders: list[LoaderObject], *, moves: bool) -> Gain:
         """Return the gain of a call that builds ``loaders``."""
         if _has_no_samples(loaders[0].place.node):
             return _gain_at(GainKind.NOTHING, "the dataset is empty", loaders[0].place)
@@ -385,14 +387,14 @@ class LoaderGains:
             return _gain_at(GainKind.NOTHING, f"a `collate_fn` of {of} builds the batches", own[0].place)
         return _gain_at(GainKind.NOTHING, readings[0].why, readings[0].place)
 
-    def _holds_samples(self, loader: LoaderThing) -> bool:
+    def _holds_samples(self, loader: LoaderObject) -> bool:
         """Return whether all samples of a loader are provably in memory: in tensors, or in a list."""
         lists = [
             isinstance(one, Container) and one.kind in ("list", "tuple") for one in loader.arguments.get("dataset", ())
         ]
         return (bool(lists) and all(lists)) or all(one.in_memory for one in self._readings(loader))
 
-    def _replaced_by(self, loaders: list[LoaderThing]) -> Place | None:
+    def _replaced_by(self, loaders: list[LoaderObject]) -> CreationPlace | None:
         """Return the call that builds new loaders from ``loaders``; None if a loop also uses one of ``loaders``."""
         if not all(one.replaced_by for one in loaders) or any(
             held is one for value in self._run.loops.values() for held in _loaders_in(value) for one in loaders
@@ -400,7 +402,7 @@ class LoaderGains:
             return None
         return loaders[0].replaced_by
 
-    def _sets_collation(self, loaders: list[LoaderThing]) -> bool:
+    def _sets_collation(self, loaders: list[LoaderObject]) -> bool:
         """Return whether the function that builds ``loaders`` always assigns a function to its ``collate_fn``.
 
         The assigned function must not be PyTorch's.
@@ -416,51 +418,51 @@ class LoaderGains:
         names = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
         return given[0].id in {one.id for one in names} - _parameters(function)
 
-    def _own_collation(self, collation: Thing) -> _Collation | None:
+    def _own_collation(self, collation: AbstractObject) -> _Collation | None:
         """Return the function or class of a `collate_fn` that is not PyTorch's, else None.
 
         The result is None for a lambda, because a rewrite may replace it by a function of the runtime.
         """
         match collation:
-            case FunctionThing(place=Place(node=ast.FunctionDef(name=name)) as place):
+            case FunctionObject(place=CreationPlace(node=ast.FunctionDef(name=name)) as place):
                 return _Collation(name, place)
-            case BoundMethod(function=FunctionThing() as function):
+            case BoundMethod(function=FunctionObject() as function):
                 return self._own_collation(function)
-            case BoundMethod(owner=Instance(cls=ClassThing() as cls), function=str() as name):
+            case BoundMethod(owner=Instance(cls=ClassObject() as cls), function=str() as name):
                 declared = self._declared_class(cls, name)
                 return None if declared is None else _Collation(name, declared.place, is_declared=True)
-            case Instance(cls=ClassThing() as cls):
+            case Instance(cls=ClassObject() as cls):
                 return _Collation(cls.name, cls.place)
             case Instance(cls="functools.partial", cells={0: (function,)}):
                 return self._own_collation(function)
-            case External(name=name) if not (_stacks_samples(collation) or _MAY_STACK.fullmatch(name)):
+            case LibraryName(name=name) if not (_stacks_samples(collation) or _MAY_STACK.fullmatch(name)):
                 return _Collation(name.rpartition(".")[2])
         return None
 
-    def _declared_class(self, cls: ClassThing, name: str) -> ClassThing | None:
+    def _declared_class(self, cls: ClassObject, name: str) -> ClassObject | None:
         """Return the class of the project in the annotation of an attribute that has no value there; else None."""
         for base in cls.order:
-            for node in ast.walk(base.place.node) if isinstance(base, ClassThing) else ():
+            for node in ast.walk(base.place.node) if isinstance(base, ClassObject) else ():
                 match node:
                     case ast.AnnAssign(
                         target=ast.Attribute(value=ast.Name(id="self"), attr=attribute),
                         annotation=annotation,
                         value=None,
-                    ) if attribute == name and isinstance(base, ClassThing):
+                    ) if attribute == name and isinstance(base, ClassObject):
                         return self._class_of_annotation(base.place.path, annotation)
         return None
 
-    def _class_of_annotation(self, path: str, annotation: ast.expr | None) -> ClassThing | None:
+    def _class_of_annotation(self, path: str, annotation: ast.expr | None) -> ClassObject | None:
         """Return the class of the project that an annotation in a file names; None for any other annotation."""
         if annotation is None:
             return None
         named = str(annotation.value) if isinstance(annotation, ast.Constant) else ast.unparse(annotation)
-        found: Value = (ModuleThing(path, is_own=True),)
+        found: Value = (ModuleObject(path, is_own=True),)
         for name in named.split("."):
             found = self._run.attribute_of(found[0], name) if len(found) == 1 else ()
-        return found[0] if len(found) == 1 and isinstance(found[0], ClassThing) else None
+        return found[0] if len(found) == 1 and isinstance(found[0], ClassObject) else None
 
-    def _definitions_around(self, place: Place) -> list[_Definition]:
+    def _definitions_around(self, place: CreationPlace) -> list[_Definition]:
         """Return the definitions that contain the node of a place, innermost first."""
         if place.path not in self._definitions:
             nodes = ast.walk(self._run.trees[place.path])
@@ -472,21 +474,21 @@ class LoaderGains:
             if one.lineno <= line and end <= (one.end_lineno or 0) and one is not place.node
         ]
 
-    def _readings(self, loader: LoaderThing) -> list[Reading]:
+    def _readings(self, loader: LoaderObject) -> list[DatasetReading]:
         """Return how the datasets of a loader are read.
 
         For a loader outside tests, in-memory datasets that tests create do not count.
         """
-        found = readings_of(self._project, loader.arguments.get("dataset", ()))
+        found = possible_readings(self._project, loader.arguments.get("dataset", ()))
         if not is_test_file(loader.place.path):
             found = [one for one in found if not (one.way is ReadingMode.AT_ONCE and _is_of_tests(one))]
         known = [one for one in found if one.way is not ReadingMode.UNKNOWN]
         if known and len(known) == len(found):
             return known
         annotated = self._annotated_readings(loader.place)
-        return [*known, *annotated] if annotated else found or [Reading(ReadingMode.UNKNOWN)]
+        return [*known, *annotated] if annotated else found or [DatasetReading(ReadingMode.UNKNOWN)]
 
-    def _annotated_readings(self, place: Place) -> list[Reading]:
+    def _annotated_readings(self, place: CreationPlace) -> list[DatasetReading]:
         """Return how a loader reads its dataset if this is a parameter that is annotated with a class of the project.
 
         The result is empty unless objects of the class and of all its subclasses are read one by one.
@@ -501,11 +503,11 @@ class LoaderGains:
         if cls is None:
             return []
         classes = [cls, *(one for one in self._run.classes if one is not cls and cls in one.order)]
-        readings = readings_of(self._project, [Instance(one.place, one) for one in classes])
+        readings = possible_readings(self._project, [Instance(one.place, one) for one in classes])
         is_known = all(one.way is ReadingMode.ONE_BY_ONE and not _is_stub(one.place) for one in readings)
         return readings if is_known else []
 
-    def _has_all_callers(self, place: Place, readings: list[Reading]) -> bool:
+    def _has_all_callers(self, place: CreationPlace, readings: list[DatasetReading]) -> bool:
         """Return whether a loader can only get the datasets that this analysis found.
 
         The loader may get other datasets if the function or class around it may have calls that the analysis missed.
@@ -516,7 +518,7 @@ class LoaderGains:
         for node in around:
             if isinstance(node, _FUNCTIONS) and not _takes_arguments(node):
                 continue
-            if self._count_mentions(node.name) > len(self._run.callers.get(Place(place.path, node), ())):
+            if self._count_mentions(node.name) > len(self._run.callers.get(CreationPlace(place.path, node), ())):
                 if place not in self._known_alone:
                     self._known_alone[place] = self._is_known_for_any_caller(place, around)
                 return self._known_alone[place]
@@ -531,7 +533,7 @@ class LoaderGains:
             self._mentions[name] = sum(not _IMPORT.match(text, start) for text, starts in lines for start in starts)
         return self._mentions[name]
 
-    def _is_known_for_any_caller(self, place: Place, around: list[_Definition]) -> bool:
+    def _is_known_for_any_caller(self, place: CreationPlace, around: list[_Definition]) -> bool:
         """Return whether the datasets of a loader are known for all arguments of the function that builds it.
 
         The analysis calls the function with unknown arguments; if the function is a method, on a new object.
@@ -543,7 +545,7 @@ class LoaderGains:
         first, outermost = len(self._run.loaders), around[-1]
         method = around[-2] if isinstance(outermost, ast.ClassDef) and len(around) > 1 else None
         for thing in self._run.module(place.path).cells.get(outermost.name, ()):
-            if isinstance(thing, FunctionThing | ClassThing) and thing.place.node is outermost:
+            if isinstance(thing, FunctionObject | ClassObject) and thing.place.node is outermost:
                 made = self._run.call_alone(thing)  # for a class, this calls its constructor
                 bound = [one for each in made if method for one in self._run.attribute_of(each, method.name)]
                 for one in bound if method and method.name != "__init__" else ():
@@ -555,12 +557,12 @@ class LoaderGains:
         )
 
 
-def _evidence(path: str, loaders: Iterable[LoaderThing]) -> list[LoaderThing]:
+def _evidence(path: str, loaders: Iterable[LoaderObject]) -> list[LoaderObject]:
     """Return the loaders that count for the code of a file: loaders of tests count only for code of tests."""
     return [one for one in loaders if is_test_file(path) or not is_test_file(one.place.path)]
 
 
-def _is_of_tests(reading: Reading) -> bool:
+def _is_of_tests(reading: DatasetReading) -> bool:
     """Return whether tests create the dataset of a reading, or a dataset inside it."""
     return any(is_test_file(place.path) for place in reading.made)
 
@@ -571,17 +573,17 @@ def _called_name(call: ast.AST) -> str:
     return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
-def _gain_at(kind: GainKind, why: str, place: Place | None) -> Gain:
+def _gain_at(kind: GainKind, why: str, place: CreationPlace | None) -> Gain:
     return Gain(kind, why) if place is None else Gain(kind, why, place.path, getattr(place.node, "lineno", 1))
 
 
-def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderThing]:
+def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderObject]:
     """Yield the loaders that a loop over ``value`` iterates over."""
     for thing in value:
         match thing:
-            case LoaderThing() as loader:
+            case LoaderObject() as loader:
                 yield loader
-            case Instance(loader=LoaderThing() as loader):
+            case Instance(loader=LoaderObject() as loader):
                 yield loader
             case Instance(cls=str() as name, cells=cells) if depth and name.startswith(("builtins.", "itertools.")):
                 yield from (one for held in cells.values() for one in _loaders_in(held, depth - 1))
@@ -589,13 +591,13 @@ def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderThing]:
                 yield from (one for held in cells.values() for one in _loaders_in(held, depth - 1))
 
 
-def _pins_itself(loader: LoaderThing) -> bool:
+def _pins_itself(loader: LoaderObject) -> bool:
     """Return whether the `pin_memory` of a loader is provably true when a device is available."""
     given = loader.arguments.get("pin_memory", NONE)
     return given != NONE and (all(map(_is_pinning, given)) or _checks_for_cuda(loader.place.node))
 
 
-def _is_pinning(given: Thing) -> bool:
+def _is_pinning(given: AbstractObject) -> bool:
     """Return whether the value of `pin_memory` is true, or is an expression that is true if CUDA is available."""
     match given:
         case Constant(value=value, is_whole=True):
@@ -620,9 +622,9 @@ def _checks_for_cuda(call: ast.AST) -> bool:
     return False
 
 
-def _only_inherits(cls: ClassThing) -> bool:
+def _only_inherits(cls: ClassObject) -> bool:
     """Return whether a class inherits its methods that read samples from another dataset class of the project."""
-    others = [one for one in cls.order[1:] if isinstance(one, ClassThing)]
+    others = [one for one in cls.order[1:] if isinstance(one, ClassObject)]
     return cls.body.cells.keys().isdisjoint(("__getitem__", "__getitems__", "__iter__")) and any(
         one.is_dataset for one in others
     )
@@ -644,7 +646,7 @@ def _names_bound(function: ast.AST) -> set[str]:
     return names | {one.arg for given in lambdas for one in ast.walk(given) if isinstance(one, ast.arg)}
 
 
-def _is_stub(place: Place | None) -> bool:
+def _is_stub(place: CreationPlace | None) -> bool:
     """Return whether a method only names what subclasses or other classes define, as in an abstract class."""
     body = getattr(place.node, "body", ()) if place is not None else ()
     match body[-1:]:
@@ -669,17 +671,17 @@ def _has_batches_of_one(call: ast.AST) -> bool:
     return any(isinstance(one, ast.Constant) and one.value == 1 for one in given)
 
 
-def _gives_single_samples(loader: LoaderThing) -> bool:
+def _gives_single_samples(loader: LoaderObject) -> bool:
     """Return whether a loader provably yields single samples, because of ``batch_size=None``."""
     return loader.arguments.get("batch_size") == NONE and loader.arguments.get("batch_sampler", NONE) == NONE
 
 
-def _stacks_samples(collation: Thing) -> bool:
+def _stacks_samples(collation: AbstractObject) -> bool:
     """Return whether a `collate_fn` collates samples as the runtime does."""
     match collation:
         case Constant(value=None):
             return True
-        case External(name=name):
+        case LibraryName(name=name):
             return _STACKING.fullmatch(name) is not None
     return False
 
@@ -696,7 +698,7 @@ def _names_collation(call: ast.AST, own: list[_Collation]) -> bool:
     return all(one.is_declared or one.name == name for one in own)
 
 
-def _is_inside(path: str, node: ast.AST, readings: list[Reading]) -> bool:
+def _is_inside(path: str, node: ast.AST, readings: list[DatasetReading]) -> bool:
     """Return whether the code of a definition creates all datasets of ``readings``."""
     first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     made = [place for one in readings for place in one.made]

@@ -13,21 +13,29 @@ from enum import Enum
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import captures
-from chirp_migrate.analysis.datasets.dataset_names import is_torch_dataset
+from chirp_migrate.analysis.dataflow.closures import captured_names
+from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
 from chirp_migrate.analysis.datasets.declared_class import (
     DECORATORS,
     DeclaringDecorator,
     find_declaring_decorator,
-    may_declare,
+    may_be_declarable,
 )
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET, ITERABLE_DATASET
-from chirp_migrate.analysis.objects.things import ClassThing, Container, External, FunctionThing, Instance, Place, Thing
+from chirp_migrate.analysis.objects.things import (
+    AbstractObject,
+    ClassObject,
+    Container,
+    CreationPlace,
+    FunctionObject,
+    Instance,
+    LibraryName,
+)
 from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["Reading", "ReadingMode", "own_reading", "readings_of"]
+__all__ = ["DatasetReading", "ReadingMode", "possible_readings", "reading_of_instance"]
 
 _DEPTH = 8
 _TORCH = "torch.utils.data."
@@ -59,7 +67,7 @@ class ReadingMode(Enum):
 
 
 @dataclass(frozen=True)
-class Reading:
+class DatasetReading:
     """How the samples of one dataset are read.
 
     Attributes:
@@ -72,111 +80,117 @@ class Reading:
 
     way: ReadingMode
     why: str = ""
-    place: Place | None = None
-    made: tuple[Place, ...] = ()
+    place: CreationPlace | None = None
+    made: tuple[CreationPlace, ...] = ()
     in_memory: bool = False
 
 
-_UNKNOWN = Reading(ReadingMode.UNKNOWN)
+_UNKNOWN = DatasetReading(ReadingMode.UNKNOWN)
 
 
-def readings_of(project: Project, value: Iterable[Thing], depth: int = 0) -> list[Reading]:
+def possible_readings(project: Project, value: Iterable[AbstractObject], depth: int = 0) -> list[DatasetReading]:
     """Return how each possible dataset of a value is read; a possible value of None does not count."""
     things = [one for one in value if getattr(one, "value", one) is not None]
     return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
 
 
-def _reading(project: Project, thing: Thing, depth: int) -> Reading:
+def _reading(project: Project, thing: AbstractObject, depth: int) -> DatasetReading:
     match thing:
-        case Instance(cls=ClassThing() as cls) if depth < _DEPTH:
+        case Instance(cls=ClassObject() as cls) if depth < _DEPTH:
             return _reading_of_class(project, thing, cls, depth)
         case Instance(cls=str() as name) if depth < _DEPTH:
             return _reading_of_library_object(project, thing, name, depth)
     return _UNKNOWN
 
 
-def _reading_of_library_object(project: Project, made: Instance, name: str, depth: int) -> Reading:
+def _reading_of_library_object(project: Project, made: Instance, name: str, depth: int) -> DatasetReading:
     """Return how an object is read if a library defines the methods that read its samples."""
     short = name.rpartition(".")[2]
     if name.startswith(_SHIPPED):
-        return Reading(ReadingMode.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
+        return DatasetReading(ReadingMode.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
     if name.startswith(_LIBRARIES):
-        return Reading(ReadingMode.ONE_BY_ONE, f"`{short}` reads samples one by one", made.place, (made.place,))
+        return DatasetReading(ReadingMode.ONE_BY_ONE, f"`{short}` reads samples one by one", made.place, (made.place,))
     if HUGGING_FACE_DATASET.fullmatch(name) and not project.has_package("datasets"):
-        return Reading(ReadingMode.ONE_BY_ONE, "Hugging Face's `datasets` reads the samples", made.place, (made.place,))
+        return DatasetReading(
+            ReadingMode.ONE_BY_ONE, "Hugging Face's `datasets` reads the samples", made.place, (made.place,)
+        )
     if project.reads_compiled(name):
         why = f"the compiled class `{short}` reads samples one by one"
-        return Reading(ReadingMode.ONE_BY_ONE, why, made.place, (made.place,))
+        return DatasetReading(ReadingMode.ONE_BY_ONE, why, made.place, (made.place,))
     if not name.startswith(_TORCH):
         return _UNKNOWN
     if ITERABLE_DATASET.fullmatch(name):
-        return Reading(ReadingMode.ONE_BY_ONE, "the dataset is a stream", made.place, (made.place,))
+        return DatasetReading(ReadingMode.ONE_BY_ONE, "the dataset is a stream", made.place, (made.place,))
     cells = made.cells
     match short:
         case "TensorDataset":
-            return Reading(ReadingMode.AT_ONCE, "the samples are in memory", made.place, (made.place,), in_memory=True)
+            return DatasetReading(
+                ReadingMode.AT_ONCE, "the samples are in memory", made.place, (made.place,), in_memory=True
+            )
         case "Subset" | "random_split":
-            return _combine_readings(readings_of(project, cells.get(0) or cells.get("dataset") or (), depth + 1), made)
+            return _combine_readings(
+                possible_readings(project, cells.get(0) or cells.get("dataset") or (), depth + 1), made
+            )
         case "ConcatDataset":
             held = [one for one in cells.get(0) or cells.get("datasets") or () if isinstance(one, Container)]
             parts = [part for one in held for value in one.cells.values() for part in value]
-            return _combine_readings(readings_of(project, parts, depth + 1), made)
+            return _combine_readings(possible_readings(project, parts, depth + 1), made)
     return _UNKNOWN
 
 
-def _combine_readings(parts: list[Reading], made: Instance) -> Reading:
+def _combine_readings(parts: list[DatasetReading], made: Instance) -> DatasetReading:
     """Return how a dataset that contains other datasets is read: at once only if each inner dataset is read at once."""
     ways = {one.way for one in parts}
     way = next(one for one in (ReadingMode.UNKNOWN, ReadingMode.ONE_BY_ONE, ReadingMode.AT_ONCE) if one in ways)
     first = next(one for one in parts if one.way is way)
     places = (made.place, *(place for one in parts for place in one.made))
-    return Reading(way, first.why, first.place, places, all(one.in_memory for one in parts))
+    return DatasetReading(way, first.why, first.place, places, all(one.in_memory for one in parts))
 
 
-def _reading_of_class(project: Project, made: Instance, cls: ClassThing, depth: int) -> Reading:
+def _reading_of_class(project: Project, made: Instance, cls: ClassObject, depth: int) -> DatasetReading:
     """Return how an object of a class of the project is read.
 
     The result depends on the first class, in the method resolution order, that defines a method for reading samples.
     """
     order = cls.order
-    libraries = [one.name for one in order if isinstance(one, External)]
+    libraries = [one.name for one in order if isinstance(one, LibraryName)]
     if any(map(ITERABLE_DATASET.fullmatch, libraries)):
-        return Reading(ReadingMode.ONE_BY_ONE, "the dataset is a stream", cls.place, (made.place,))
+        return DatasetReading(ReadingMode.ONE_BY_ONE, "the dataset is a stream", cls.place, (made.place,))
     for one in order:
         match one:
-            case ClassThing(body=body) if "__getitem__" in body.cells or "__getitems__" in body.cells:
-                reading = own_reading(project, made, one)
-                return Reading(reading.way, reading.why, reading.place, (made.place,))
-            case ClassThing():
+            case ClassObject(body=body) if "__getitem__" in body.cells or "__getitems__" in body.cells:
+                reading = reading_of_instance(project, made, one)
+                return DatasetReading(reading.way, reading.why, reading.place, (made.place,))
+            case ClassObject():
                 continue
-            case External(name=name):
+            case LibraryName(name=name):
                 return _reading_of_library_object(project, made, name, depth + 1)
             case _:
                 return _UNKNOWN
     return _UNKNOWN
 
 
-def own_reading(project: Project, made: Instance, cls: ClassThing) -> Reading:
+def reading_of_instance(project: Project, instance: Instance, cls: ClassObject) -> DatasetReading:
     """Return how samples are read from a class with a ``__getitem__``: at once for a declared dataset."""
     node = cls.place.node
     if not isinstance(node, ast.ClassDef):
         return _UNKNOWN  # rule CHP005 (`type()` with lambdas) may turn the class into a declared dataset
     for one in node.decorator_list:
         if isinstance(one, ast.Call) and _last_name(one) in DECORATORS:
-            return _declared_reading(made, cls, _last_name(one), [ast.unparse(argument) for argument in one.args])
+            return _declared_reading(instance, cls, _last_name(one), [ast.unparse(argument) for argument in one.args])
     if cls.may_be_replaced:
         return _UNKNOWN
     found = project.once(_declaration, cls.place, cls.scope.is_local)
     if isinstance(found, DeclaringDecorator):
-        return _declared_reading(made, cls, found.decorator, found.arguments)
+        return _declared_reading(instance, cls, found.decorator, found.arguments)
     if found is _MayChange:
         return _UNKNOWN
     cells = cls.body.cells
     reader = next((one for name in ("__getitem__", "__getitems__") for one in cells.get(name, ())), None)
-    place = reader.place if isinstance(reader, FunctionThing) else cls.place
+    place = reader.place if isinstance(reader, FunctionObject) else cls.place
     is_indexing = _only_indexes(place.node) and not _INDEXES_FILES.search(project.text(cls.place.path))
     why = INDEXED_ONE_BY_ONE if is_indexing else "samples are read one by one"
-    return Reading(ReadingMode.ONE_BY_ONE, why, place)
+    return DatasetReading(ReadingMode.ONE_BY_ONE, why, place)
 
 
 def _only_indexes(reader: ast.AST) -> bool:
@@ -193,18 +207,20 @@ class _MayChange:
     """Marks a class that a rewrite, or the author, may change into a declared dataset."""
 
 
-def _declaration(project: Project, place: Place, is_local: bool) -> DeclaringDecorator | type[_MayChange] | None:
+def _declaration(
+    project: Project, place: CreationPlace, is_local: bool
+) -> DeclaringDecorator | type[_MayChange] | None:
     """Return how a rule would declare the samples of a class; None if no rule would and nobody may do so later."""
     module = project.module(place.path)
     definition = _definition(module, place.node) if isinstance(place.node, ast.ClassDef) else None
     if definition is None:
         return _MayChange
     if is_local and (captured := _captured_if_changed(module, project, definition)) is not None:
-        return _MayChange if may_declare(module, project, definition, captured) else None
+        return _MayChange if may_be_declarable(module, project, definition, captured) else None
     found = find_declaring_decorator(module, project, definition)
     if isinstance(found, DeclaringDecorator):
         return found
-    return _MayChange if may_declare(module, project, definition) else None
+    return _MayChange if may_be_declarable(module, project, definition) else None
 
 
 def _captured_if_changed(
@@ -216,12 +232,12 @@ def _captured_if_changed(
     """
     bases = [base.value for base in definition.bases]
     captured: dict[str, Sequence[cst.Name]] = {
-        name: one.reads for name, one in captures(module, definition.body).items() if not one.is_import
+        name: one.reads for name, one in captured_names(module, definition.body).items() if not one.is_import
     }
-    return captured if captured or not is_torch_dataset(module, project, bases) else None
+    return captured if captured or not only_base_is_torch_dataset(module, project, bases) else None
 
 
-def _declared_reading(made: Instance, cls: ClassThing, decorator: str, arguments: Sequence[str]) -> Reading:
+def _declared_reading(made: Instance, cls: ClassObject, decorator: str, arguments: Sequence[str]) -> DatasetReading:
     """Return how an object of a declared class is read; unknown for an object of a subclass."""
     if made.cls is not cls:
         return _UNKNOWN
@@ -229,7 +245,7 @@ def _declared_reading(made: Instance, cls: ClassThing, decorator: str, arguments
         held = made.cells.get(arguments[0].strip("\"'") if arguments else "", ())
         if not any(isinstance(one, Container) and one.kind in ("list", "tuple") for one in held):
             return _UNKNOWN
-    return Reading(ReadingMode.AT_ONCE, f"`{cls.name}` declares its samples", cls.place)
+    return DatasetReading(ReadingMode.AT_ONCE, f"`{cls.name}` declares its samples", cls.place)
 
 
 def _last_name(node: ast.expr) -> str:

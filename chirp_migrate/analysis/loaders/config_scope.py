@@ -5,9 +5,16 @@ from __future__ import annotations
 import libcst as cst
 
 from chirp_migrate.syntax.gaps import TO_STRING_OF_SETATTR
-from chirp_migrate.syntax.module import Module, find_in, walk
+from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_name, method_called, methods_of, parameters, target_of
+from chirp_migrate.syntax.queries import (
+    bound_target,
+    called_method_name,
+    dotted_source,
+    is_name,
+    methods_of,
+    parameters_by_name,
+)
 
 _CONFIG_NAMES = ("config", "cfg")
 #: Code that is not always evaluated together with the code around it.
@@ -41,7 +48,7 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
     if function is None or _has_own_get(project):
         return None
     end = module.span(node)[1]
-    owner = module.enclosing_class(node) if next(iter(parameters(function)), "") == "self" else None
+    owner = module.enclosing_class(node) if next(iter(parameters_by_name(function)), "") == "self" else None
     for name in _CONFIG_NAMES:
         attribute = f"self.{name}"
         if owner is not None and (
@@ -68,7 +75,7 @@ def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, att
     init = methods_of(owner).get("__init__")
     if init is None or init is function:
         return False
-    targets = (one for one in find_in(owner, cst.AssignTarget) if dotted(one.target) == attribute)
+    targets = (one for one in find_nodes(owner, cst.AssignTarget) if dotted_source(one.target) == attribute)
     is_only = all(module.enclosing_function(target) is init for target in targets)
     return is_only and _is_read(module, init, attribute, init.body, module.span(init)[1])
 
@@ -81,8 +88,8 @@ def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.
     reads = [one for one in module.once(_get_calls, function) if _is_get_call(one, mapping)]
     if not reads:
         return False
-    targets = ((one, one.target if isinstance(one, cst.Del) else target_of(one)) for one in walk(function.body))
-    bound = [module.span(one)[0] for one, target in targets if target is not None and dotted(target) == mapping]
+    targets = ((one, one.target if isinstance(one, cst.Del) else bound_target(one)) for one in walk_code(function.body))
+    bound = [module.span(one)[0] for one, target in targets if target is not None and dotted_source(target) == mapping]
     around = {node, *module.ancestors(node)}
     return any(
         module.span(read)[1] <= end
@@ -94,12 +101,12 @@ def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.
 
 def _get_calls(module: Module, function: cst.FunctionDef) -> list[cst.Call]:
     """Return the calls in a function whose method is named ``get``."""
-    return [node for node in find_in(function.body, cst.Call) if method_called(node) == "get"]
+    return [node for node in find_nodes(function.body, cst.Call) if called_method_name(node) == "get"]
 
 
 def _is_get_call(call: cst.Call, mapping: str) -> bool:
     """Return whether a call is ``mapping.get('key')`` or ``mapping.get('key', number)``."""
-    if dotted(call.func) != f"{mapping}.get" or any(argument.keyword is not None for argument in call.args):
+    if dotted_source(call.func) != f"{mapping}.get" or any(argument.keyword is not None for argument in call.args):
         return False
     match [argument.value for argument in call.args]:
         case [cst.SimpleString()] | [cst.SimpleString(), cst.Integer() | cst.Float()]:

@@ -41,7 +41,7 @@ _PLAIN_DECORATORS = frozenset(
 _SAVING = frozenset({"save", "dump", "dumps"})
 
 
-def first_whole_use(project: Project) -> str | None:
+def first_use_of_whole_config(project: Project) -> str | None:
     """Return the first code in the backend that uses a configuration as a whole; None without such code.
 
     A configuration is a variable or attribute whose name ends in ``config``. Code may read one key of a configuration,

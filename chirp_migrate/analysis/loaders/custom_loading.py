@@ -15,13 +15,19 @@ from functools import cached_property
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import values_of
+from chirp_migrate.analysis.dataflow.origins import assigned_values
 from chirp_migrate.analysis.datasets.dataset_state import contained_expressions
-from chirp_migrate.analysis.known_names import LOADER, base_names, inherits, resolves_to
-from chirp_migrate.analysis.loaders.data_reading import DataReading, Function, Unit
-from chirp_migrate.syntax.module import Module, find_in, walk
+from chirp_migrate.analysis.known_names import LOADER, base_names, inherits_from, resolves_to
+from chirp_migrate.analysis.loaders.data_reading import DataReadingFinder, Function, Unit
+from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, keywords, method_called, own_nodes, parameters
+from chirp_migrate.syntax.queries import (
+    called_method_name,
+    dotted_source,
+    keyword_arguments,
+    nodes_in_scope,
+    parameters_by_name,
+)
 
 WORKERS, THREADS, STREAMS = "workers", "threads", "streams"
 
@@ -60,7 +66,7 @@ class CustomLoading:
     around_loader: bool
 
 
-def custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
+def find_custom_loading(module: Module, project: Project) -> Iterator[CustomLoading]:
     """Yield the hand-written loading of a module, in order of the text."""
     made: dict[Unit, list[tuple[str, cst.Call | cst.Arg]]] = defaultdict(list)
     for definition in module.find(cst.ClassDef):
@@ -96,7 +102,7 @@ def _refers_to(module: Module, project: Project, node: cst.CSTNode, pattern: re.
 
 def _possible_modules_of(module: Module, project: Project, node: cst.BaseExpression) -> set[str]:
     """Return the modules that an expression may refer to; a multiprocessing context counts as ``multiprocessing``."""
-    values = [origin.value for origin in values_of(module, node)]
+    values = [origin.value for origin in assigned_values(module, node)]
     modules: set[str] = set()
     for value in (part for whole in (node, *values) for part in contained_expressions(module, module.tree, whole)):
         names = project.resolved_names(module, value.func if isinstance(value, cst.Call) else value)
@@ -113,12 +119,12 @@ def _enclosing_unit(module: Module, node: cst.CSTNode) -> Unit:
     return next(classes, definitions[-1] if definitions else module.tree)
 
 
-class _LoadingUnit(DataReading):
+class _LoadingUnit(DataReadingFinder):
     """Test which pools, threads and streams of one unit (class, function or module) load data."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         super().__init__(module, project, unit)
-        self._nodes = list(own_nodes(unit) if isinstance(unit, cst.Module) else walk(unit))
+        self._nodes = list(nodes_in_scope(unit) if isinstance(unit, cst.Module) else walk_code(unit))
 
     def is_done_by(self, kind: str, place: cst.Call | cst.Arg) -> bool:
         """Return whether a pool, thread or stream loads samples or batches."""
@@ -156,11 +162,11 @@ class _LoadingUnit(DataReading):
         pattern = _MADE_WITH[WORKERS]
         if isinstance(node, cst.Call):
             return _refers_to(self._module, self._project, node.func, pattern)
-        name = dotted(node)
+        name = dotted_source(node)
         if name is None:
             return False
-        values = values_of(self._module, node)
-        calls = (call for value in values for call in find_in(value.value, cst.Call))
+        values = assigned_values(self._module, node)
+        calls = (call for value in values for call in find_nodes(value.value, cst.Call))
         if any(_refers_to(self._module, self._project, call.func, pattern) for call in calls):
             return True
         # It may be a property or a parameter, whose name decides.
@@ -172,22 +178,23 @@ class _LoadingUnit(DataReading):
         if self.names_items(function):
             return True
         called = [definition for definition in self.functions_in(function) if not _trains(definition)]
-        return any(self.takes_samples(walk(definition)) for definition in called)
+        return any(self.takes_samples(walk_code(definition)) for definition in called)
 
     # Threads
 
     def _fills_queue(self, started: cst.Call | cst.Arg) -> bool:
         """Return whether a thread reads data from a dataset or loader, and puts the data into a queue."""
         arguments = started.args if isinstance(started, cst.Call) else ()
-        target = keywords(started).get("target") if isinstance(started, cst.Call) else None
+        target = keyword_arguments(started).get("target") if isinstance(started, cst.Call) else None
         run = self.methods("run") if not arguments else [] if target is None else self.functions_in(target)
         reached = [followed for function in run for followed in self.with_called_functions(function)]
-        calls = [call for function in reached for call in find_in(function, cst.Call)]
+        calls = [call for function in reached for call in find_nodes(function, cst.Call)]
         puts = [call for call in calls if isinstance(call.func, cst.Attribute) and self._is_queue_put(call.func)]
         if not puts or any(map(_trains, reached)):
             return False
         of_data = (
-            any(self.is_data(part) for argument in arguments for part in walk(argument.value)) or self._used_on_data
+            any(self.is_data(part) for argument in arguments for part in walk_code(argument.value))
+            or self._used_on_data
         )
         taken = self.names_of_read_data(reached, every_loop=of_data)
         return any(self.has_samples(argument.value, taken) for call in puts for argument in call.args)
@@ -196,7 +203,7 @@ class _LoadingUnit(DataReading):
         """Return whether a method puts an object into a queue."""
         if method.attr.value not in _APPENDS:
             return method.attr.value in _PUTS
-        values = values_of(self._module, method.value)
+        values = assigned_values(self._module, method.value)
         classes = (origin.value.func for origin in values if isinstance(origin.value, cst.Call))
         return any(self._project.resolved_names(self._module, kind) == {"collections.deque"} for kind in classes)
 
@@ -229,8 +236,8 @@ class _LoadingUnit(DataReading):
     def _definitions_that_pass_on(self, call: cst.Call) -> Iterator[cst.ClassDef | cst.FunctionDef]:
         """Yield the function that passes its parameter to a call, and the class that passes an attribute to it."""
         function, owner = self._module.enclosing_function(call), self._module.enclosing_class(call)
-        given = {dotted(argument.value) or "" for argument in call.args}
-        if function is not None and given & parameters(function).keys():
+        given = {dotted_source(argument.value) or "" for argument in call.args}
+        if function is not None and given & parameters_by_name(function).keys():
             yield function
         if owner is not None and any(name.startswith("self.") for name in given):
             yield owner
@@ -238,10 +245,10 @@ class _LoadingUnit(DataReading):
     def _is_own_iterator(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is ``super().__iter__()`` in a subclass of a loader."""
         owner = self._module.enclosing_class(node)
-        if owner is None or method_called(node) != "__iter__":
+        if owner is None or called_method_name(node) != "__iter__":
             return False
         bases = base_names(self._module, self._project, owner)
-        of_loader = any(inherits(self._project, name, LOADER) for name in bases)
+        of_loader = any(inherits_from(self._project, name, LOADER) for name in bases)
         self.from_loader |= of_loader
         return of_loader
 
@@ -251,17 +258,17 @@ class _LoadingUnit(DataReading):
         """Return whether a ``with`` block makes a stream current and moves an object to a device."""
         if not any(self._is_stream(item.item, 0) for item in block.items):
             return False
-        calls = find_in(block.body, cst.Call)
+        calls = find_nodes(block.body, cst.Call)
         functions = (function for call in calls for function in self.functions_in(call.func))
-        followed = (node for function in functions for node in walk(function))
-        return any(method_called(node) in ("to", "cuda") for node in (*calls, *followed))
+        followed = (node for function in functions for node in walk_code(function))
+        return any(called_method_name(node) in ("to", "cuda") for node in (*calls, *followed))
 
     def _is_stream(self, context: cst.BaseExpression, depth: int) -> bool:
         """Return whether a context manager makes a stream current, perhaps through a variable or ``partial``."""
-        for part in walk(context):
+        for part in walk_code(context):
             if _refers_to(self._module, self._project, part, _CURRENT):
                 return True
-            values = values_of(self._module, part) if depth < _DEPTH else []
+            values = assigned_values(self._module, part) if depth < _DEPTH else []
             if any(self._is_stream(origin.value, depth + 1) for origin in values if origin.value is not context):
                 return True
         return False
@@ -269,4 +276,4 @@ class _LoadingUnit(DataReading):
 
 def _trains(function: Function) -> bool:
     """Return whether a function contains a training step."""
-    return any(isinstance(node, cst.Attribute) and node.attr.value in _TRAINS for node in walk(function))
+    return any(isinstance(node, cst.Attribute) and node.attr.value in _TRAINS for node in walk_code(function))

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Sequence, Set
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import values_of
+from chirp_migrate.analysis.dataflow.origins import assigned_values
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset
 from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.analysis.loaders.loader_loops import iterated_loaders
-from chirp_migrate.analysis.loaders.loader_values import LoaderNames
-from chirp_migrate.syntax.module import Module, find_in, walk
+from chirp_migrate.analysis.loaders.loader_values import LoaderExpressions
+from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, is_on_self, parameters
+from chirp_migrate.syntax.queries import dotted_source, is_self_attribute, parameters_by_name
 
 Unit = cst.ClassDef | cst.FunctionDef | cst.Module
 Function = cst.FunctionDef | cst.Lambda
@@ -25,12 +25,12 @@ _ITEMS = frozenset({"__getitem__", "__getitems__"})
 _DEPTH = 4
 
 
-class DataReading:
+class DataReadingFinder:
     """Find code that reads data in one unit (class, function or module)."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         self._module, self._project, self._enclosing_unit = module, project, unit
-        self._loaders = module.once(LoaderNames, project)
+        self._loaders = module.once(LoaderExpressions, project)
         #: Whether any data that was found so far is a loader.
         self.from_loader = False
 
@@ -57,7 +57,7 @@ class DataReading:
         match node:
             case cst.Call(func=function, args=[first, *_]):
                 return [first.value] if self._module.qualified_names(function) & _ITERATORS else []
-        return [origin.value for origin in values_of(self._module, node) if origin.part is None]
+        return [origin.value for origin in assigned_values(self._module, node) if origin.part is None]
 
     def iterates_over(self, node: cst.BaseExpression) -> bool:
         """Return whether an iterable is data, or the indices of a dataset (``range(len(dataset))``)."""
@@ -72,7 +72,7 @@ class DataReading:
         """Return whether an expression is the ``__getitem__`` of a dataset, or ``self.__getitem__`` in its class."""
         if not isinstance(node, cst.Attribute) or node.attr.value not in _ITEMS:
             return False
-        return any(map(self.methods, _ITEMS)) if is_on_self(node) else self.is_data(node.value)
+        return any(map(self.methods, _ITEMS)) if is_self_attribute(node) else self.is_data(node.value)
 
     def takes_samples(self, nodes: Iterable[cst.CSTNode]) -> bool:
         """Return whether code reads single samples from a dataset: ``dataset[i]``, ``next(samples)``."""
@@ -116,7 +116,7 @@ class DataReading:
         Samples in an argument of a call from one of the functions to another also count. ``every_loop``: any loop is
         assumed to iterate over data.
         """
-        nodes = [node for function in functions for node in walk(function)]
+        nodes = [node for function in functions for node in walk_code(function)]
         known = {id(function): function for function in functions}
         found: set[str] = set()
         while True:
@@ -130,7 +130,7 @@ class DataReading:
                 elif isinstance(node, cst.Call):
                     for function in self._definitions(node.func):
                         if id(function) in known:
-                            names = [name for name in parameters(function) if name != "self"]
+                            names = [name for name in parameters_by_name(function) if name != "self"]
                             given = zip(names, node.args, strict=False)
                             found |= {name for name, one in given if self.has_samples(one.value, found)}
             if len(found) == before:
@@ -138,7 +138,7 @@ class DataReading:
 
     def has_samples(self, node: cst.CSTNode, names_of_read_data: Set[str]) -> bool:
         """Return whether an expression reads samples or batches, or contains one of ``names_of_read_data``."""
-        parts = list(walk(node))
+        parts = list(walk_code(node))
         return any(
             isinstance(part, cst.Name) and part.value in names_of_read_data for part in parts
         ) or self.takes_samples(parts)
@@ -146,7 +146,7 @@ class DataReading:
     def functions_in(self, node: cst.BaseExpression) -> list[Function]:
         """Return the functions of the module that an expression names or defines, and the functions that these call."""
         found: list[Function] = []
-        for part in walk(node):
+        for part in walk_code(node):
             if isinstance(part, cst.Lambda):
                 found += self.with_called_functions(part)
             elif isinstance(part, cst.Name | cst.Attribute):
@@ -157,7 +157,7 @@ class DataReading:
         """Return a function, and the functions and own methods that it calls, also indirectly, in the module."""
         found = [function]
         for one in found:
-            for call in find_in(one, cst.Call):
+            for call in find_nodes(one, cst.Call):
                 found += [new for new in self._definitions(call.func) if all(new is not old for old in found)]
         return found
 
@@ -167,7 +167,7 @@ class DataReading:
         return [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]
 
     def _definitions(self, node: cst.CSTNode) -> list[Function]:
-        if isinstance(node, cst.Attribute) and is_on_self(node):
+        if isinstance(node, cst.Attribute) and is_self_attribute(node):
             return self.methods(node.attr.value)
         found = self._module.scopes.lookup(node.value, node) if isinstance(node, cst.Name) else None
         return [] if found is None else [one.node for one in found[1] if isinstance(one.node, cst.FunctionDef)]
@@ -177,5 +177,5 @@ def _bound(target: cst.CSTNode) -> set[str]:
     """Return the names of the variables and attributes in the target of an assignment or loop."""
     if isinstance(target, cst.Tuple | cst.List):
         return set[str]().union(*(_bound(element.value) for element in target.elements))
-    name = dotted(target)
+    name = dotted_source(target)
     return set() if name is None else {name.rpartition(".")[2]}

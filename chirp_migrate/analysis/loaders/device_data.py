@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import values_of
-from chirp_migrate.analysis.devices.device_moves import moved_to
+from chirp_migrate.analysis.dataflow.origins import assigned_values
+from chirp_migrate.analysis.devices.device_moves import target_device
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
-from chirp_migrate.analysis.loaders.loader_values import Loader
+from chirp_migrate.analysis.loaders.loader_values import LoaderValue
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import keywords, method_called
+from chirp_migrate.syntax.queries import called_method_name, keyword_arguments
 
 __all__ = ["is_on_device", "reads_device_data"]
 
@@ -19,7 +19,7 @@ _DEPTH = 4
 _TO_CPU = ("cpu", "numpy", "tolist", "from_numpy")
 
 
-def reads_device_data(loader: Loader) -> bool:
+def reads_device_data(loader: LoaderValue) -> bool:
     """Return whether every call that may build a loader gets a dataset of tensors that code has moved to a device."""
     datasets = [
         (module, call.args[places["dataset"]].value)
@@ -36,15 +36,17 @@ def is_on_device(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) 
     """
     match node:
         case cst.Call(func=function, args=arguments):
-            device = keywords(node).get("device")
-            if method_called(node) in _TO_CPU:  # also `torch.from_numpy(…)`
+            device = keyword_arguments(node).get("device")
+            if called_method_name(node) in _TO_CPU:  # also `torch.from_numpy(…)`
                 return False
-            if moved_to(module, node) is not None or (device is not None and device_value(module, device).may_be()):
+            if target_device(module, node) is not None:
+                return True
+            if device is not None and device_value(module, device).may_be():
                 return True
             owner = [function.value] if isinstance(function, cst.Attribute) else []
             return any(is_on_device(module, one, depth) for one in (*owner, *(one.value for one in arguments)))
         case cst.Name() | cst.Attribute() if depth:
-            values = [one.value for one in values_of(module, node)]
+            values = [one.value for one in assigned_values(module, node)]
             if isinstance(node, cst.Name):  # a loop over the loader may assign its batch to the same name
                 values = [one for one in values if module.span(one)[0] < module.span(node)[0]]
             return any(is_on_device(module, one, depth - 1) for one in values)

@@ -8,13 +8,20 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import AssignedValue, scope_of, values_of
+from chirp_migrate.analysis.dataflow.origins import AssignedValue, assigned_values, assigning_scope
 from chirp_migrate.analysis.known_names import DISTRIBUTED_SAMPLER, resolves_to
-from chirp_migrate.analysis.loaders.loader_values import Loader, LoaderNames
+from chirp_migrate.analysis.loaders.loader_values import LoaderExpressions, LoaderValue
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import argument, dotted, find_own, holds, is_name, method_called
-from chirp_migrate.syntax.scopes import Kind
+from chirp_migrate.syntax.queries import (
+    call_argument,
+    called_method_name,
+    contains_node,
+    dotted_source,
+    find_in_scope,
+    is_name,
+)
+from chirp_migrate.syntax.scopes import BindingKind
 
 _SET = r"\.\s*set_epoch\s*\("
 #: Position of ``sampler`` in ``DataLoader(…)`` and of ``shuffle`` in ``DistributedSampler(…)``.
@@ -39,32 +46,32 @@ class DistributedSampler:
     is_known: bool = True
 
 
-def sampler_of(
-    module: Module, project: Project, node: cst.BaseExpression, loader: Loader, place: cst.CSTNode
+def distributed_sampler_of_loader(
+    module: Module, project: Project, loader_expression: cst.BaseExpression, loader: LoaderValue, place: cst.CSTNode
 ) -> DistributedSampler | None:
-    """Return the sampler of the loader ``node`` at ``place``, if it may be a distributed sampler; else None."""
-    given = ((owner, argument(call, _POSITION, "sampler")) for owner, call in loader.calls)
+    """Return the sampler of the loader ``loader_expression``, if it may be a distributed sampler; else None."""
+    given = ((owner, call_argument(call, _POSITION, "sampler")) for owner, call in loader.calls)
     made = [(owner, value, *_sampler_calls(owner, project, value)) for owner, value in given if value is not None]
     known = [one for one in made if one[2]]
     if not known:
         return None
     owner, value, calls, certain = known[0]
-    name, loader_name = dotted(value), dotted(node)
+    name, loader_name = dotted_source(value), dotted_source(loader_expression)
     is_here = owner is module and len(known) == 1
-    if name is not None and is_here and scope_of(module, place, name) is scope_of(module, value, name):
+    if name is not None and is_here and assigning_scope(module, place, name) is assigning_scope(module, value, name):
         guard = "" if certain else module.source(calls[0].func).strip()
         is_known = certain or _is_imported(module, calls[0].func)
-        return DistributedSampler(name, values_of(module, value), guard, is_known)
+        return DistributedSampler(name, assigned_values(module, value), guard, is_known)
     if loader_name is None:
         return None
     always = certain and loader.complete and len(known) == len(loader.calls)
-    return DistributedSampler(f"{loader_name}.sampler", values_of(module, node), is_known=always)
+    return DistributedSampler(f"{loader_name}.sampler", assigned_values(module, loader_expression), is_known=always)
 
 
 def _sampler_calls(module: Module, project: Project, value: cst.BaseExpression) -> tuple[list[cst.Call], bool]:
     """Return the calls that may create a value as a shuffling distributed sampler, and whether no other code may."""
-    found = values_of(module, value)
-    if any(one.part is not None for one in found) or (not found and dotted(value) is not None):
+    found = assigned_values(module, value)
+    if any(one.part is not None for one in found) or (not found and dotted_source(value) is not None):
         return [], False
     values = [one.value for one in found] or [value]
     values = [part for one in values for part in ((one.body, one.orelse) if isinstance(one, cst.IfExp) else (one,))]
@@ -73,15 +80,15 @@ def _sampler_calls(module: Module, project: Project, value: cst.BaseExpression) 
         for one in values
         if isinstance(one, cst.Call)
         and resolves_to(module, one.func, DISTRIBUTED_SAMPLER, project)
-        and not is_name(argument(one, _POSITION, "shuffle"), "False")
+        and not is_name(call_argument(one, _POSITION, "shuffle"), "False")
     ]
     return calls, bool(calls) and len(calls) == len(values)
 
 
 def _is_imported(module: Module, node: cst.BaseExpression) -> bool:
     """Return whether the first name of an expression is imported at the top level of the module."""
-    bindings = module.scopes.module.bindings.get((dotted(node) or "").partition(".")[0], ())
-    lines = (module.parents[binding.node] for binding in bindings if binding.kind is Kind.IMPORT)
+    bindings = module.scopes.module.bindings.get((dotted_source(node) or "").partition(".")[0], ())
+    lines = (module.parents[binding.node] for binding in bindings if binding.kind is BindingKind.IMPORT)
     return any(isinstance(module.parents.get(line), cst.Module) for line in lines)
 
 
@@ -95,14 +102,14 @@ def has_set_epoch_call(
     """
     if re.search(_SET, module.text) is None and not project.holds(_SET, "set_epoch"):
         return False
-    telling = [one for one in module.find(cst.Call) if method_called(one) == "set_epoch"]
+    telling = [one for one in module.find(cst.Call) if called_method_name(one) == "set_epoch"]
     function = module.enclosing_function(loop)
-    named = dotted(loader) or ""
+    named = dotted_source(loader) or ""
     receivers = {sampler.name, named, f"{named}.sampler", f"{named}.batch_sampler"}
     for call in telling:
-        here = function is None or holds(module, function, call)
-        if here or (isinstance(call.func, cst.Attribute) and dotted(call.func.value) in receivers):
+        here = function is None or contains_node(module, function, call)
+        if here or (isinstance(call.func, cst.Attribute) and dotted_source(call.func.value) in receivers):
             return True
-    names = module.once(LoaderNames, project)
-    definitions = (one for call in find_own(loop.body, cst.Call) for one in names.functions(call))
+    names = module.once(LoaderExpressions, project)
+    definitions = (one for call in find_in_scope(loop.body, cst.Call) for one in names.functions(call))
     return any(re.search(_SET, owner.source(definition)) for owner, definition in definitions)

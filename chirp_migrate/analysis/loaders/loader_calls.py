@@ -12,7 +12,7 @@ from chirp_migrate.analysis.known_names import FACTORY_METHOD, TORCH_LOADER
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_name, keywords
+from chirp_migrate.syntax.queries import is_name, keyword_arguments
 
 #: Parameters of ``torch.utils.data.DataLoader``, in their order.
 TORCH_POSITIONAL = (
@@ -56,7 +56,7 @@ class LoaderCall:
 def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator[LoaderCall]:
     """Yield the calls that build loaders; with ``mentioning``, only calls with one of these keyword arguments."""
     for call in module.find(cst.Call):
-        if mentioning and keywords(call).keys().isdisjoint(mentioning):
+        if mentioning and keyword_arguments(call).keys().isdisjoint(mentioning):
             continue
         roles = {_role_of_callee(name) for name in project.resolved_names(module, call.func)}
         role = roles.pop() if len(roles) == 1 else None
@@ -64,7 +64,7 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
             continue
         positional = _FACTORY if role in ("training", "validation", "test") else TORCH_POSITIONAL
         plain = [a for a in call.args if not a.star]
-        arguments = keywords(call)
+        arguments = keyword_arguments(call)
         arguments |= dict(zip(positional, (a.value for a in plain if a.keyword is None), strict=False))
         yield LoaderCall(call, role, arguments, len(plain) < len(call.args))
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import values_of
+from chirp_migrate.analysis.dataflow.origins import assigned_values
 from chirp_migrate.analysis.known_names import resolves_to
-from chirp_migrate.analysis.loaders.loader_values import WRAPPER, Loader, LoaderNames
+from chirp_migrate.analysis.loaders.loader_values import WRAPPER, LoaderExpressions, LoaderValue
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
@@ -17,7 +17,9 @@ __all__ = ["iterated_loaders", "loader_loops"]
 _DEPTH_LIMIT = 8
 
 
-def loader_loops(module: Module, project: Project) -> Iterator[tuple[cst.For, list[tuple[cst.BaseExpression, Loader]]]]:
+def loader_loops(
+    module: Module, project: Project
+) -> Iterator[tuple[cst.For, list[tuple[cst.BaseExpression, LoaderValue]]]]:
     """Yield each loop over loaders, with pairs of a target and the loader whose batches the target receives."""
     for loop in module.find(cst.For):
         loaders = iterated_loaders(module, project, loop.target, loop.iter) if loop.asynchronous is None else []
@@ -27,14 +29,14 @@ def loader_loops(module: Module, project: Project) -> Iterator[tuple[cst.For, li
 
 def iterated_loaders(
     module: Module, project: Project, target: cst.BaseExpression, iterable: cst.BaseExpression, depth: int = 0
-) -> list[tuple[cst.BaseExpression, Loader]]:
+) -> list[tuple[cst.BaseExpression, LoaderValue]]:
     """Return the loaders that a loop iterates over, each with the part of the target that receives its batches.
 
     The loop may iterate over the loader itself, over ``enumerate(loader)``, ``zip(loader, …)`` or ``tqdm(loader)``, or
     over a variable with such a value.
     """
     value = iterable
-    values = values_of(module, iterable)
+    values = assigned_values(module, iterable)
     if len(values) == 1 and values[0].part is None and isinstance(values[0].value, cst.Call):
         value = values[0].value
     if isinstance(value, cst.Call) and depth < _DEPTH_LIMIT:
@@ -48,5 +50,5 @@ def iterated_loaders(
             return [found for pair in pairs for found in iterated_loaders(module, project, *pair, depth + 1)]
         if given and resolves_to(module, value.func, WRAPPER, project):
             return iterated_loaders(module, project, target, given[0], depth + 1)
-    loader = module.once(LoaderNames, project).loader(iterable)
+    loader = module.once(LoaderExpressions, project).loader(iterable)
     return [(target, loader)] if loader is not None else []

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import values_of
+from chirp_migrate.analysis.dataflow.origins import assigned_values
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import assigned_pairs, holds, is_name
+from chirp_migrate.syntax.queries import contains_node, is_name, target_value_pairs
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ROLES = {
@@ -75,7 +75,7 @@ def _role_in_name(name: str) -> str | None:
 def _roles_of_dataset(module: Module, dataset: cst.BaseExpression) -> set[str | None]:
     """Return the roles in the name of a dataset, and in the arguments of its constructor."""
     name = _last_name(module, dataset)
-    values = [one.value for one in values_of(module, dataset) if one.part is None] if name else [dataset]
+    values = [one.value for one in assigned_values(module, dataset) if one.part is None] if name else [dataset]
     made = values[0] if len(values) == 1 else None
     parts = [one for one in made.args if is_name(one.keyword, *_PARTS)] if isinstance(made, cst.Call) else []
     return {_role_in_name(name), *(_role_of_argument(module, one) for one in parts)}
@@ -97,9 +97,9 @@ def _assigned_name(module: Module, call: cst.Call) -> str:
     for ancestor in module.ancestors(call):
         if isinstance(ancestor, cst.Assign | cst.AnnAssign):
             target = ancestor.targets[0].target if isinstance(ancestor, cst.Assign) else ancestor.target
-            pairs = assigned_pairs(target, ancestor.value) if ancestor.value is not None else ()
+            pairs = target_value_pairs(target, ancestor.value) if ancestor.value is not None else ()
             plain = ((one, value) for one, value in pairs if not isinstance(value, cst.Tuple))
-            return next((_last_name(module, one) for one, value in plain if holds(module, value, call)), "")
+            return next((_last_name(module, one) for one, value in plain if contains_node(module, value, call)), "")
         if isinstance(ancestor, cst.Arg) and ancestor.keyword is not None:
             return ancestor.keyword.value
         if isinstance(ancestor, cst.DictElement):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_mentions
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_read_by_getattr
+from chirp_migrate.analysis.dataflow.uses_elsewhere import any_attribute_read_by_getattr
 from chirp_migrate.analysis.dataflow.value_flow import (
     BaseClass,
     CallArgument,
@@ -19,13 +19,13 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     ParameterDefault,
     Step,
     ValueAssignment,
-    step_of,
+    next_step_of_value,
 )
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.outline import Outline, last_name
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, mention
+from chirp_migrate.syntax.queries import NameRole, name_role
 
 #: Functions that inspect a class without creating objects.
 _LOOKS = re.compile(
@@ -38,11 +38,11 @@ _PARTIAL = re.compile(r"functools\.partial")
 _FUNC = r"(?<!\bself)\.\s*func\b(?!\s*(?:\(|=(?!=)))"
 
 
-def may_build(outline: Outline, spellings: Set[str]) -> bool:
-    """Return whether code uses one of the names ``spellings`` for more than imports and annotations."""
-    if any(alias.asname and alias.name in spellings for alias in outline.find(ast.alias)):
+def uses_names_beyond_imports(outline: Outline, names: Set[str]) -> bool:
+    """Return whether code uses one of the names ``names`` for more than imports and annotations."""
+    if any(alias.asname and alias.name in names for alias in outline.find(ast.alias)):
         return True
-    named = (node for node in outline.find(ast.Name, ast.Attribute) if last_name(node) in spellings)
+    named = (node for node in outline.find(ast.Name, ast.Attribute) if last_name(node) in names)
     return any(not _is_annotation(outline, one) for one in named)
 
 
@@ -56,7 +56,7 @@ def _is_annotation(outline: Outline, node: ast.AST) -> bool:
 
 
 @dataclass(frozen=True)
-class Use:
+class LoaderMentionUse:
     """The use of one mention of ``DataLoader``.
 
     Attributes:
@@ -72,72 +72,72 @@ class Use:
     call: cst.Call | None = None
 
 
-_NAMED, _CALLED_LATER = Use("named"), Use("called-later")
+_NAMED, _CALLED_LATER = LoaderMentionUse("named"), LoaderMentionUse("called-later")
 
 
-def use_of(module: Module, project: Project, node: cst.Name | cst.Attribute) -> Use:
+def use_of_mention(module: Module, project: Project, node: cst.Name | cst.Attribute) -> LoaderMentionUse:
     """Return how code uses the mention ``node`` of ``DataLoader``."""
     top: cst.CSTNode = node
     if isinstance(generic := module.parents[node], cst.Subscript) and generic.value is node:
         top = generic  # DataLoader[Batch](…)
-    step = step_of(module, top)
+    step = next_step_of_value(module, top)
     while isinstance(step, ConditionalOperand):
-        step = step_of(module, step.whole)
+        step = next_step_of_value(module, step.whole)
     if isinstance(step, CalledValue) and step.call.func is top:
-        return Use("called", call=step.call)
+        return LoaderMentionUse("called", call=step.call)
     use = _use_after(module, project, node, step)
     if use is _CALLED_LATER and top is not node:  # `DataLoader[Batch]` is valid, but a method has no subscripts
-        return Use("used-as-value", f"stored as {module.source(top).strip()}")
+        return LoaderMentionUse("used-as-value", f"stored as {module.source(top).strip()}")
     return use
 
 
-def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> Use:
+def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> LoaderMentionUse:
     """Return the use of a mention that is not called directly; ``step`` is the code to which its value flows."""
     match step:
         case BaseClass(definition):
-            return Use("subclass", definition.name.value)
+            return LoaderMentionUse("subclass", definition.name.value)
         case CallArgument(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(
             module, call, _PARTIAL
         ):
-            is_read = project.holds(_FUNC, "func") or is_read_by_getattr(project, "func")
-            return Use("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
+            is_read = project.holds(_FUNC, "func") or any_attribute_read_by_getattr(project, "func")
+            return LoaderMentionUse("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
         case ValueAssignment((cst.Name() as name,), cst.Assign()) | ParameterDefault(cst.Param(name=name)):
             return _use_of_variable(module, project, name)
         case ValueAssignment((cst.Attribute(value=cst.Name(value="self"), attr=attribute),), cst.Assign()):
             return _use_of_attribute(module, project, attribute.value)
         case ValueAssignment((target,), cst.Assign()):
-            return Use("used-as-value", f"stored in {module.source(target).strip()}")
+            return LoaderMentionUse("used-as-value", f"stored in {module.source(target).strip()}")
     return _in_expression(module, node)
 
 
-def _use_of_variable(module: Module, project: Project, name: cst.Name) -> Use:
+def _use_of_variable(module: Module, project: Project, name: cst.Name) -> LoaderMentionUse:
     """Return the use of ``DataLoader`` as the value of a variable or parameter."""
     scope = module.scopes.scope_of(name)
     if isinstance(scope.node, cst.ClassDef):  # in the body of a class, a function would become a method
-        return Use("used-as-value", f"stored in the class attribute {name.value}")
+        return LoaderMentionUse("used-as-value", f"stored in the class attribute {name.value}")
     mentions = variable_mentions(module, name.value, scope)
-    reads = [one for one in mentions if mention(module, one) not in (Mention.BOUND, Mention.DECLARED)]
+    reads = [one for one in mentions if name_role(module, one) not in (NameRole.BOUND, NameRole.DECLARED)]
     shared = scope is module.scopes.module and project.imported_elsewhere(module, name.value)
     return _only_called(module, reads, f"stored in {name.value}", shared)
 
 
-def _use_of_attribute(module: Module, project: Project, attribute: str) -> Use:
+def _use_of_attribute(module: Module, project: Project, attribute: str) -> LoaderMentionUse:
     mentions = [one for one in module.find(cst.Attribute) if one.attr.value == attribute]
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
     shared = project.mentions(attribute, besides=module.path)
     return _only_called(module, reads, f"stored in the attribute {attribute}", shared)
 
 
-def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> Use:
+def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> LoaderMentionUse:
     """Return the use of ``DataLoader`` as the value of a variable or attribute.
 
     ``reads`` are the places that read the variable. ``shared``: other files may read it, too.
     """
     is_called = bool(reads) and all(isinstance(module.parents[read], cst.Call) for read in reads)
-    return _CALLED_LATER if is_called and not shared else Use("used-as-value", where)
+    return _CALLED_LATER if is_called and not shared else LoaderMentionUse("used-as-value", where)
 
 
-def _in_expression(module: Module, node: cst.CSTNode) -> Use:
+def _in_expression(module: Module, node: cst.CSTNode) -> LoaderMentionUse:
     """Return the use of a mention inside an expression or statement: code only names the class, or passes it on."""
     child, where = node, ""
     for ancestor in module.ancestors(node):
@@ -161,4 +161,4 @@ def _in_expression(module: Module, node: cst.CSTNode) -> Use:
             case cst.BaseSmallStatement() | cst.BaseCompoundStatement():
                 break
         child = ancestor
-    return Use("used-as-value", where or "used as a value")
+    return LoaderMentionUse("used-as-value", where or "used as a value")

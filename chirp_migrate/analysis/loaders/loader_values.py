@@ -14,20 +14,26 @@ from functools import lru_cache
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.origins import origins, scope_of
+from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations, assigning_scope
 from chirp_migrate.analysis.known_names import (
     FACTORY_METHOD,
     LOADER,
     NO_LOADER,
     PROGRESS,
     any_of_patterns,
-    inherits,
+    inherits_from,
     is_call_of,
 )
 from chirp_migrate.syntax.gaps import LINE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import dotted, find_own, is_on_self, method_called, parameters
+from chirp_migrate.syntax.queries import (
+    called_method_name,
+    dotted_source,
+    find_in_scope,
+    is_self_attribute,
+    parameters_by_name,
+)
 
 #: Patterns for a quick check of a text before the analysis.
 _SHORT = re.compile(r"(?:\b|_)dl\b")
@@ -55,7 +61,7 @@ def may_use_loader(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Loader:
+class LoaderValue:
     """The value of an expression that is a loader.
 
     Attributes:
@@ -67,7 +73,7 @@ class Loader:
     complete: bool = False
 
 
-class LoaderNames:
+class LoaderExpressions:
     """Find the expressions in one module that are loaders.
 
     Args:
@@ -78,9 +84,9 @@ class LoaderNames:
     def __init__(self, module: Module, project: Project) -> None:
         self._module = module
         self._project = project
-        self._known: dict[tuple[Module, cst.CSTNode, str, bool], Loader | None] = {}
+        self._known: dict[tuple[Module, cst.CSTNode, str, bool], LoaderValue | None] = {}
 
-    def loader(self, node: cst.BaseExpression) -> Loader | None:
+    def loader(self, node: cst.BaseExpression) -> LoaderValue | None:
         """Return the loader that an expression refers to; None if it is no loader."""
         return self._value(self._module, node, 0)
 
@@ -92,9 +98,9 @@ class LoaderNames:
             module: the module that contains the call; by default the module of this object.
         """
         module = module or self._module
-        if is_on_self(call.func):
+        if is_self_attribute(call.func):
             owner = module.enclosing_class(call)
-            named = _named(owner.body.body, method_called(call)) if owner is not None else []
+            named = _named(owner.body.body, called_method_name(call)) if owner is not None else []
             return [(module, function) for function in named]
         functions: list[tuple[Module, cst.FunctionDef]] = []
         for qualified in self._project.resolved_names(module, call.func):
@@ -106,7 +112,7 @@ class LoaderNames:
 
     def _value(
         self, module: Module, node: cst.BaseExpression, depth: int, part: int | None = None, inside: bool = False
-    ) -> Loader | None:
+    ) -> LoaderValue | None:
         """Return the loader that is the value of ``node``; None if the value is no loader.
 
         With ``part``, return the loader at that position of the value; with ``inside``, the loader at any position.
@@ -132,46 +138,54 @@ class LoaderNames:
 
     def _loader_of_call(
         self, module: Module, call: cst.Call, depth: int, part: int | None, inside: bool
-    ) -> Loader | None:
+    ) -> LoaderValue | None:
         names = self._project.resolved_names(module, call.func)
         whole = part is None and not inside
-        if names and whole and all(FACTORY_METHOD.fullmatch(n) or inherits(self._project, n, LOADER) for n in names):
-            return Loader(((module, call),), complete=True)
+        if (
+            names
+            and whole
+            and all(FACTORY_METHOD.fullmatch(n) or inherits_from(self._project, n, LOADER) for n in names)
+        ):
+            return LoaderValue(((module, call),), complete=True)
         if call.args and not call.args[0].star and is_call_of(module, call, WRAPPER, self._project):
             return self._value(module, call.args[0].value, depth + 1, part, inside)
         for owner, function in self.functions(call, module):
-            returned = [n.value for n in find_own(function, cst.Return) if n.value is not None]
+            returned = [n.value for n in find_in_scope(function, cst.Return) if n.value is not None]
             found = _one_of_loaders(self._value(owner, value, depth + 1, part, inside) for value in returned)
             if found is not None:
                 return found
-        last = (dotted(call.func) or "").rpartition(".")[2]
+        last = (dotted_source(call.func) or "").rpartition(".")[2]
         classes = any(self._project.is_class(name) for name in names)
-        return Loader() if _is_called_loader(last) and whole and not classes else None
+        return LoaderValue() if _is_called_loader(last) and whole and not classes else None
 
-    def _named(self, module: Module, node: cst.Name | cst.Attribute, depth: int, inside: bool) -> Loader | None:
-        name = dotted(node)
+    def _named(self, module: Module, node: cst.Name | cst.Attribute, depth: int, inside: bool) -> LoaderValue | None:
+        name = dotted_source(node)
         if name is None:
-            return Loader() if _is_called_loader(node.attr.value) else None  # type: ignore[union-attr]
-        scope = scope_of(module, node, name)
+            return LoaderValue() if _is_called_loader(node.attr.value) else None  # type: ignore[union-attr]
+        scope = assigning_scope(module, node, name)
         key = (module, scope, name, inside)
         if key not in self._known:
             self._known[key] = None  # ends the recursion if the value of the name refers to the name
             self._known[key] = self._bound(module, scope, name, depth, inside)
         return self._known[key]
 
-    def _bound(self, module: Module, scope: cst.CSTNode, name: str, depth: int, inside: bool) -> Loader | None:
-        values, annotations = origins(module, scope, name)
+    def _bound(self, module: Module, scope: cst.CSTNode, name: str, depth: int, inside: bool) -> LoaderValue | None:
+        values, annotations = assigned_values_and_annotations(module, scope, name)
         made = _one_of_loaders(self._value(module, one.value, depth + 1, one.part, inside) for one in values)
         if made is not None and made.calls:
-            return replace(made, complete=made.complete and name not in parameters(scope))
+            return replace(made, complete=made.complete and name not in parameters_by_name(scope))
         if any(self._is_loader_annotation(module, one, inside) for one in annotations):
-            return Loader()
+            return LoaderValue()
         last = name.rpartition(".")[2]
         if not (_PLURAL.search(last) if inside else _is_called_loader(last)):
             return None
-        if values and name not in parameters(scope) and all(self._is_other(module, o.value, inside) for o in values):
+        if (
+            values
+            and name not in parameters_by_name(scope)
+            and all(self._is_other(module, o.value, inside) for o in values)
+        ):
             return None
-        return Loader()
+        return LoaderValue()
 
     def _is_loader_annotation(self, module: Module, node: cst.BaseExpression, inside: bool) -> bool:
         """Return whether an annotation names a loader; with ``inside``, a container of loaders."""
@@ -181,7 +195,7 @@ class LoaderNames:
             return any(self._is_loader_annotation(module, one, inside) for one in (node.left, node.right))
         if isinstance(node, cst.Subscript):
             head = self._project.resolved_names(module, node.value)
-            if any(inherits(self._project, one, LOADER) for one in head):
+            if any(inherits_from(self._project, one, LOADER) for one in head):
                 return not inside
             transparent = any(_SAME.fullmatch(one) for one in head)
             parts = [e.slice.value for e in node.slice if isinstance(e.slice, cst.Index)]
@@ -189,7 +203,7 @@ class LoaderNames:
                 self._is_loader_annotation(module, p, inside and transparent) for p in parts
             )
         names = self._project.resolved_names(module, node)
-        return not inside and any(inherits(self._project, one, LOADER) for one in names)
+        return not inside and any(inherits_from(self._project, one, LOADER) for one in names)
 
     def _is_other(self, module: Module, value: cst.BaseExpression, inside: bool) -> bool:
         if isinstance(value, _LITERALS) or (isinstance(value, _CONTAINERS) and not inside):
@@ -210,7 +224,7 @@ def _is_called_loader(name: str) -> bool:
     return bool(found and _SUFFIX.fullmatch(suffix)) or name == "dl" or name.endswith("_dl")
 
 
-def _one_of_loaders(found: Iterable[Loader | None]) -> Loader | None:
+def _one_of_loaders(found: Iterable[LoaderValue | None]) -> LoaderValue | None:
     """Return the loader of an expression that has one of several values; None if none of the values is a loader."""
     every = list(found)
     known = [one for one in every if one is not None]
@@ -218,7 +232,7 @@ def _one_of_loaders(found: Iterable[Loader | None]) -> Loader | None:
         return None
     calls = tuple(dict.fromkeys(call for one in known for call in one.calls))
     complete = len(known) == len(every) and all(one.complete for one in known)
-    return Loader(calls, complete)
+    return LoaderValue(calls, complete)
 
 
 def _named(body: Sequence[cst.CSTNode], name: str) -> list[cst.FunctionDef]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_state import assigned_value
-from chirp_migrate.syntax.module import Module, find_in, walk
-from chirp_migrate.syntax.queries import is_name, own_nodes, parameters, target_of
+from chirp_migrate.analysis.datasets.dataset_state import value_assigned_to
+from chirp_migrate.syntax.module import Module, find_nodes, walk_code
+from chirp_migrate.syntax.queries import bound_target, is_name, nodes_in_scope, parameters_by_name
 
 _SEEDING = frozenset({"random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed"})
 #: The function that returns the state of NumPy's generator. PyTorch seeds this generator with an array, so the first
@@ -38,24 +38,24 @@ class RepeatedSeed:
     state: cst.Subscript | None = None
 
 
-def repeated_seeds(module: Module, value: cst.BaseExpression | cst.FunctionDef) -> Iterator[RepeatedSeed]:
+def repeated_seeds(module: Module, worker_init_fn: cst.BaseExpression | cst.FunctionDef) -> Iterator[RepeatedSeed]:
     """Yield the calls of a ``worker_init_fn`` that seed a global generator with the same seed in every epoch.
 
     Calls with unknown seeds are omitted.
     """
     bound: Sequence[cst.Arg] = ()
-    match value:
+    match worker_init_fn:
         case cst.FunctionDef() | cst.Lambda():
-            function: cst.FunctionDef | cst.Lambda | None = value
-        case cst.Call(args=[named, *bound]) if module.qualified_names(value.func) == {"functools.partial"}:
+            function: cst.FunctionDef | cst.Lambda | None = worker_init_fn
+        case cst.Call(args=[named, *bound]) if module.qualified_names(worker_init_fn.func) == {"functools.partial"}:
             function = _only_function(module, named.value)
         case _:
-            function = _only_function(module, value)
+            function = _only_function(module, worker_init_fn)
     if function is None or any(one.star or _names_in_seed(module, function, one.value) is None for one in bound):
         return
     by_keyword = {one.keyword.value for one in bound if one.keyword is not None}
     by_position = sum(one.keyword is None for one in bound)
-    free = [name for name in parameters(function) if name not in by_keyword]
+    free = [name for name in parameters_by_name(function) if name not in by_keyword]
     yield from _repeated_seeds_in(module, function, set(free[by_position : by_position + 1]), 0)
 
 
@@ -63,7 +63,7 @@ def _repeated_seeds_in(
     module: Module, function: cst.FunctionDef | cst.Lambda, given: set[str], depth: int
 ) -> Iterator[RepeatedSeed]:
     """Yield the :func:`repeated_seeds` of a function; only its parameters ``given`` depend on the worker's number."""
-    nodes = [*walk(function)]
+    nodes = [*walk_code(function)]
     asks = any(isinstance(node, cst.Name) and "worker_info" in node.value for node in nodes)
     if asks or any(isinstance(node, cst.Global | cst.Nonlocal) for node in nodes):
         return
@@ -89,7 +89,7 @@ def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> 
     state = _object_of_item(module, function, words, "1") if words is not None else None
     if not isinstance(state, cst.Call) or module.qualified_names(state.func) != {_STATE}:
         return False
-    before = (one for one in find_in(function, cst.Call) if module.span(one)[1] <= module.span(state)[0])
+    before = (one for one in find_nodes(function, cst.Call) if module.span(one)[1] <= module.span(state)[0])
     names = (module.qualified_names(one.func) for one in before)
     return all(found and all(map(_LEAVES_STATE.match, found)) for found in names)
 
@@ -108,9 +108,9 @@ def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -
     """Return the only value that a function assigns to a local variable; any other expression unchanged."""
     if not isinstance(node, cst.Name):
         return node
-    match [one for one in own_nodes(function) if is_name(target_of(one), node.value)]:
+    match [one for one in nodes_in_scope(function) if is_name(bound_target(one), node.value)]:
         case [cst.AssignTarget(target=target) | cst.AnnAssign(target=target)]:
-            return assigned_value(module, target) or node
+            return value_assigned_to(module, target) or node
     return node
 
 
@@ -124,7 +124,7 @@ def _called_helper(
     called = _only_function(module, call.func)
     if called is None or any(argument.star for argument in call.args):
         return None
-    names = list(parameters(called))
+    names = list(parameters_by_name(called))
     seeds: set[str] = set()
     for position, argument in enumerate(call.args):
         used = _names_in_seed(module, function, argument.value)
@@ -146,9 +146,9 @@ def _names_in_seed(module: Module, function: cst.CSTNode, seed: cst.BaseExpressi
     if depth > _DEPTH or isinstance(seed, cst.Tuple) or (isinstance(seed, cst.Name) and seed.value == "None"):
         return None
     names: set[str] = set()
-    same = [one for one in find_in(seed, cst.Subscript) if _is_constant(module, function, one)]
-    constant = {node for one in same for node in walk(one)}
-    for node in walk(seed):
+    same = [one for one in find_nodes(seed, cst.Subscript) if _is_constant(module, function, one)]
+    constant = {node for one in same for node in walk_code(one)}
+    for node in walk_code(seed):
         if node in constant:
             continue
         if isinstance(node, cst.Call):
@@ -175,10 +175,10 @@ def _resolve_name(module: Module, function: cst.CSTNode, name: cst.Name, depth: 
     parent = module.parents.get(name)
     if isinstance(parent, cst.Attribute) and parent.attr is name:
         return set()
-    match [node for node in own_nodes(function) if is_name(target_of(node), name.value)]:
+    match [node for node in nodes_in_scope(function) if is_name(bound_target(node), name.value)]:
         case []:
             return {name.value}
         case [cst.AssignTarget(target=target) | cst.AnnAssign(target=target)]:
-            value = assigned_value(module, target)
+            value = value_assigned_to(module, target)
             return None if value is None else _names_in_seed(module, function, value, depth + 1)
     return None

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.read_outside import is_read_outside
+from chirp_migrate.analysis.dataflow.read_outside import is_read_outside_loop
 from chirp_migrate.analysis.dataflow.value_flow import (
     AttributeRead,
     CallArgument,
-    DisplayElement,
+    ContainerElement,
     IteratedValue,
     ValueAssignment,
-    step_of,
+    next_step_of_value,
 )
 from chirp_migrate.analysis.known_names import is_call_of
-from chirp_migrate.analysis.loops.loop_names import LoopNames, statement_of
-from chirp_migrate.syntax.module import Module, walk
-from chirp_migrate.syntax.queries import is_read, owner_name
+from chirp_migrate.analysis.loops.loop_names import LoopNames, innermost_statement
+from chirp_migrate.syntax.module import Module, walk_code
+from chirp_migrate.syntax.queries import first_name_of, is_read
 
 #: Methods and attributes that read a tensor, or its container, and return no view of the tensor.
 _READS = re.compile(
@@ -33,7 +33,7 @@ _READING = re.compile(r"builtins\.(len|isinstance|print|str|int|float|bool|type|
 Path = tuple[str, ...]
 
 
-class Batch(LoopNames[Path | None]):
+class BatchExpressions(LoopNames[Path | None]):
     """Find the expressions in the body of one loop that are parts of the loop's batch.
 
     Args:
@@ -68,10 +68,10 @@ class Batch(LoopNames[Path | None]):
         start, end = self._module.span(call)
         inner = [a for a in self._module.ancestors(call) if isinstance(a, cst.For | cst.While)]
         inner = inner[: inner.index(self._loop)]
-        statement = statement_of(self._module, call)
+        statement = innermost_statement(self._module, call)
         begin = self._module.span(inner[-1] if inner else statement)[0]
         stored = self._updated_containers(call, path)
-        for name in walk(self._loop.body):
+        for name in walk_code(self._loop.body):
             if not isinstance(name, cst.Name) or name.value in stored or not is_read(self._module, name):
                 continue
             place = self._module.span(name)[0]
@@ -87,7 +87,7 @@ class Batch(LoopNames[Path | None]):
                 return f"`{self._module.source(outer).strip()}` is used again, and might be changed before it is copied"
         for bound in sorted(self._bound.keys() - stored):
             kept = any(_overlap(one, path) for one in self._values_of_name(bound, {self._loop.body}, statement))
-            if kept and is_read_outside(self._module, self._loop, bound):
+            if kept and is_read_outside_loop(self._module, self._loop, bound):
                 return f"`{bound}` may be used again after the loop, and changed before it is copied"
         return None
 
@@ -125,7 +125,7 @@ class Batch(LoopNames[Path | None]):
         function reads the variable.
         """
         functions = (cst.FunctionDef, cst.Lambda)
-        name = owner_name(node)
+        name = first_name_of(node)
         around = [a for a in self._module.ancestors(node) if isinstance(a, (cst.For, *functions))]
         later = any(isinstance(one, functions) for one in around[: around.index(self._loop)])
         bound = self._bound.get(name, [])
@@ -155,22 +155,22 @@ class Batch(LoopNames[Path | None]):
 
         An example is ``batch`` in ``batch[k] = batch[k].to(device)``.
         """
-        statement = statement_of(self._module, call)
+        statement = innermost_statement(self._module, call)
         if not isinstance(statement, cst.Assign):
             return set()
         items = (part for target in statement.targets for part in _parts(target.target))
-        return {owner_name(item) for item in items if not isinstance(item, cst.Name) and self.value(item) == path}
+        return {first_name_of(item) for item in items if not isinstance(item, cst.Name) and self.value(item) == path}
 
     def _only_read(self, node: cst.CSTNode) -> bool:
         """Return whether the code around an expression cannot write to the memory of the expression's value."""
-        step = step_of(self._module, node)
+        step = next_step_of_value(self._module, node)
         match step:
             case AttributeRead(cst.Attribute(attr=cst.Name(value=name))):
                 return _READS.fullmatch(name) is not None
             case CallArgument(_, call):
                 return is_call_of(self._module, call, _READING)
-            case DisplayElement(cst.Element(), display):
-                node, step = display, step_of(self._module, display)
+            case ContainerElement(cst.Element(), display):
+                node, step = display, next_step_of_value(self._module, display)
         match step:
             case IteratedValue():
                 return True

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.queries import assigned_pairs, find_own, holds
+from chirp_migrate.syntax.queries import contains_node, find_in_scope, target_value_pairs
 
 _BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.AsName, cst.Call)
 _Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
@@ -18,13 +18,13 @@ _Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
 T = TypeVar("T")
 
 
-def statement_of(module: Module, node: cst.CSTNode) -> cst.CSTNode:
+def innermost_statement(module: Module, node: cst.CSTNode) -> cst.CSTNode:
     """Return the innermost statement that contains an expression."""
     return next(ancestor for ancestor in module.ancestors(node) if isinstance(ancestor, _Statement))
 
 
 @dataclass(frozen=True)
-class Bound(Generic[T]):
+class NameBinding(Generic[T]):
     """A binding of a name: after ``offset``, it has ``value``. ``statement`` in ``block`` assigns the value."""
 
     offset: int
@@ -46,7 +46,7 @@ class LoopNames(ABC, Generic[T]):
 
     def __init__(self, module: Module, loop: cst.For, nothing: T) -> None:
         self._module, self._loop, self._nothing = module, loop, nothing
-        self._bound: dict[str, list[Bound[T]]] = {}
+        self._bound: dict[str, list[NameBinding[T]]] = {}
 
     @abstractmethod
     def value(self, node: cst.CSTNode) -> T:
@@ -62,7 +62,7 @@ class LoopNames(ABC, Generic[T]):
 
     def _read_body(self) -> None:
         """Record all bindings of names in the body."""
-        for node in sorted(find_own(self._loop.body, *_BINDING), key=lambda one: self._module.span(one)[0]):
+        for node in sorted(find_in_scope(self._loop.body, *_BINDING), key=lambda one: self._module.span(one)[0]):
             self._read(node)
 
     def _read(self, node: cst.CSTNode) -> None:
@@ -76,7 +76,7 @@ class LoopNames(ABC, Generic[T]):
                 self._bind(self._elements(node.target, node.iter), self._module.span(node.body)[0], node)
 
     def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, node: cst.CSTNode) -> None:
-        for one, given in assigned_pairs(target, value):
+        for one, given in target_value_pairs(target, value):
             self._give(one, self.value(given), node)
 
     def _give(self, target: cst.BaseExpression, value: T, node: cst.CSTNode) -> None:
@@ -84,12 +84,12 @@ class LoopNames(ABC, Generic[T]):
         self._bind(self._names(target, value), self._module.span(node)[1], node)
 
     def _bind(self, names: Iterable[tuple[str, T]], offset: int, node: cst.CSTNode) -> None:
-        statement = node if isinstance(node, _Statement) else statement_of(self._module, node)
+        statement = node if isinstance(node, _Statement) else innermost_statement(self._module, node)
         block: cst.CSTNode = statement
         while not isinstance(block, cst.BaseSuite):
             block = block.body if isinstance(block, cst.For) else self._module.parents[block]
         for name, value in names:
-            self._bound.setdefault(name, []).append(Bound(offset, value, statement, block))
+            self._bound.setdefault(name, []).append(NameBinding(offset, value, statement, block))
 
     def _names(self, target: cst.CSTNode, value: T) -> Iterator[tuple[str, T]]:
         """Yield the names in ``target``, each with the fact about it; ``value`` is the fact about what is assigned."""
@@ -124,7 +124,7 @@ class LoopNames(ABC, Generic[T]):
             if ancestor is self._loop:
                 break
             clause = ancestor.for_in if isinstance(ancestor, cst.BaseComp) else None
-            while clause is not None and not holds(self._module, clause.iter, name):
+            while clause is not None and not contains_node(self._module, clause.iter, name):
                 for bound, value in self._elements(clause.target, clause.iter):
                     if bound == name.value:
                         return value

@@ -24,15 +24,15 @@ def calls_in_loops(outline: Outline) -> Iterator[list[ast.Call]]:
             yield [one for one in outline.inside(loop) if isinstance(one, ast.Call)]
 
 
-def called_in_loops(outline: Outline, *, moving: bool = False) -> Iterator[set[str]]:
+def names_called_in_loops(outline: Outline, *, only_moving: bool = False) -> Iterator[set[str]]:
     """Yield, for each loop that may iterate over a loader, the names of the functions that it calls.
 
     Args:
         outline: the module that contains the loops.
-        moving: whether only loops count that may move an object to a device, with ``x.to(…)``, ``x.cuda(…)`` or a
+        only_moving: whether only loops count that may move an object to a device, with ``x.to(…)``, ``x.cuda(…)`` or a
             function that they call.
     """
     for calls in calls_in_loops(outline):
         names = {last_name(call.func) for call in calls}
-        if not moving or names & _MOVES or any(len(call.args) + len(call.keywords) > 1 for call in calls):
+        if not only_moving or names & _MOVES or any(len(call.args) + len(call.keywords) > 1 for call in calls):
             yield names

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.devices.device_moves import moved_to, names_device
+from chirp_migrate.analysis.devices.device_moves import may_name_device, target_device
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
-from chirp_migrate.analysis.loaders.loader_values import Loader
-from chirp_migrate.analysis.loops.batch_names import Batch
-from chirp_migrate.analysis.loops.loop_names import LoopNames, statement_of
-from chirp_migrate.syntax.module import Module, code_children, find_in, walk
+from chirp_migrate.analysis.loaders.loader_values import LoaderValue
+from chirp_migrate.analysis.loops.batch_names import BatchExpressions
+from chirp_migrate.analysis.loops.loop_names import LoopNames, innermost_statement
+from chirp_migrate.syntax.module import Module, code_children, find_nodes, walk_code
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import Mention, find_own, mention, method_called, owner_name
+from chirp_migrate.syntax.queries import NameRole, called_method_name, find_in_scope, first_name_of, name_role
 
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy"})
 #: Methods that may follow a wait and count as a part of it, as in ``.cpu().numpy().tolist()``.
@@ -40,7 +40,7 @@ _SOMETIMES = re.compile(
 
 
 @dataclass(frozen=True)
-class Wait:
+class DeviceWait:
     """An expression that waits for the device.
 
     Attributes:
@@ -54,7 +54,7 @@ class Wait:
     is_number: bool
 
 
-def is_each_step(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
+def runs_in_every_iteration(module: Module, loop: cst.For, node: cst.CSTNode) -> bool:
     """Return whether code in the body of a loop runs in every iteration; code in ``except`` does not."""
     child = node
     for ancestor in module.ancestors(node):
@@ -78,15 +78,17 @@ def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
             yield there
 
 
-def waits_at_once(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
+def waits_right_after(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
     """Return whether a loop waits for the copies ``transfers`` in the same statement or the next one."""
     copies = list(transfers)
     return any(loop.waits_for(wait, copies) for wait in loop.waits())
 
 
-def group_by_advice(waits: Iterable[Wait], advice: Callable[[Wait], str | None]) -> dict[str, list[Wait]]:
+def group_by_advice(
+    waits: Iterable[DeviceWait], advice: Callable[[DeviceWait], str | None]
+) -> dict[str, list[DeviceWait]]:
     """Group ``waits`` by the text that ``advice`` returns for each; waits without advice are omitted."""
-    groups: dict[str, list[Wait]] = {}
+    groups: dict[str, list[DeviceWait]] = {}
     for wait in waits:
         if (instead := advice(wait)) is not None:
             groups.setdefault(instead, []).append(wait)
@@ -105,56 +107,56 @@ class DeviceLoop(LoopNames[bool]):
         moves: the calls that move a part of a batch, each with the device.
     """
 
-    def __init__(self, module: Module, loop: cst.For, loaders: list[tuple[cst.BaseExpression, Loader]]) -> None:
+    def __init__(self, module: Module, loop: cst.For, loaders: list[tuple[cst.BaseExpression, LoaderValue]]) -> None:
         super().__init__(module, loop, False)
         self.loop = loop
         self.loaders = [loader for _, loader in loaders]
-        self.moves = dict(self._device_moves(Batch(module, loop, [target for target, _ in loaders])))
+        self.moves = dict(self._device_moves(BatchExpressions(module, loop, [target for target, _ in loaders])))
         if self.moves:
             self._read_body()
 
-    def _device_moves(self, batch: Batch) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
+    def _device_moves(self, batch: BatchExpressions) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
         """Yield the calls that move a part of the batch to a device, each with that device."""
-        for call in find_own(self.loop.body, cst.Call):
-            device = moved_to(self._module, call)
+        for call in find_in_scope(self.loop.body, cst.Call):
+            device = target_device(self._module, call)
             parts: list[cst.CSTNode] = [call.func]
             if device is None:  # to_device(batch, device)
-                device = next((one.value for one in call.args if names_device(self._module, one.value)), None)
+                device = next((one.value for one in call.args if may_name_device(self._module, one.value)), None)
                 parts = [argument.value for argument in call.args]
-            names = (name for part in parts for name in find_in(part, cst.Name))
+            names = (name for part in parts for name in find_nodes(part, cst.Name))
             if device is not None and any(
-                mention(self._module, name) is Mention.READ and batch.value(name) is not None for name in names
+                name_role(self._module, name) is NameRole.READ and batch.value(name) is not None for name in names
             ):
                 yield call, device
 
-    def waits_for(self, wait: Wait, copies: list[cst.Call]) -> bool:
+    def waits_for(self, wait: DeviceWait, copies: list[cst.Call]) -> bool:
         """Return whether ``wait`` waits for one of the copies, in the same statement or directly after it.
 
         Only calls of tensor methods may be between the copy and the wait.
         """
         module = self._module
-        statement, waiting = statement_of(module, copies[0]), statement_of(module, wait.node)
-        calls = [wait.node, *find_in(wait.value, cst.Call)]
+        statement, waiting = innermost_statement(module, copies[0]), innermost_statement(module, wait.node)
+        calls = [wait.node, *find_nodes(wait.value, cst.Call)]
         if not all(
             isinstance(one.func, cst.Attribute) and self.value(one.func.value) for one in calls if one not in copies
         ):
             return False
         if waiting is statement:
-            return any(copy in set(walk(wait.value)) for copy in copies)
+            return any(copy in set(walk_code(wait.value)) for copy in copies)
         start, end = module.span(statement)[1], module.span(waiting)[0]
-        names = {name.value for name in find_in(wait.value, cst.Name)}
-        bound = {name.value for one in _targets(statement) for name in find_in(one, cst.Name)}
+        names = {name.value for name in find_nodes(wait.value, cst.Name)}
+        bound = {name.value for one in _targets(statement) for name in find_nodes(one, cst.Name)}
         return start <= end and not module.text[start:end].strip(" \t\r\n;") and not names.isdisjoint(bound)
 
-    def waits(self) -> list[Wait]:
+    def waits(self) -> list[DeviceWait]:
         """Return the expressions that wait for the device in every step, in order of the text."""
-        found: dict[cst.CSTNode, Wait] = {}
-        for call in find_own(self.loop.body, cst.Call):
+        found: dict[cst.CSTNode, DeviceWait] = {}
+        for call in find_in_scope(self.loop.body, cst.Call):
             value = self._waited_for(call)
-            if value is not None and is_each_step(self._module, self.loop, call):
+            if value is not None and runs_in_every_iteration(self._module, self.loop, call):
                 whole, methods = self._chain_of_waits(call)
                 is_number = not isinstance(call.func, cst.Attribute) or "item" in methods
-                found[whole] = Wait(whole, value, is_number)
+                found[whole] = DeviceWait(whole, value, is_number)
         return sorted(found.values(), key=lambda one: self._module.span(one.node)[0])
 
     def _waited_for(self, call: cst.Call) -> cst.BaseExpression | None:
@@ -168,7 +170,7 @@ class DeviceLoop(LoopNames[bool]):
 
     def _chain_of_waits(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
         """Return the longest chain of method calls that begins with the wait ``call``, and the names of its methods."""
-        methods = [method_called(call)]
+        methods = [called_method_name(call)]
         while methods[0] and isinstance(parent := self._module.parents[call], cst.Attribute):
             around = self._module.parents[parent]
             if parent.attr.value not in _CHAINED or not isinstance(around, cst.Call) or around.func is not parent:
@@ -223,7 +225,7 @@ class DeviceLoop(LoopNames[bool]):
             super()._give(target, value, node)
             return
         # The container now contains a value on the device, perhaps with other values.
-        name = owner_name(target)
+        name = first_name_of(target)
         if value and name not in ("", "self"):
             self._bind([(name, True)], self._module.span(node)[1], node)
 

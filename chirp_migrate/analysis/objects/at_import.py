@@ -7,21 +7,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from chirp_migrate.analysis.objects.importers import files_with_importers, last_name_of
-from chirp_migrate.analysis.objects.pickled import unpicklable
-from chirp_migrate.analysis.objects.running import Run
-from chirp_migrate.analysis.objects.things import Place
+from chirp_migrate.analysis.objects.importers import files_with_importers, module_name_without_package
+from chirp_migrate.analysis.objects.pickled import find_unpicklable_objects
+from chirp_migrate.analysis.objects.running import AbstractRun
+from chirp_migrate.analysis.objects.things import CreationPlace
 from chirp_migrate.syntax.gaps import GAP
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["GIVES_WORKERS", "AtImport", "iterates_at_import", "may_iterate", "modules_with_loaders"]
+__all__ = [
+    "GIVES_WORKERS",
+    "WorkerStartAtImport",
+    "find_worker_starts_at_import",
+    "may_start_workers_at_import",
+    "modules_with_loaders",
+]
 
 #: An argument for the number of a loader's workers.
 GIVES_WORKERS = re.compile(rf"\b(num|max)_workers{GAP}=(?!=)")
 
 
 @dataclass(frozen=True)
-class AtImport:
+class WorkerStartAtImport:
     """A place in a module where its import starts workers.
 
     Attributes:
@@ -29,24 +35,28 @@ class AtImport:
         builds: whether ``place`` is the call that builds the loader.
     """
 
-    place: Place
+    place: CreationPlace
     builds: bool
 
 
-def iterates_at_import(project: Project, path: str) -> list[AtImport]:
+def find_worker_starts_at_import(project: Project, path: str) -> list[WorkerStartAtImport]:
     """Return where the import of a module iterates over loaders with workers, or passes them to unknown code."""
     if not project.has_file(path):
         return []
-    run = unpicklable(project).run_of(path)
+    run = find_unpicklable_objects(project).run_of(path)
     run.module(path)
     return list(dict.fromkeys(_places(run, path)))
 
 
-def _places(run: Run, path: str) -> Iterator[AtImport]:
+def _places(run: AbstractRun, path: str) -> Iterator[WorkerStartAtImport]:
     for loader, calls in run.iterated:
         first = calls[0]
         if first.path == path and loader.sends_to_workers:  # otherwise another module does the same during its import
-            yield AtImport(loader.place, builds=True) if loader.place.path == path else AtImport(first, builds=False)
+            yield (
+                WorkerStartAtImport(loader.place, builds=True)
+                if loader.place.path == path
+                else WorkerStartAtImport(first, builds=False)
+            )
 
 
 @lru_cache(maxsize=4)
@@ -56,7 +66,7 @@ def modules_with_loaders(project: Project) -> frozenset[str]:
     The words of the modules decide, so that the result may contain too many.
     """
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
-    return frozenset(map(last_name_of, files_with_importers(project, building)))
+    return frozenset(map(module_name_without_package, files_with_importers(project, building)))
 
 
 @lru_cache(maxsize=4)
@@ -64,11 +74,11 @@ def _as_read(project: Project) -> tuple[frozenset[str], frozenset[str]]:
     """Return two sets of original texts: those that may build or import loaders, and those that start workers."""
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
     texts = {path: project.text(path) for path in files_with_importers(project, building)}
-    found = [text for path, text in texts.items() if iterates_at_import(project, path)]
+    found = [text for path, text in texts.items() if find_worker_starts_at_import(project, path)]
     return frozenset(texts.values()), frozenset(found)
 
 
-def may_iterate(project: Project, text: str) -> bool:
+def may_start_workers_at_import(project: Project, text: str) -> bool:
     """Return whether importing a module with this text may start workers; True for a rewritten text."""
     known, found = _as_read(project)
     return text in found or text not in known

@@ -11,19 +11,19 @@ from functools import partial
 from chirp_migrate.analysis.objects.object_access import ObjectAccess
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
+    AbstractObject,
     AbstractScope,
     BoundMethod,
     Cells,
-    ClassThing,
+    ClassObject,
     Container,
-    External,
-    FunctionThing,
-    Hazard,
-    HazardKind,
+    CreationPlace,
+    FunctionObject,
     Instance,
-    LoaderThing,
-    Place,
-    Thing,
+    LibraryName,
+    LoaderObject,
+    UnpicklableKind,
+    UnpicklableLibraryObject,
     Value,
     unite_values,
 )
@@ -31,13 +31,13 @@ from chirp_migrate.analysis.objects.values import (
     NO_ARGUMENTS,
     NONE,
     Arguments,
-    Super,
-    is_generator,
+    SuperResult,
+    enclosing_method,
+    is_generator_function,
     loaders_in,
-    method_around,
 )
 
-__all__ = ["Calls"]
+__all__ = ["TracedCalls"]
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 #: Depth of calls to follow, and how often the same function may occur among them.
@@ -50,7 +50,7 @@ _FRUITLESS = 2_000
 _FRUITLESS_RUN = 100
 
 
-class Calls(ObjectAccess):
+class TracedCalls(ObjectAccess):
     """Calls that are traced into the project.
 
     Attributes:
@@ -67,14 +67,14 @@ class Calls(ObjectAccess):
         super().__init__()
         self.instances: list[Instance] = []
         self.called: set[ast.AST] = set()
-        self.callers: dict[Place, set[Place]] = {}
-        self.loops: dict[Place, Value] = {}
-        self.iterated: list[tuple[LoaderThing, tuple[Place, ...]]] = []
+        self.callers: dict[CreationPlace, set[CreationPlace]] = {}
+        self.loops: dict[CreationPlace, Value] = {}
+        self.iterated: list[tuple[LoaderObject, tuple[CreationPlace, ...]]] = []
         self.is_counting = True
         # Key: the function that runs and the function that it wraps. A decorator's wrapper runs for many functions.
         self._fruitless: Counter[tuple[ast.AST, ast.AST]] = Counter()
         self._steps_of: Counter[tuple[ast.AST, ast.AST]] = Counter()  # in the last run that counted as fruitless
-        self._stack: list[tuple[ast.AST, Place]] = []
+        self._stack: list[tuple[ast.AST, CreationPlace]] = []
         self._is_import = False
 
     @abstractmethod
@@ -85,11 +85,11 @@ class Calls(ObjectAccess):
 
     def _call_expression(self, node: ast.Call, scope: AbstractScope) -> Value:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
-            caller = method_around(scope)
-            return UNKNOWN if caller is None else (Super(caller[1], caller[0]),)
+            caller = enclosing_method(scope)
+            return UNKNOWN if caller is None else (SuperResult(caller[1], caller[0]),)
         functions = self._value(node.func, scope)
         arguments = self._arguments(node, scope)
-        place = Place(scope.path, node)
+        place = CreationPlace(scope.path, node)
         known = [one for one in functions if one not in UNKNOWN]
         if not known:
             self._hand_over(arguments, place)
@@ -99,7 +99,7 @@ class Calls(ObjectAccess):
             found.append(self._call(known[0], arguments, place, scope))
         else:
 
-            def called(function: Thing) -> bool:
+            def called(function: AbstractObject) -> bool:
                 found.append(self._call(function, arguments, place, scope))
                 return False
 
@@ -131,29 +131,31 @@ class Calls(ObjectAccess):
                 arguments.more |= not isinstance(thing, Container) or None in thing.cells
         return arguments
 
-    def _hand_over(self, arguments: Arguments, place: Place) -> None:
+    def _hand_over(self, arguments: Arguments, place: CreationPlace) -> None:
         """Record that unknown code gets these arguments, with which it may do anything."""
         for value in arguments.values():
             for loader in loaders_in(value):
                 self._use(loader, place)
 
-    def _use(self, loader: LoaderThing, place: Place) -> None:
+    def _use(self, loader: LoaderObject, place: CreationPlace) -> None:
         """Record that code iterates over a loader, whose samples are then read."""
         if self._is_import:
             self.iterated.append((loader, (*(one for _, one in self._stack), place)))
 
-    def _call(self, function: Thing, arguments: Arguments, place: Place, scope: AbstractScope | None = None) -> Value:
+    def _call(
+        self, function: AbstractObject, arguments: Arguments, place: CreationPlace, scope: AbstractScope | None = None
+    ) -> Value:
         self._step()
         match function:
-            case FunctionThing():
+            case FunctionObject():
                 return self._run(function, arguments, place)
-            case BoundMethod(owner=owner, function=FunctionThing() as inner):
+            case BoundMethod(owner=owner, function=FunctionObject() as inner):
                 return self._run(inner, arguments.behind((owner,)), place)
             case BoundMethod(owner=owner, function=str() as name, cls=below):
                 return self._call_named(owner, name, arguments, place, below)
-            case ClassThing():
+            case ClassObject():
                 return self._construct(function, arguments, place)
-            case External(name=name):
+            case LibraryName(name=name):
                 return self._call_library(name, arguments, place, scope)
             case Instance(cls="functools.partial"):
                 given = [value for key, value in function.cells.items() if isinstance(key, int)]
@@ -164,8 +166,8 @@ class Calls(ObjectAccess):
                     unite_values(*(self._call(one, every, place, scope) for one in first if one not in UNKNOWN))
                     or UNKNOWN
                 )
-            case Instance(cls=ClassThing() as cls):
-                found = [one for one in self._in_class(cls, "__call__") if isinstance(one, FunctionThing)]
+            case Instance(cls=ClassObject() as cls):
+                found = [one for one in self._in_class(cls, "__call__") if isinstance(one, FunctionObject)]
                 return (
                     unite_values(*(self._call(BoundMethod(function, one), arguments, place) for one in found))
                     or UNKNOWN
@@ -173,7 +175,7 @@ class Calls(ObjectAccess):
         self._hand_over(arguments, place)
         return UNKNOWN
 
-    def _run(self, function: FunctionThing, arguments: Arguments, place: Place) -> Value:
+    def _run(self, function: FunctionObject, arguments: Arguments, place: CreationPlace) -> Value:
         """Return the result of a function of the project."""
         node = function.place.node
         assert isinstance(node, _FUNCTIONS)
@@ -203,16 +205,18 @@ class Calls(ObjectAccess):
             if self.is_counting and created == self._created and not is_of_dataset:
                 self._steps_of[key] = left - self._left
                 self._fruitless[key] += min(left - self._left, _FRUITLESS_RUN)
-        if is_generator(node):
+        if is_generator_function(node):
             part = "context" if function.wraps == "contextmanager" else ""
-            return (Hazard(place, HazardKind.GENERATOR, tuple(dict.fromkeys(scope.yielded)), part),)
+            return (
+                UnpicklableLibraryObject(place, UnpicklableKind.GENERATOR, tuple(dict.fromkeys(scope.yielded)), part),
+            )
         if isinstance(node, ast.AsyncFunctionDef):
             return UNKNOWN
         return tuple(dict.fromkeys(scope.returned)) or NONE
 
     def _assign_arguments(
         self,
-        function: FunctionThing,
+        function: FunctionObject,
         node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
         arguments: Arguments,
         scope: AbstractScope,
@@ -238,7 +242,7 @@ class Calls(ObjectAccess):
             cells[parameters.kwarg.arg] = (Container("dict", others | ({None: UNKNOWN} if arguments.more else {})),)
 
     def _argument_value(
-        self, function: FunctionThing, parameter: ast.arg, given: dict[str, Value], more: bool
+        self, function: FunctionObject, parameter: ast.arg, given: dict[str, Value], more: bool
     ) -> Value:
         if parameter.arg in given:
             return given.pop(parameter.arg)
@@ -252,15 +256,15 @@ class Calls(ObjectAccess):
                 unknown = (Container("dict", {None: UNKNOWN}),)
         return unite_values(default or (), unknown if more or default is None else ())
 
-    def _construct(self, cls: ClassThing, arguments: Arguments, place: Place) -> Value:
+    def _construct(self, cls: ClassObject, arguments: Arguments, place: CreationPlace) -> Value:
         """Return the object that a call of a class of the project creates."""
         made = Instance(place, cls)
         self.instances.append(made)
         self._created += cls.is_dataset
         self.callers.setdefault(cls.place, set()).add(place)
         for base in cls.order:
-            if isinstance(base, ClassThing):
-                init = [one for one in base.body.cells.get("__init__", ()) if isinstance(one, FunctionThing)]
+            if isinstance(base, ClassObject):
+                init = [one for one in base.body.cells.get("__init__", ()) if isinstance(one, FunctionObject)]
                 if init:
                     for one in init:
                         self._call(BoundMethod(made, one), arguments, place)
@@ -268,11 +272,11 @@ class Calls(ObjectAccess):
                 if base.fields is not None:
                     self._fill_fields(made, base, arguments, place)
                     break
-            elif isinstance(base, External) and self._initialise(made, base.name, arguments, place):
+            elif isinstance(base, LibraryName) and self._initialise(made, base.name, arguments, place):
                 break
         return (made,)
 
-    def _fill_fields(self, made: Instance, cls: ClassThing, arguments: Arguments, place: Place) -> None:
+    def _fill_fields(self, made: Instance, cls: ClassObject, arguments: Arguments, place: CreationPlace) -> None:
         """Assign the arguments to the fields of a dataclass."""
         given = dict(zip(cls.fields or (), arguments.positional, strict=False)) | arguments.keywords
         for name in cls.fields or ():
@@ -290,5 +294,5 @@ class Calls(ObjectAccess):
                         found.append((default,))
             made.cells[name] = unite_values(*found, UNKNOWN if arguments.more or not found else ())
         for one in self._in_class(cls, "__post_init__"):
-            if isinstance(one, FunctionThing):
+            if isinstance(one, FunctionObject):
                 self._call(BoundMethod(made, one), NO_ARGUMENTS, place)

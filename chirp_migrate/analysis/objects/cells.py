@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from chirp_migrate.analysis.objects.things import Cells, Value, unite_values
 
-__all__ = ["ALONE", "STEPS", "State", "StepLimitReached"]
+__all__ = ["ALONE", "STEPS", "StepLimitReached", "VariableState"]
 
 #: Number of expressions and statements to run of a module, and of a function without calls.
 STEPS = 20_000
@@ -17,7 +17,7 @@ class StepLimitReached(Exception):
     """The limit of steps of an entry point is reached."""
 
 
-class State:
+class VariableState:
     """The cells of names, attributes and containers. All writes use this class, so that branches can be united."""
 
     def __init__(self) -> None:

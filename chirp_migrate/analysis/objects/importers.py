@@ -8,13 +8,13 @@ from pathlib import PurePosixPath
 
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["files_with_importers", "last_name_of"]
+__all__ = ["files_with_importers", "module_name_without_package"]
 
 #: Number of imports to follow from a module to its importers.
 _DEPTH = 4
 
 
-def last_name_of(path: str) -> str:
+def module_name_without_package(path: str) -> str:
     """Return the name of the module at a path, without its packages."""
     file = PurePosixPath(path)
     return file.parent.name if file.stem == "__init__" else file.stem
@@ -23,7 +23,7 @@ def last_name_of(path: str) -> str:
 def files_with_importers(project: Project, paths: Iterable[str], depth: int = _DEPTH) -> list[str]:
     """Return ``paths``, the files that may import them, the files that may import those, and so on."""
     found = dict.fromkeys(paths)
-    new = {last_name_of(path) for path in found} - {""}
+    new = {module_name_without_package(path) for path in found} - {""}
     seen: set[str] = set()
     for _ in range(depth):
         if not new:
@@ -33,5 +33,5 @@ def files_with_importers(project: Project, paths: Iterable[str], depth: int = _D
         imports = re.compile(rf"(?m)^[ \t]*(?:from|import)\b[^#\n]*\b(?:{words})\b")
         more = [path for path, _ in project.matching(imports, *new) if path not in found]
         found.update(dict.fromkeys(more))
-        new = {last_name_of(path) for path in more} - seen
+        new = {module_name_without_package(path) for path in more} - seen
     return list(found)

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from chirp_migrate.analysis.objects.things import HazardKind
+from chirp_migrate.analysis.objects.things import UnpicklableKind
 
 __all__ = [
     "KEEPS",
@@ -18,9 +18,9 @@ __all__ = [
     "PLAIN_CALLABLE",
     "TRANSPARENT",
     "LibraryResult",
-    "hazard_class",
-    "made_by",
-    "part_of",
+    "unpicklable_kind_of_class",
+    "unpicklable_part_of",
+    "unpicklable_result_of_call",
 ]
 
 #: Classes and functions whose result refers to all their arguments.
@@ -56,7 +56,7 @@ PLAIN_CALLABLE = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|hasat
 class LibraryResult:
     """The result of a library call: the kind of object, and the part of the object that the call returns."""
 
-    kind: HazardKind
+    kind: UnpicklableKind
     part: str = ""
 
 
@@ -70,74 +70,74 @@ _MAKERS: tuple[tuple[re.Pattern[str], LibraryResult], ...] = tuple(
             r"|tarfile\.TarFile(\.\w*open)?|_?csv\.(reader|writer|DictReader|DictWriter)|cv2\.(VideoCapture|VideoWriter|CascadeClassifier)"
             r"|av\.open|soundfile\.SoundFile|rasterio\.open|decord\.VideoReader|openslide\.(OpenSlide|open_slide)|pysam\.\w+File"
             r"|sys\.(stdin|stdout|stderr)|imageio\.get_(reader|writer)|tokenize\.open|fileinput\.input|os\.scandir",
-            LibraryResult(HazardKind.FILE, "file"),
+            LibraryResult(UnpicklableKind.FILE, "file"),
         ),
-        (r"h5py\.File|tables\.(open_file|File)", LibraryResult(HazardKind.HDF5, "file")),
-        (r"netCDF4\.(MF)?Dataset|scipy\.io\.netcdf_file", LibraryResult(HazardKind.NETCDF, "file")),
-        (r"lmdb\.(open|Environment)", LibraryResult(HazardKind.LMDB, "environment")),
-        (r"mmap\.mmap", LibraryResult(HazardKind.MMAP)),
-        (r"builtins\.memoryview", LibraryResult(HazardKind.MMAP)),
+        (r"h5py\.File|tables\.(open_file|File)", LibraryResult(UnpicklableKind.HDF5, "file")),
+        (r"netCDF4\.(MF)?Dataset|scipy\.io\.netcdf_file", LibraryResult(UnpicklableKind.NETCDF, "file")),
+        (r"lmdb\.(open|Environment)", LibraryResult(UnpicklableKind.LMDB, "environment")),
+        (r"mmap\.mmap", LibraryResult(UnpicklableKind.MMAP)),
+        (r"builtins\.memoryview", LibraryResult(UnpicklableKind.MMAP)),
         (
             r"sqlite3\.(connect|Connection)|socket\.(socket|create_connection|create_server|fromfd)|psycopg2?\.connect"
             r"|pymysql\.connect|mysql\.connector\.connect|pymongo\.MongoClient|http\.client\.HTTPS?Connection|ftplib\.FTP|smtplib\.SMTP"
             r"|duckdb\.connect|multiprocessing\.connection\.Client|urllib\.request\.urlopen|ssl\.(SSLContext|create_default_context)",
-            LibraryResult(HazardKind.CONNECTION, "connection"),
+            LibraryResult(UnpicklableKind.CONNECTION, "connection"),
         ),
-        (_THREADING, LibraryResult(HazardKind.LOCK)),
+        (_THREADING, LibraryResult(UnpicklableKind.LOCK)),
         (
             r"queue\.(Queue|LifoQueue|PriorityQueue|SimpleQueue)|asyncio\.(\w*Queue|Lock|Event|Semaphore)",
-            LibraryResult(HazardKind.QUEUE),
+            LibraryResult(UnpicklableKind.QUEUE),
         ),
         (
             r"threading\.(Thread|Timer)|concurrent\.futures\.((thread|process)\.)?(Thread|Process)PoolExecutor"
             r"|multiprocessing\.(pool\.(Thread)?Pool|dummy\.Pool|Pool|Process)|subprocess\.Popen",
-            LibraryResult(HazardKind.THREADS),
+            LibraryResult(UnpicklableKind.THREADS),
         ),
-        (r"glob\.iglob|os\.(walk|fwalk)|re\.finditer", LibraryResult(HazardKind.GENERATOR)),
+        (r"glob\.iglob|os\.(walk|fwalk)|re\.finditer", LibraryResult(UnpicklableKind.GENERATOR)),
         (
             r"weakref\.(ref|proxy|finalize|Weak\w+|WeakMethod)|struct\.Struct|hashlib\.(new|md5|sha\w+|blake2\w)|zlib\.(de)?compressobj"
             r"|re\.(match|search|fullmatch)|types\.MappingProxyType|logging\.(handlers\.)?\w*Handler|contextvars\.ContextVar|select\.\w+"
             r"|_thread\.\w+|sys\._getframe|inspect\.currentframe|contextlib\.ExitStack",
-            LibraryResult(HazardKind.HANDLER),
+            LibraryResult(UnpicklableKind.HANDLER),
         ),
     )
 )
 
 #: Result of an attribute or method, by kind and name; ``[]`` is an index by a string, ``iter`` an iteration.
-_PARTS: dict[tuple[HazardKind, str], dict[str, str]] = {
-    (HazardKind.HDF5, "file"): {
+_PARTS: dict[tuple[UnpicklableKind, str], dict[str, str]] = {
+    (UnpicklableKind.HDF5, "file"): {
         **dict.fromkeys(("[]", "get()", "create_dataset()", "get_node()"), "variable"),
         **dict.fromkeys(("root", "require_group()", "create_group()"), "file"),
         **dict.fromkeys(("keys()", "values()", "items()"), "view"),
         "attrs": "attributes",
     },
-    (HazardKind.HDF5, "variable"): {"[]": "variable", "attrs": "attributes"},
-    (HazardKind.NETCDF, "file"): {"[]": "variable", "variables": "variables", "groups": "variables"},
-    (HazardKind.NETCDF, "variables"): {"[]": "variable", "get()": "variable"},
-    (HazardKind.LMDB, "environment"): {"begin()": "transaction", "open_db()": "database"},
-    (HazardKind.LMDB, "transaction"): {"cursor()": "cursor"},
-    (HazardKind.CONNECTION, "connection"): {
+    (UnpicklableKind.HDF5, "variable"): {"[]": "variable", "attrs": "attributes"},
+    (UnpicklableKind.NETCDF, "file"): {"[]": "variable", "variables": "variables", "groups": "variables"},
+    (UnpicklableKind.NETCDF, "variables"): {"[]": "variable", "get()": "variable"},
+    (UnpicklableKind.LMDB, "environment"): {"begin()": "transaction", "open_db()": "database"},
+    (UnpicklableKind.LMDB, "transaction"): {"cursor()": "cursor"},
+    (UnpicklableKind.CONNECTION, "connection"): {
         **dict.fromkeys(("cursor()", "execute()"), "cursor"),
         **dict.fromkeys(("makefile()", "getresponse()"), "file"),
         "accept()": "connection",
     },
-    (HazardKind.CONNECTION, "cursor"): {"execute()": "cursor"},
-    (HazardKind.FILE, "file"): dict.fromkeys(("open()", "extractfile()", "buffer", "detach()"), "file"),
+    (UnpicklableKind.CONNECTION, "cursor"): {"execute()": "cursor"},
+    (UnpicklableKind.FILE, "file"): dict.fromkeys(("open()", "extractfile()", "buffer", "detach()"), "file"),
 }
 
 
 @lru_cache(maxsize=4096)
-def made_by(name: str) -> LibraryResult | None:
+def unpicklable_result_of_call(name: str) -> LibraryResult | None:
     """Return the unpicklable result of calling a qualified name of a library, if it has one."""
     return next((made for names, made in _MAKERS if names.fullmatch(name)), None)
 
 
-def hazard_class(name: str) -> HazardKind | None:
+def unpicklable_kind_of_class(class_name: str) -> UnpicklableKind | None:
     """Return the unpicklable kind of objects whose class inherits from a library's class, if there is one."""
-    made = made_by(name)
+    made = unpicklable_result_of_call(class_name)
     return None if made is None else made.kind
 
 
-def part_of(kind: HazardKind, part: str, asked: str) -> str:
+def unpicklable_part_of(kind: UnpicklableKind, part: str, access: str) -> str:
     """Return the part of an object behind an attribute, a method (``name()``) or an index (``[]``); "" if none."""
-    return _PARTS.get((kind, part), {}).get(asked, "")
+    return _PARTS.get((kind, part), {}).get(access, "")

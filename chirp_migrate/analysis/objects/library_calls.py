@@ -7,24 +7,30 @@ import re
 from abc import ABC, abstractmethod
 
 from chirp_migrate.analysis.known_names import ACCELERATOR, DATASET, FACTORY_METHOD, HUGGING_FACE_DATASET, LOADER
-from chirp_migrate.analysis.objects.cells import State
-from chirp_migrate.analysis.objects.libraries import KEEPS, PASSES_ON, PLAIN_CALLABLE, made_by, part_of
+from chirp_migrate.analysis.objects.cells import VariableState
+from chirp_migrate.analysis.objects.libraries import (
+    KEEPS,
+    PASSES_ON,
+    PLAIN_CALLABLE,
+    unpicklable_part_of,
+    unpicklable_result_of_call,
+)
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
+    AbstractObject,
     AbstractScope,
     BoundMethod,
-    ClassThing,
+    ClassObject,
     Constant,
     Container,
-    External,
-    FunctionThing,
-    Hazard,
-    HazardKind,
+    CreationPlace,
+    FunctionObject,
     Instance,
-    LoaderThing,
-    ModuleThing,
-    Place,
-    Thing,
+    LibraryName,
+    LoaderObject,
+    ModuleObject,
+    UnpicklableKind,
+    UnpicklableLibraryObject,
     Value,
     unite_values,
 )
@@ -32,12 +38,12 @@ from chirp_migrate.analysis.objects.values import (
     NO_ARGUMENTS,
     NONE,
     Arguments,
-    Super,
-    as_text_end,
-    copy_thing,
+    SuperResult,
+    as_end_of_text,
+    copy_object,
     loaders_in,
     only_container_key,
-    texts_of,
+    possible_texts,
 )
 from chirp_migrate.syntax.project import Project
 
@@ -58,7 +64,7 @@ _TORCH_POSITIONAL = (
 )
 
 
-class LibraryCalls(State, ABC):
+class LibraryCalls(VariableState, ABC):
     """The results of library calls.
 
     Attributes:
@@ -69,36 +75,36 @@ class LibraryCalls(State, ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loaders: list[LoaderThing] = []
+        self.loaders: list[LoaderObject] = []
         self._created = 0  # loaders and datasets
 
     @abstractmethod
     def _elements(self, value: Value, node: ast.expr, scope: AbstractScope) -> Value: ...
 
     @abstractmethod
-    def _attribute(self, thing: Thing, name: str) -> Value: ...
+    def _attribute(self, thing: AbstractObject, name: str) -> Value: ...
 
     @abstractmethod
-    def _in_class(self, cls: ClassThing, name: str, below: ClassThing | None = None) -> Value: ...
+    def _in_class(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value: ...
 
     @abstractmethod
-    def _item(self, thing: Thing, keys: Value, node: ast.expr, scope: AbstractScope) -> Value: ...
+    def _item(self, thing: AbstractObject, keys: Value, node: ast.expr, scope: AbstractScope) -> Value: ...
 
     @abstractmethod
-    def _set_attribute(self, thing: Thing, name: str, value: Value, *, is_only: bool) -> None: ...
+    def _set_attribute(self, thing: AbstractObject, name: str, value: Value, *, is_only: bool) -> None: ...
 
     @abstractmethod
-    def _set_item(self, thing: Thing, keys: Value, value: Value, *, is_only: bool) -> None: ...
+    def _set_item(self, thing: AbstractObject, keys: Value, value: Value, *, is_only: bool) -> None: ...
 
     @abstractmethod
     def _call(
-        self, function: Thing, arguments: Arguments, place: Place, scope: AbstractScope | None = None
+        self, function: AbstractObject, arguments: Arguments, place: CreationPlace, scope: AbstractScope | None = None
     ) -> Value: ...
 
     @abstractmethod
-    def _hand_over(self, arguments: Arguments, place: Place) -> None: ...
+    def _hand_over(self, arguments: Arguments, place: CreationPlace) -> None: ...
 
-    def _initialise(self, made: Instance, base: str, arguments: Arguments, place: Place) -> bool:
+    def _initialise(self, made: Instance, base: str, arguments: Arguments, place: CreationPlace) -> bool:
         """Pass the arguments to the constructor of a library's class, and return whether the object stores them."""
         if LOADER.fullmatch(base):
             made.loader = self._loader(base, arguments, place)
@@ -118,26 +124,28 @@ class LibraryCalls(State, ABC):
         """Return the contents of the containers in a value."""
         return unite_values(*(one for thing in value if isinstance(thing, Container) for one in thing.cells.values()))
 
-    def _loader(self, name: str, arguments: Arguments, place: Place) -> LoaderThing:
+    def _loader(self, name: str, arguments: Arguments, place: CreationPlace) -> LoaderObject:
         method = FACTORY_METHOD.fullmatch(name)
         names = ("dataset", "batch_size") if method is not None and method["role"] else _TORCH_POSITIONAL
         given = dict(zip(names, arguments.positional, strict=False)) | arguments.keywords
         if arguments.more:
             given = {"num_workers": UNKNOWN, **given}
-        loader = LoaderThing(place, given)
+        loader = LoaderObject(place, given)
         self.loaders.append(loader)
         self._created += 1
         return loader
 
-    def _call_library(self, name: str, arguments: Arguments, place: Place, scope: AbstractScope | None) -> Value:
+    def _call_library(
+        self, name: str, arguments: Arguments, place: CreationPlace, scope: AbstractScope | None
+    ) -> Value:
         if LOADER.fullmatch(name) or FACTORY_METHOD.fullmatch(name):
             return (self._loader(name, arguments, place),)
         short = name.removeprefix("builtins.").removeprefix("collections.")
         if short != name and (short in _DICTS or short in _LISTS):
             return self._container(short, arguments, place)
-        made = made_by(name)
+        made = unpicklable_result_of_call(name)
         if made is not None:
-            return (Hazard(place, made.kind, UNKNOWN, made.part),)
+            return (UnpicklableLibraryObject(place, made.kind, UNKNOWN, made.part),)
         if name in ("functools.wraps", "dataclasses.field", "dataclasses.dataclass"):
             kept = Instance(place, name)
             self._keep(kept, arguments)
@@ -145,7 +153,7 @@ class LibraryCalls(State, ABC):
         if PASSES_ON.fullmatch(name):
             if name.startswith("tqdm"):
                 self._hand_over(arguments, place)
-            return arguments.first() if arguments.positional else (External(name),)
+            return arguments.first() if arguments.positional else (LibraryName(name),)
         if KEEPS.fullmatch(name):
             keeper = Instance(place, name)
             self._keep(keeper, arguments)
@@ -163,7 +171,9 @@ class LibraryCalls(State, ABC):
             self._hand_over(arguments, place)
         return UNKNOWN if found is None else found
 
-    def _call_builtin(self, name: str, arguments: Arguments, place: Place, scope: AbstractScope | None) -> Value | None:
+    def _call_builtin(
+        self, name: str, arguments: Arguments, place: CreationPlace, scope: AbstractScope | None
+    ) -> Value | None:
         """Return the result of a function of Python or NumPy; ``None`` if it is not known."""
         first = arguments.first()
         node = place.node if isinstance(place.node, ast.expr) else ast.Constant(None)
@@ -183,15 +193,15 @@ class LibraryCalls(State, ABC):
                 return self._elements(first, node, inner)
             case "builtins.len":
                 for thing in first:
-                    if isinstance(thing, Instance) and isinstance(thing.cls, ClassThing):
+                    if isinstance(thing, Instance) and isinstance(thing.cls, ClassObject):
                         for one in self._in_class(thing.cls, "__len__"):
                             self._call(
-                                BoundMethod(thing, one) if isinstance(one, FunctionThing) else one, NO_ARGUMENTS, place
+                                BoundMethod(thing, one) if isinstance(one, FunctionObject) else one, NO_ARGUMENTS, place
                             )
             case "inspect.isclass":
                 kinds = {type(one) for one in first}
-                if kinds == {ClassThing} or (kinds and kinds <= {FunctionThing, BoundMethod}):
-                    return (Constant(kinds == {ClassThing}),)
+                if kinds == {ClassObject} or (kinds and kinds <= {FunctionObject, BoundMethod}):
+                    return (Constant(kinds == {ClassObject}),)
             case "builtins.vars":
                 return unite_values(*(self._attribute(thing, "__dict__") for thing in first))
             case "builtins.getattr" if len(arguments.positional) > 1:
@@ -209,52 +219,52 @@ class LibraryCalls(State, ABC):
                         if isinstance(key, Constant) and isinstance(thing, Instance):
                             self._delete(thing.cells, key.value)
             case "builtins.super":
-                owners = [one for one in first if isinstance(one, ClassThing)]
+                owners = [one for one in first if isinstance(one, ClassObject)]
                 if owners and len(arguments.positional) > 1:
-                    return (Super(arguments.positional[1], owners[0]),)
+                    return (SuperResult(arguments.positional[1], owners[0]),)
             case "builtins.type" if len(arguments.positional) == 3:
                 return self._made_class(arguments, place, inner)
             case "builtins.type":
-                return tuple(one.cls for one in first if isinstance(one, Instance) and isinstance(one.cls, ClassThing))
+                return tuple(one.cls for one in first if isinstance(one, Instance) and isinstance(one.cls, ClassObject))
             case "copy.copy" | "copy.deepcopy":
-                return tuple(copy_thing(one) for one in first)
+                return tuple(copy_object(one) for one in first)
             case "builtins.object.__getstate__":
                 return unite_values(*(self._attribute(thing, "__dict__") for thing in first))
             case "numpy.load":
-                if any(text.endswith(".npz") for text in texts_of(arguments.first("file"))):
-                    return (Hazard(place, HazardKind.ARCHIVE),)
+                if any(text.endswith(".npz") for text in possible_texts(arguments.first("file"))):
+                    return (UnpicklableLibraryObject(place, UnpicklableKind.ARCHIVE),)
             case "pathlib.Path":
                 return self._path(arguments.positional[-1] if arguments.positional else UNKNOWN, place)
             case "os.path.join" | "builtins.str" | "os.fspath":
-                return as_text_end(arguments.positional[-1]) if arguments.positional else UNKNOWN
+                return as_end_of_text(arguments.positional[-1]) if arguments.positional else UNKNOWN
             case "collections.namedtuple":
                 return self._named_tuple(arguments, place, inner)
             case "importlib.import_module" | "builtins.__import__":
-                return (ModuleThing("?", is_own=False),)
+                return (ModuleObject("?", is_own=False),)
             case "multiprocessing.get_context":
-                return (External("multiprocessing"),)
+                return (LibraryName("multiprocessing"),)
         return None
 
-    def _path(self, end: Value, place: Place) -> Value:
+    def _path(self, end: Value, place: CreationPlace) -> Value:
         """Return a path of ``pathlib`` that ends with a text."""
-        return (Instance(place, "pathlib.Path", {0: as_text_end(end)}),)
+        return (Instance(place, "pathlib.Path", {0: as_end_of_text(end)}),)
 
-    def _named_tuple(self, arguments: Arguments, place: Place, scope: AbstractScope) -> Value:
+    def _named_tuple(self, arguments: Arguments, place: CreationPlace, scope: AbstractScope) -> Value:
         """Return the class that ``collections.namedtuple`` creates."""
-        name = next(iter(texts_of(arguments.first("typename"))), "?")
+        name = next(iter(possible_texts(arguments.first("typename"))), "?")
         given = arguments.positional[1] if len(arguments.positional) > 1 else arguments.keywords.get("field_names", ())
-        fields = [word for text in texts_of(given) for word in text.replace(",", " ").split()]
+        fields = [word for text in possible_texts(given) for word in text.replace(",", " ").split()]
         fields += [
             text
             for one in given
             if isinstance(one, Container)
             for value in one.cells.values()
-            for text in texts_of(value)
+            for text in possible_texts(value)
         ]
         body = AbstractScope(place.path, scope, "class")
-        return (ClassThing(place, name, scope, [External("builtins.tuple")], body, fields),)
+        return (ClassObject(place, name, scope, [LibraryName("builtins.tuple")], body, fields),)
 
-    def _made_class(self, arguments: Arguments, place: Place, scope: AbstractScope) -> Value:
+    def _made_class(self, arguments: Arguments, place: CreationPlace, scope: AbstractScope) -> Value:
         """Return the class that ``type(name, bases, body)`` creates."""
         title, bases, members = arguments.positional
         body = AbstractScope(place.path, scope, "class")
@@ -263,14 +273,14 @@ class LibraryCalls(State, ABC):
                 body.cells.update({key: value for key, value in one.cells.items() if isinstance(key, str)})
         over = [thing for one in bases if isinstance(one, Container) for value in one.cells.values() for thing in value]
         name = next((str(one.value) for one in title if isinstance(one, Constant)), "?")
-        cls = ClassThing(place, name, scope, over, body)
+        cls = ClassObject(place, name, scope, over, body)
         for value in body.cells.values():
             for thing in value:
-                if isinstance(thing, FunctionThing):
+                if isinstance(thing, FunctionObject):
                     thing.owner = thing.owner or cls
         return (cls,)
 
-    def _container(self, kind: str, arguments: Arguments, place: Place) -> Value:
+    def _container(self, kind: str, arguments: Arguments, place: CreationPlace) -> Value:
         made = Container("dict" if kind in _DICTS else kind)
         inner, node = AbstractScope(place.path, None, "module"), ast.Constant(None)
         given = list(arguments.positional)
@@ -307,18 +317,18 @@ class LibraryCalls(State, ABC):
                 self._add(made.cells, None, UNKNOWN)
 
     def _call_named(
-        self, owner: Thing, name: str, arguments: Arguments, place: Place, below: ClassThing | None
+        self, owner: AbstractObject, name: str, arguments: Arguments, place: CreationPlace, below: ClassObject | None
     ) -> Value:
         """Return the result of a method of an object that no project code created."""
         match owner:
             case Container():
                 return self._call_container(owner, name, arguments, place)
-            case Hazard(kind=kind, part=part):
-                known = part_of(kind, part, f"{name}()")
+            case UnpicklableLibraryObject(kind=kind, part=part):
+                known = unpicklable_part_of(kind, part, f"{name}()")
                 if known == "view":
-                    return (Hazard(place, HazardKind.VIEW),)
-                return (Hazard(place, kind, part=known),) if known else UNKNOWN
-            case Instance(cls=ClassThing() as cls):
+                    return (UnpicklableLibraryObject(place, UnpicklableKind.VIEW),)
+                return (UnpicklableLibraryObject(place, kind, part=known),) if known else UNKNOWN
+            case Instance(cls=ClassObject() as cls):
                 return self._call_inherited(owner, cls, name, arguments, place, below)
             case Instance(cls=str() as cls) if HUGGING_FACE_DATASET.fullmatch(cls) and _GIVES_DATASET.fullmatch(name):
                 self._hand_over(arguments, place)
@@ -328,7 +338,7 @@ class LibraryCalls(State, ABC):
             case BoundMethod(function="accelerator") if name in _PREPARE:  # of transformers' `Trainer`
                 return self._prepare(arguments, place)
             case Instance(cls="pathlib.Path") if name == "open":
-                return (Hazard(place, HazardKind.FILE, UNKNOWN, "file"),)
+                return (UnpicklableLibraryObject(place, UnpicklableKind.FILE, UNKNOWN, "file"),)
             case Instance(cls="pathlib.Path") if name in ("with_suffix", "with_name", "joinpath"):
                 return self._path(arguments.first(), place)
             case Instance(cls="pathlib.Path") if name in ("absolute", "resolve", "expanduser"):
@@ -336,7 +346,7 @@ class LibraryCalls(State, ABC):
         self._hand_over(arguments, place)
         return UNKNOWN
 
-    def _prepare(self, arguments: Arguments, place: Place) -> Value:
+    def _prepare(self, arguments: Arguments, place: CreationPlace) -> Value:
         """Return the results of accelerate's ``prepare``: new loaders for loaders, all others unchanged."""
         made: list[Value] = []
         for value in arguments.positional:
@@ -349,12 +359,18 @@ class LibraryCalls(State, ABC):
         return made[0] if len(made) == 1 else (Container("tuple", dict(enumerate(made))),)
 
     def _call_inherited(
-        self, owner: Instance, cls: ClassThing, name: str, arguments: Arguments, place: Place, below: ClassThing | None
+        self,
+        owner: Instance,
+        cls: ClassObject,
+        name: str,
+        arguments: Arguments,
+        place: CreationPlace,
+        below: ClassObject | None,
     ) -> Value:
         """Return the result of a method that only a base class from a library defines."""
         order = cls.order
         above = order[order.index(below) + 1 :] if below in order else order
-        libraries = [one.name for one in above if isinstance(one, External)]
+        libraries = [one.name for one in above if isinstance(one, LibraryName)]
         if name == "__init__":
             any(self._initialise(owner, one, arguments, place) for one in libraries)
             return NONE
@@ -371,7 +387,7 @@ class LibraryCalls(State, ABC):
         self._hand_over(arguments, place)
         return UNKNOWN
 
-    def _call_container(self, made: Container, name: str, arguments: Arguments, place: Place) -> Value:
+    def _call_container(self, made: Container, name: str, arguments: Arguments, place: CreationPlace) -> Value:
         node = place.node if isinstance(place.node, ast.expr) else ast.Constant(None)
         inner = AbstractScope(place.path, None, "module")
         first = arguments.first()
@@ -407,13 +423,13 @@ class LibraryCalls(State, ABC):
                     self._delete(made.cells, cell)
             case "keys" if made.kind == "dict":
                 keys = unite_values(*((Constant(key),) for key in made.cells if key not in (None, "*factory")))
-                return (Hazard(place, HazardKind.VIEW, keys or UNKNOWN),)
+                return (UnpicklableLibraryObject(place, UnpicklableKind.VIEW, keys or UNKNOWN),)
             case "values" if made.kind == "dict":
-                return (Hazard(place, HazardKind.VIEW, known or UNKNOWN),)
+                return (UnpicklableLibraryObject(place, UnpicklableKind.VIEW, known or UNKNOWN),)
             case "items" if made.kind == "dict":
                 keys = unite_values(*((Constant(key),) for key in made.cells if key not in (None, "*factory")))
                 pair = Container("tuple", {0: keys or UNKNOWN, 1: known or UNKNOWN})
-                return (Hazard(place, HazardKind.VIEW, (pair,)),)
+                return (UnpicklableLibraryObject(place, UnpicklableKind.VIEW, (pair,)),)
             case "copy" | "__copy__":
                 return (Container(made.kind, dict(made.cells)),)
             case _:

@@ -6,28 +6,28 @@ import ast
 from abc import abstractmethod
 
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET
-from chirp_migrate.analysis.objects.libraries import made_by, part_of
+from chirp_migrate.analysis.objects.libraries import unpicklable_part_of, unpicklable_result_of_call
 from chirp_migrate.analysis.objects.library_calls import LibraryCalls
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
+    AbstractObject,
     AbstractScope,
     BoundMethod,
-    ClassThing,
+    ClassObject,
     Constant,
     Container,
-    External,
-    FunctionThing,
-    Hazard,
-    HazardKind,
+    CreationPlace,
+    FunctionObject,
     Instance,
-    LoaderThing,
-    ModuleThing,
-    Place,
-    Thing,
+    LibraryName,
+    LoaderObject,
+    ModuleObject,
+    UnpicklableKind,
+    UnpicklableLibraryObject,
     Value,
     unite_values,
 )
-from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, Super, only_container_key
+from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, SuperResult, only_container_key
 from chirp_migrate.syntax.module import package_name
 
 __all__ = ["ObjectAccess"]
@@ -47,21 +47,21 @@ class ObjectAccess(LibraryCalls):
     def _held(self, scope: AbstractScope, name: str) -> Value: ...
 
     @abstractmethod
-    def _use(self, loader: LoaderThing, place: Place) -> None: ...
+    def _use(self, loader: LoaderObject, place: CreationPlace) -> None: ...
 
-    def _in_class(self, cls: ClassThing, name: str, below: ClassThing | None = None) -> Value:
+    def _in_class(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value:
         """Return the attribute of a class, in method resolution order; with ``below``, only after that class."""
         order = cls.order
         if below is not None:
             order = order[order.index(below) + 1 :] if below in order else order[1:]
         for one in order:
-            if isinstance(one, ClassThing) and name in one.body.cells:
+            if isinstance(one, ClassObject) and name in one.body.cells:
                 return one.body.cells[name]
         return ()
 
-    def _attribute(self, thing: Thing, name: str) -> Value:
+    def _attribute(self, thing: AbstractObject, name: str) -> Value:
         match thing:
-            case Instance(cls=ClassThing() as cls):
+            case Instance(cls=ClassObject() as cls):
                 if name in thing.cells:
                     return thing.cells[name]
                 if name == "__dict__":
@@ -75,40 +75,46 @@ class ObjectAccess(LibraryCalls):
                 return bound or thing.cells.get(_PLACES.get(name, -1)) or (BoundMethod(thing, name),)
             case Instance(cls=str()):
                 return thing.cells.get(name) or thing.cells.get(_PLACES.get(name, -1)) or (BoundMethod(thing, name),)
-            case Super(objects=objects, below=below):
+            case SuperResult(objects=objects, below=below):
                 found_: list[Value] = []
                 for one in objects:
-                    if isinstance(one, Instance) and isinstance(one.cls, ClassThing):
+                    if isinstance(one, Instance) and isinstance(one.cls, ClassObject):
                         above = self._in_class(one.cls, name, below)
                         found_ += [self._bound(each, one, one.cls) for each in above] or [
                             (BoundMethod(one, name, below),)
                         ]
-                    elif isinstance(one, ClassThing):
+                    elif isinstance(one, ClassObject):
                         found_ += [self._bound(each, one, one) for each in self._in_class(one, name, below)]
                 return unite_values(*found_) or UNKNOWN
-            case ClassThing():
+            case ClassObject():
                 found = self._in_class(thing, name)
                 if found:
                     return unite_values(*(self._of_class(one, thing) for one in found))
                 return (BoundMethod(thing, name),)
-            case ModuleThing(name=path, is_own=True):
+            case ModuleObject(name=path, is_own=True):
                 return self._of_module(path, name)
-            case ModuleThing(name=module) | External(name=module):
+            case ModuleObject(name=module) | LibraryName(name=module):
                 return self._of_library(f"{module}.{name}")
-            case Hazard(kind=kind, part=part):
-                known = part_of(kind, part, name)
-                return (Hazard(thing.place, kind, part=known),) if known else (BoundMethod(thing, name),)
-            case LoaderThing(arguments=arguments):
+            case UnpicklableLibraryObject(kind=kind, part=part):
+                known = unpicklable_part_of(kind, part, name)
+                return (
+                    (UnpicklableLibraryObject(thing.place, kind, part=known),) if known else (BoundMethod(thing, name),)
+                )
+            case LoaderObject(arguments=arguments):
                 return arguments.get(name, UNKNOWN)
-            case FunctionThing():
+            case FunctionObject():
                 return thing.cells.get(name, UNKNOWN)
             case Container() | BoundMethod():
                 return (BoundMethod(thing, name),)
         return UNKNOWN
 
     def _of_library(self, name: str) -> Value:
-        made = made_by(name) if name.startswith("sys.std") else None
-        return (External(name),) if made is None else (Hazard(Place("", ast.Pass()), made.kind),)
+        made = unpicklable_result_of_call(name) if name.startswith("sys.std") else None
+        return (
+            (LibraryName(name),)
+            if made is None
+            else (UnpicklableLibraryObject(CreationPlace("", ast.Pass()), made.kind),)
+        )
 
     def _of_module(self, path: str, name: str) -> Value:
         scope = self.module(path)
@@ -117,40 +123,40 @@ class ObjectAccess(LibraryCalls):
         if path.rpartition("/")[2] == "__init__.py":
             inner = [one for one, rest in self._project.located(path, f"{package_name(path)}.{name}") if not rest]
             if inner:
-                return (ModuleThing(inner[0], is_own=True),)
-        found = (External(f"{star}.{name}") for star in scope.stars)
+                return (ModuleObject(inner[0], is_own=True),)
+        found = (LibraryName(f"{star}.{name}") for star in scope.stars)
         return self._compiled_module(path, name) or tuple(found) or UNKNOWN
 
     def _compiled_module(self, path: str, name: str) -> Value:
         """Return the compiled module of this name in a package; empty if there is none."""
         module = f"{package_name(path)}.{name}".lstrip(".")
         is_package = path.rpartition("/")[2] == "__init__.py"
-        return (External(module),) if is_package and self._project.is_compiled(module) else ()
+        return (LibraryName(module),) if is_package and self._project.is_compiled(module) else ()
 
-    def _bound(self, found: Thing, owner: Thing, cls: ClassThing) -> Value:
+    def _bound(self, found: AbstractObject, owner: AbstractObject, cls: ClassObject) -> Value:
         match found:
-            case FunctionThing(wraps="property"):
+            case FunctionObject(wraps="property"):
                 return self._call(BoundMethod(owner, found), NO_ARGUMENTS, found.place)
-            case FunctionThing(wraps="staticmethod"):
+            case FunctionObject(wraps="staticmethod"):
                 return (found,)
-            case FunctionThing(wraps="classmethod"):
+            case FunctionObject(wraps="classmethod"):
                 return (BoundMethod(cls, found),)
-            case FunctionThing() if found.owner is not None or isinstance(found.place.node, ast.Lambda):
+            case FunctionObject() if found.owner is not None or isinstance(found.place.node, ast.Lambda):
                 return (BoundMethod(owner, found),)
-            case FunctionThing(unwrapped=FunctionThing(owner=ClassThing(), wraps="")):
+            case FunctionObject(unwrapped=FunctionObject(owner=ClassObject(), wraps="")):
                 return (BoundMethod(owner, found),)
         return (found,)
 
-    def _of_class(self, found: Thing, cls: ClassThing) -> Value:
+    def _of_class(self, found: AbstractObject, cls: ClassObject) -> Value:
         return (
             (BoundMethod(cls, found),)
-            if isinstance(found, FunctionThing) and found.wraps == "classmethod"
+            if isinstance(found, FunctionObject) and found.wraps == "classmethod"
             else (found,)
         )
 
-    def _item(self, thing: Thing, keys: Value, node: ast.expr, scope: AbstractScope) -> Value:
+    def _item(self, thing: AbstractObject, keys: Value, node: ast.expr, scope: AbstractScope) -> Value:
         match thing:
-            case External() | ClassThing():
+            case LibraryName() | ClassObject():
                 return (thing,)  # a class for objects of some type
             case Container(cells=cells):
                 key = only_container_key(keys)
@@ -159,15 +165,17 @@ class ObjectAccess(LibraryCalls):
                 if key is not None and None in cells:
                     return cells[None]
                 factory = cells.get("*factory", ())
-                made = unite_values(*(self._call(one, NO_ARGUMENTS, Place(scope.path, node)) for one in factory))
+                made = unite_values(
+                    *(self._call(one, NO_ARGUMENTS, CreationPlace(scope.path, node)) for one in factory)
+                )
                 for one in made if factory else ():
                     self._add(cells, None, (one,))
                 known = [value for cell, value in cells.items() if cell != "*factory"]
                 return unite_values(*known) if (key is None or factory) and known else UNKNOWN
-            case Instance(cls=ClassThing() as cls):
-                found = [one for one in self._in_class(cls, "__getitem__") if isinstance(one, FunctionThing)]
+            case Instance(cls=ClassObject() as cls):
+                found = [one for one in self._in_class(cls, "__getitem__") if isinstance(one, FunctionObject)]
                 if found:
-                    place = Place(scope.path, node)
+                    place = CreationPlace(scope.path, node)
                     return unite_values(
                         *(self._call(BoundMethod(thing, one), Arguments([keys]), place) for one in found)
                     )
@@ -180,11 +188,11 @@ class ObjectAccess(LibraryCalls):
                 for one in dataset:
                     if isinstance(one, Instance):
                         self._item(one, UNKNOWN, node, scope)
-            case Hazard(kind=kind, part=part):
-                known_part = part_of(kind, part, "[]")
+            case UnpicklableLibraryObject(kind=kind, part=part):
+                known_part = unpicklable_part_of(kind, part, "[]")
                 is_text = any(isinstance(key, Constant) and isinstance(key.value, str) for key in keys)
                 if known_part and is_text:
-                    return (Hazard(Place(scope.path, node), kind, part=known_part),)
+                    return (UnpicklableLibraryObject(CreationPlace(scope.path, node), kind, part=known_part),)
         return UNKNOWN
 
     def _elements(self, value: Value, node: ast.expr, scope: AbstractScope) -> Value:
@@ -198,14 +206,14 @@ class ObjectAccess(LibraryCalls):
                         found += [*keys, *([UNKNOWN] if None in cells or not keys else [])]
                     else:
                         found += list(cells.values())
-                case Hazard(items=items):
+                case UnpicklableLibraryObject(items=items):
                     found.append(items)
-                case (LoaderThing() as loader) | Instance(loader=LoaderThing() as loader):
-                    self._use(loader, Place(scope.path, node))
+                case (LoaderObject() as loader) | Instance(loader=LoaderObject() as loader):
+                    self._use(loader, CreationPlace(scope.path, node))
                     if not loader.may_have_workers:
                         self._elements(loader.arguments.get("dataset", ()), node, scope)  # this process reads samples
                     found.append(UNKNOWN)
-                case Instance(cls=ClassThing() as cls):
+                case Instance(cls=ClassObject() as cls):
                     found.append(self._iterated(thing, cls, node, scope))
                 case Instance(cls=str() as name):
                     kept = [self._elements(one, node, scope) for one in thing.cells.values()]
@@ -218,10 +226,10 @@ class ObjectAccess(LibraryCalls):
                     found.append(UNKNOWN)
         return unite_values(*found) or UNKNOWN
 
-    def _iterated(self, thing: Instance, cls: ClassThing, node: ast.expr, scope: AbstractScope) -> Value:
-        place = Place(scope.path, node)
+    def _iterated(self, thing: Instance, cls: ClassObject, node: ast.expr, scope: AbstractScope) -> Value:
+        place = CreationPlace(scope.path, node)
         for name, arguments in (("__iter__", NO_ARGUMENTS), ("__getitem__", Arguments([UNKNOWN]))):
-            functions = [one for one in self._in_class(cls, name) if isinstance(one, FunctionThing)]
+            functions = [one for one in self._in_class(cls, name) if isinstance(one, FunctionObject)]
             if functions:
                 given = unite_values(*(self._call(BoundMethod(thing, one), arguments, place) for one in functions))
                 if name == "__iter__":
@@ -235,11 +243,11 @@ class ObjectAccess(LibraryCalls):
         found: list[Value] = []
         for thing in value:
             match thing:
-                case Hazard(kind=HazardKind.GENERATOR, items=items, part="context"):
+                case UnpicklableLibraryObject(kind=UnpicklableKind.GENERATOR, items=items, part="context"):
                     found.append(items)
-                case Instance(cls=ClassThing() as cls):
-                    functions = [one for one in self._in_class(cls, "__enter__") if isinstance(one, FunctionThing)]
-                    place = Place(scope.path, node)
+                case Instance(cls=ClassObject() as cls):
+                    functions = [one for one in self._in_class(cls, "__enter__") if isinstance(one, FunctionObject)]
+                    place = CreationPlace(scope.path, node)
                     found += [self._call(BoundMethod(thing, one), NO_ARGUMENTS, place) for one in functions] or [
                         (thing,)
                     ]
@@ -247,32 +255,32 @@ class ObjectAccess(LibraryCalls):
                     found.append((thing,))
         return unite_values(*found)
 
-    def _set_attribute(self, thing: Thing, name: str, value: Value, *, is_only: bool) -> None:
+    def _set_attribute(self, thing: AbstractObject, name: str, value: Value, *, is_only: bool) -> None:
         write = self._write if is_only else self._add
         match thing:
-            case Instance(cls=ClassThing() as cls):
-                setter = [one for one in self._in_class(cls, name) if isinstance(one, FunctionThing) and one.wraps]
+            case Instance(cls=ClassObject() as cls):
+                setter = [one for one in self._in_class(cls, name) if isinstance(one, FunctionObject) and one.wraps]
                 if setter and setter[0].wraps == "property":
                     for function in setter[0].cells.get("setter", ()):
-                        self._call(BoundMethod(thing, function) if isinstance(function, FunctionThing) else function,
+                        self._call(BoundMethod(thing, function) if isinstance(function, FunctionObject) else function,
                                    Arguments([value]), thing.place)  # fmt: skip
                     return
                 write(thing.cells, name, value)
-            case Instance() | FunctionThing():
+            case Instance() | FunctionObject():
                 write(thing.cells, name, value)
-            case ClassThing():
+            case ClassObject():
                 write(thing.body.cells, name, value)
-            case ModuleThing(name=path, is_own=True):
+            case ModuleObject(name=path, is_own=True):
                 write(self.module(path).cells, name, value)
-            case LoaderThing():
+            case LoaderObject():
                 thing.arguments[name] = value
             case Container() if name == "default_factory":
                 write(thing.cells, "*factory", value)
-            case Super(objects=objects):
+            case SuperResult(objects=objects):
                 for one in objects:
                     self._set_attribute(one, name, value, is_only=is_only)
 
-    def _set_item(self, thing: Thing, keys: Value, value: Value, *, is_only: bool) -> None:
+    def _set_item(self, thing: AbstractObject, keys: Value, value: Value, *, is_only: bool) -> None:
         match thing:
             case Container():
                 key = only_container_key(keys)
@@ -280,10 +288,10 @@ class ObjectAccess(LibraryCalls):
                     self._write(thing.cells, key, value)
                 else:
                     self._add(thing.cells, key, value)
-            case Instance(cls=ClassThing() as cls):
+            case Instance(cls=ClassObject() as cls):
                 function = self._in_class(cls, "__setitem__")
                 for one in function:
-                    if isinstance(one, FunctionThing):
+                    if isinstance(one, FunctionObject):
                         self._call(BoundMethod(thing, one), Arguments([keys, value]), thing.place)
                 if not function:
                     self._add(thing.cells, None, value)

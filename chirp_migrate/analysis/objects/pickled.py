@@ -20,29 +20,29 @@ from chirp_migrate.analysis.known_names import (
     dataset_names,
 )
 from chirp_migrate.analysis.objects.importers import files_with_importers
-from chirp_migrate.analysis.objects.libraries import hazard_class
-from chirp_migrate.analysis.objects.running import Run
-from chirp_migrate.analysis.objects.same_nodes import SameNodes, position
+from chirp_migrate.analysis.objects.libraries import unpicklable_kind_of_class
+from chirp_migrate.analysis.objects.running import AbstractRun
+from chirp_migrate.analysis.objects.same_nodes import NodesAfterRewrite, line_and_column
 from chirp_migrate.analysis.objects.things import (
+    AbstractObject,
     BoundMethod,
-    ClassThing,
+    ClassObject,
     Container,
-    External,
-    FunctionThing,
-    Hazard,
-    HazardKind,
+    CreationPlace,
+    FunctionObject,
     Instance,
-    LoaderThing,
-    ModuleThing,
-    Place,
-    Thing,
+    LibraryName,
+    LoaderObject,
+    ModuleObject,
+    UnpicklableKind,
+    UnpicklableLibraryObject,
     Value,
 )
 from chirp_migrate.analysis.objects.values import Arguments
 from chirp_migrate.syntax.module import Module, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["ObjectSort", "Unpicklable", "UnpicklableObject", "unpicklable"]
+__all__ = ["ReportedObjectKind", "UnpicklableObject", "UnpicklableObjects", "find_unpicklable_objects"]
 
 #: Depth of nested objects to visit.
 _DEPTH = 24
@@ -52,7 +52,7 @@ _WORD = re.compile(r"\w+")
 _PICKLING = ("__reduce__", "__reduce_ex__", "__getnewargs_ex__")
 
 
-class ObjectSort(Enum):
+class ReportedObjectKind(Enum):
     """The kind of an object that cannot be pickled."""
 
     LAMBDA = "lambda"
@@ -73,24 +73,24 @@ class UnpicklableObject:
         attribute: attribute that stores the object, if the body of the same class creates the object; else empty.
     """
 
-    sort: ObjectSort
-    place: Place
+    sort: ReportedObjectKind
+    place: CreationPlace
     holder: str
-    kind: HazardKind | None = None
+    kind: UnpicklableKind | None = None
     attribute: str = ""
 
 
 @lru_cache(maxsize=4)
-def unpicklable(project: Project) -> Unpicklable:
+def find_unpicklable_objects(project: Project) -> UnpicklableObjects:
     """Return the objects of a project that cannot be pickled for workers, as of the first call."""
-    return Unpicklable(project)
+    return UnpicklableObjects(project)
 
 
 def _any_of(words: Set[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, sorted(words))))
 
 
-class Unpicklable:
+class UnpicklableObjects:
     """The objects of a project that cannot be pickled for workers, by file.
 
     Args:
@@ -104,9 +104,9 @@ class Unpicklable:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self.run = Run(project)
-        self.held: dict[LoaderThing, list[UnpicklableObject]] = {}
-        self.classes: dict[LoaderThing, set[Place]] = {}
+        self.run = AbstractRun(project)
+        self.held: dict[LoaderObject, list[UnpicklableObject]] = {}
+        self.classes: dict[LoaderObject, set[CreationPlace]] = {}
         self._seen_loaders = self._seen_instances = 0
         self._reached: set[ast.AST] = set()
         self._idle: set[tuple[str, str]] = set()
@@ -134,7 +134,7 @@ class Unpicklable:
         may_have_workers = any(one.may_have_workers for one in self.run.loaders)
         self._others_are_sent = may_have_workers or project.is_distributed or not self.run.loaders
         for made, found in self._others if self._others_are_sent else ():
-            if isinstance(made.cls, ClassThing) and made.cls.place.node not in self._reached:
+            if isinstance(made.cls, ClassObject) and made.cls.place.node not in self._reached:
                 self._keep(found)
         self._others.clear()
         self._by_path: dict[str, list[UnpicklableObject]] = {}
@@ -143,12 +143,12 @@ class Unpicklable:
         self._texts = {path: project.text(path) for path in self._by_path}
         self._read = {path: project.text(path) for path in paths}
 
-    def run_of(self, path: str) -> Run:
+    def run_of(self, path: str) -> AbstractRun:
         """Return a run of the project's modules, without the old text of a module that was rewritten since."""
         is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
         return self.run if is_as_read else self.run.without(path)
 
-    def in_file(self, path: str, sort: ObjectSort) -> list[UnpicklableObject]:
+    def in_file(self, path: str, sort: ReportedObjectKind) -> list[UnpicklableObject]:
         """Return the objects that a file creates."""
         return [one for one in self._by_path.get(path, ()) if one.sort is sort]
 
@@ -156,20 +156,20 @@ class Unpicklable:
         """Return whether all loaders with a dataset class have no workers, or no loader of the project has any."""
         return (path, name) in self._idle or not (self._others_are_sent or (path, name) in self._busy)
 
-    def words(self, sort: ObjectSort) -> frozenset[str]:
+    def words(self, sort: ReportedObjectKind) -> frozenset[str]:
         """Return words of the files that create such objects: names of the enclosing functions and classes."""
         return self._words.get(sort, frozenset())
 
     @cached_property
-    def _words(self) -> dict[ObjectSort, frozenset[str]]:
-        words: dict[ObjectSort, set[str]] = {}
+    def _words(self) -> dict[ReportedObjectKind, frozenset[str]]:
+        words: dict[ReportedObjectKind, set[str]] = {}
         for path, found in self._by_path.items():
             tree = syntax_tree(self._texts[path])
             for one in found:
                 words.setdefault(one.sort, set()).add(_word_around(tree, one.place.node))
         return {sort: frozenset(known) for sort, known in words.items()}
 
-    def places(self, module: Module, sort: ObjectSort) -> Iterator[tuple[int, UnpicklableObject]]:
+    def places(self, module: Module, sort: ReportedObjectKind) -> Iterator[tuple[int, UnpicklableObject]]:
         """Yield offset and description of each object that the rewritten module still creates."""
         by_node = {one.place.node: one for one in self.in_file(module.path, sort)}
         yield from ((offset, by_node[node]) for offset, node in self.now(module, list(by_node)))
@@ -180,7 +180,7 @@ class Unpicklable:
         for node in nodes:
             there = node if before == now else _same_nodes(before).find(node, now)
             if there is not None:
-                yield _name_offset(module, there, module.offset(*position(there))), node
+                yield _name_offset(module, there, module.offset(*line_and_column(there))), node
 
     def _keep(self, found: list[UnpicklableObject]) -> None:
         for one in found:
@@ -195,15 +195,15 @@ class Unpicklable:
         for name, value in list(run.module(path).cells.items()):
             for thing in value if name in about else ():
                 match thing:
-                    case FunctionThing(unwrapped=FunctionThing(place=Place(path=own, node=node))) if (
+                    case FunctionObject(unwrapped=FunctionObject(place=CreationPlace(path=own, node=node))) if (
                         own == path and node not in run.called
                     ):
                         run.call_alone(thing)
                         yield
-                    case ClassThing(place=Place(path=own)) if own == path and self._may_load(thing):
+                    case ClassObject(place=CreationPlace(path=own)) if own == path and self._may_load(thing):
                         yield from self._leftover_methods(thing, about)
 
-    def _may_load(self, cls: ClassThing) -> bool:
+    def _may_load(self, cls: ClassObject) -> bool:
         """Return whether a class is a dataset, or its text builds loaders."""
         return cls.is_dataset or self._words_of_loaders.search(self._text_of(cls.place)) is not None
 
@@ -234,8 +234,8 @@ class Unpicklable:
     def _collect_words(self, path: str, words: dict[str, set[str]], about: set[str]) -> None:
         for name, value in self.run.module(path).cells.items():
             for thing in value:
-                if isinstance(thing, FunctionThing | ClassThing):
-                    place = thing.unwrapped.place if isinstance(thing, FunctionThing) else thing.place
+                if isinstance(thing, FunctionObject | ClassObject):
+                    place = thing.unwrapped.place if isinstance(thing, FunctionObject) else thing.place
                     if place.path != path:
                         continue
                     text = self._text_of(place)
@@ -243,14 +243,14 @@ class Unpicklable:
                     if self._words_of_loading.search(text):
                         about.add(str(name))
 
-    def _text_of(self, place: Place) -> str:
+    def _text_of(self, place: CreationPlace) -> str:
         """Return the lines of a definition."""
         if place.path != self._lines[0]:
             self._lines = place.path, self._project.text(place.path).splitlines()
         last = getattr(place.node, "end_lineno", None) or 0
-        return "\n".join(self._lines[1][position(place.node)[0] - 1 : last])
+        return "\n".join(self._lines[1][line_and_column(place.node)[0] - 1 : last])
 
-    def _leftover_methods(self, cls: ClassThing, about: Set[str]) -> Iterator[None]:
+    def _leftover_methods(self, cls: ClassObject, about: Set[str]) -> Iterator[None]:
         run, is_made = self.run, cls.place.node in self._made
         if cls.is_dataset:
             if not is_made:
@@ -261,7 +261,7 @@ class Unpicklable:
             (str(name), one)
             for name, value in cls.body.cells.items()
             for one in value
-            if isinstance(one, FunctionThing)
+            if isinstance(one, FunctionObject)
             and one.unwrapped.owner is cls
             and one.wraps != "property"
             and one.unwrapped.place.node not in run.called
@@ -280,7 +280,7 @@ class Unpicklable:
                         run.call_alone(method, Arguments(more=True))
                 yield
 
-    def _is_about(self, function: FunctionThing, about: Set[str]) -> bool:
+    def _is_about(self, function: FunctionObject, about: Set[str]) -> bool:
         text = self._text_of(function.place)
         return self._words_of_loading.search(text) is not None or not about.isdisjoint(_WORD.findall(text))
 
@@ -306,9 +306,9 @@ class Unpicklable:
                 self._keep(walk.found)
         for made in instances:
             cls = made.cls
-            if isinstance(cls, ClassThing):
+            if isinstance(cls, ClassObject):
                 self._made.add(cls.place.node)
-            if isinstance(cls, ClassThing) and cls.place.node not in self._reached and cls.is_dataset:
+            if isinstance(cls, ClassObject) and cls.place.node not in self._reached and cls.is_dataset:
                 walk = _PickleVisitor(run)
                 walk.value((made,), "the dataset")
                 if walk.found:
@@ -325,13 +325,13 @@ class _PickleVisitor:
         classes: the definitions of these classes and of their bases.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: AbstractRun) -> None:
         self._run = run
         self._seen: set[int] = set()
-        self._holder: tuple[ClassThing, str] | None = None
+        self._holder: tuple[ClassObject, str] | None = None
         self.found: list[UnpicklableObject] = []
         self.met: set[tuple[str, str, ast.AST]] = set()
-        self.classes: set[Place] = set()
+        self.classes: set[CreationPlace] = set()
 
     def value(self, value: Value, holder: str, depth: int = 0) -> None:
         """Visit all possible objects of a value."""
@@ -340,29 +340,31 @@ class _PickleVisitor:
                 self._seen.add(id(thing))
                 self._thing(thing, holder, depth)
 
-    def _report(self, sort: ObjectSort, place: Place, holder: str, kind: HazardKind | None = None) -> None:
+    def _report(
+        self, sort: ReportedObjectKind, place: CreationPlace, holder: str, kind: UnpicklableKind | None = None
+    ) -> None:
         self.found.append(UnpicklableObject(sort, place, holder, kind, self._attribute_around(place)))
 
-    def _attribute_around(self, place: Place) -> str:
+    def _attribute_around(self, place: CreationPlace) -> str:
         """Return the visited attribute, if the place is in the body of the class of its object; else an empty text."""
         if self._holder is None:
             return ""
         cls, name = self._holder
-        line, around = position(place.node)[0], cls.place.node
+        line, around = line_and_column(place.node)[0], cls.place.node
         end = getattr(around, "end_lineno", 0)
-        return name if place.path == cls.place.path and position(around)[0] <= line <= end else ""
+        return name if place.path == cls.place.path and line_and_column(around)[0] <= line <= end else ""
 
-    def _thing(self, thing: Thing, holder: str, depth: int) -> None:
+    def _thing(self, thing: AbstractObject, holder: str, depth: int) -> None:
         match thing:
-            case FunctionThing(is_named=True):
+            case FunctionObject(is_named=True):
                 pass
-            case FunctionThing(place=Place(node=ast.Lambda()) as place):
-                self._report(ObjectSort.LAMBDA, place, holder)
-            case FunctionThing(scope=scope, place=place) if thing.owner is None and scope.is_local:
-                self._report(ObjectSort.FUNCTION, place, holder)
-            case FunctionThing(owner=ClassThing() as owner):
+            case FunctionObject(place=CreationPlace(node=ast.Lambda()) as place):
+                self._report(ReportedObjectKind.LAMBDA, place, holder)
+            case FunctionObject(scope=scope, place=place) if thing.owner is None and scope.is_local:
+                self._report(ReportedObjectKind.FUNCTION, place, holder)
+            case FunctionObject(owner=ClassObject() as owner):
                 self._class(owner, holder)
-            case ClassThing():
+            case ClassObject():
                 self._class(thing, holder)
             case BoundMethod(owner=owner):
                 self.value((owner,), holder, depth + 1)
@@ -371,19 +373,19 @@ class _PickleVisitor:
             case Container(cells=cells):
                 for value in list(cells.values()):
                     self.value(value, holder, depth + 1)
-            case LoaderThing(arguments=arguments):
+            case LoaderObject(arguments=arguments):
                 for value in list(arguments.values()):
                     self.value(value, holder, depth + 1)
-            case Hazard(place=place, kind=kind):
-                self._report(ObjectSort.STATE, place, holder, kind)
-            case ModuleThing(place=Place() as place):
-                self._report(ObjectSort.STATE, place, holder, HazardKind.MODULE)
+            case UnpicklableLibraryObject(place=place, kind=kind):
+                self._report(ReportedObjectKind.STATE, place, holder, kind)
+            case ModuleObject(place=CreationPlace() as place):
+                self._report(ReportedObjectKind.STATE, place, holder, UnpicklableKind.MODULE)
             case _:
                 pass
 
-    def _class(self, cls: ClassThing, holder: str) -> None:
+    def _class(self, cls: ClassObject, holder: str) -> None:
         if cls.scope.is_local:
-            self._report(ObjectSort.CLASS, cls.place, holder)
+            self._report(ReportedObjectKind.CLASS, cls.place, holder)
 
     def _instance(self, made: Instance, holder: str, depth: int) -> None:
         cls = made.cls
@@ -394,14 +396,14 @@ class _PickleVisitor:
         self.met.add((cls.place.path, cls.name, cls.place.node))
         self._class(cls, holder)
         order = cls.order
-        self.classes |= {one.place for one in order if isinstance(one, ClassThing)}
-        kinds = [hazard_class(one.name) for one in order if isinstance(one, External)]
+        self.classes |= {one.place for one in order if isinstance(one, ClassObject)}
+        kinds = [unpicklable_kind_of_class(one.name) for one in order if isinstance(one, LibraryName)]
         kind = next((one for one in kinds if one is not None), None)
-        own = {name for one in order if isinstance(one, ClassThing) for name in one.body.cells}
+        own = {name for one in order if isinstance(one, ClassObject) for name in one.body.cells}
         if not own.isdisjoint(_PICKLING):
             return
         if kind is not None:
-            self._report(ObjectSort.STATE, made.place, holder, kind)
+            self._report(ReportedObjectKind.STATE, made.place, holder, kind)
             return
         if "__getstate__" in own:
             for method in self._run.attribute_of(made, "__getstate__"):
@@ -415,8 +417,8 @@ class _PickleVisitor:
 
 
 @lru_cache(maxsize=2)
-def _same_nodes(before: str) -> SameNodes:
-    return SameNodes(before)
+def _same_nodes(before: str) -> NodesAfterRewrite:
+    return NodesAfterRewrite(before)
 
 
 def _name_offset(module: Module, node: ast.AST, offset: int) -> int:
@@ -428,7 +430,7 @@ def _name_offset(module: Module, node: ast.AST, offset: int) -> int:
 
 def _word_around(tree: ast.Module, node: ast.AST) -> str:
     """Return the name of the definition around a node; at the top level, the longest word of the statement."""
-    line = position(node)[0]
+    line = line_and_column(node)[0]
     name = ""
     pending: list[ast.AST] = [tree]
     for around in pending:

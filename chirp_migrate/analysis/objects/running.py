@@ -12,46 +12,46 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from chirp_migrate.analysis.objects.calls import Calls
+from chirp_migrate.analysis.objects.calls import TracedCalls
 from chirp_migrate.analysis.objects.cells import ALONE, STEPS, StepLimitReached
 from chirp_migrate.analysis.objects.libraries import MODULES, TRANSPARENT
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
+    AbstractObject,
     AbstractScope,
     BoundMethod,
-    ClassThing,
+    ClassObject,
     Constant,
     Container,
-    External,
-    FunctionThing,
-    Hazard,
-    HazardKind,
+    CreationPlace,
+    FunctionObject,
     ImportedName,
     Instance,
-    ModuleThing,
-    Place,
-    Thing,
+    LibraryName,
+    ModuleObject,
+    UnpicklableKind,
+    UnpicklableLibraryObject,
     Value,
     unite_values,
 )
 from chirp_migrate.analysis.objects.values import (
     NONE,
     Arguments,
-    as_text_end,
-    callee,
-    comparison,
-    is_guard,
+    as_end_of_text,
+    called_expression,
+    comparison_result,
+    is_main_guard,
     only_container_key,
+    possible_texts,
     scope_around_comprehensions,
-    texts_of,
-    truth_of,
+    truth_value,
     with_place,
 )
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import UnparsableModule, package_name, syntax_tree
 from chirp_migrate.syntax.project import Project
 
-__all__ = ["Run"]
+__all__ = ["AbstractRun"]
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 #: `try` statements; those with `except*` are new in Python 3.11.
@@ -61,19 +61,19 @@ _DATACLASSES = frozenset(
 )
 
 
-def _is_own_function(decorator: Thing) -> bool:
+def _is_own_function(decorator: AbstractObject) -> bool:
     function = decorator.function if isinstance(decorator, BoundMethod) else decorator
-    return isinstance(function, FunctionThing)
+    return isinstance(function, FunctionObject)
 
 
-def _keeps_class(decorator: Thing) -> bool:
+def _keeps_class(decorator: AbstractObject) -> bool:
     """Return whether a decorator of a library returns the class that it gets."""
-    return isinstance(decorator, External) and (
+    return isinstance(decorator, LibraryName) and (
         decorator.name in _DATACLASSES or TRANSPARENT.fullmatch(decorator.name) is not None
     )
 
 
-class Run(Calls):
+class AbstractRun(TracedCalls):
     """A run of the modules of a project.
 
     Args:
@@ -87,7 +87,7 @@ class Run(Calls):
     def __init__(self, project: Project) -> None:
         super().__init__()
         self._project = project
-        self.classes: list[ClassThing] = []
+        self.classes: list[ClassObject] = []
         self.trees: dict[str, ast.Module] = {}
         self._modules: dict[str, AbstractScope] = {}
         self._guards: dict[str, list[ast.If]] = {}
@@ -105,9 +105,9 @@ class Run(Calls):
                 self._block(tree.body, scope)
         return self._modules[path]
 
-    def without(self, path: str) -> Run:
+    def without(self, path: str) -> AbstractRun:
         """Return a run with all imported modules but one."""
-        other = Run(self._project)
+        other = AbstractRun(self._project)
         other._modules = {name: scope for name, scope in self._modules.items() if name != path}
         return other
 
@@ -118,15 +118,17 @@ class Run(Calls):
             with self._with_own_step_limit():
                 self._block(statement.body, scope)
 
-    def call_alone(self, function: Thing, arguments: Arguments | None = None) -> Value:
+    def call_alone(self, function: AbstractObject, arguments: Arguments | None = None) -> Value:
         """Return the result of a call without a caller, with unknown arguments."""
         found: Value = UNKNOWN
         with self._with_own_step_limit(ALONE):
-            place = function.place if isinstance(function, FunctionThing | ClassThing) else Place("", ast.Pass())
+            place = (
+                function.place if isinstance(function, FunctionObject | ClassObject) else CreationPlace("", ast.Pass())
+            )
             found = self._call(function, arguments or Arguments(more=True), place)
         return found
 
-    def attribute_of(self, thing: Thing, name: str) -> Value:
+    def attribute_of(self, thing: AbstractObject, name: str) -> Value:
         """Return the values of an attribute."""
         found: Value = UNKNOWN
         with self._with_own_step_limit():
@@ -181,7 +183,7 @@ class Run(Calls):
                 | ast.AsyncFor(target=target, iter=iterable, body=body, orelse=orelse)
             ):
                 found = self._value(iterable, scope)
-                place = Place(scope.path, node)
+                place = CreationPlace(scope.path, node)
                 self.loops[place] = unite_values(self.loops.get(place, ()), found)
                 self._assign(target, self._elements(found, node.iter, scope), scope)
                 self._run_alternatives([lambda: self._block(body, scope) and False, lambda: False])
@@ -229,12 +231,12 @@ class Run(Calls):
         return False
 
     def _if(self, node: ast.If, scope: AbstractScope) -> bool:
-        if is_guard(node.test):
+        if is_main_guard(node.test):
             if scope.kind == "module":
                 self._guards.setdefault(scope.path, []).append(node)
                 return self._block(node.orelse, scope)
             return self._block(node.orelse if self._is_import else node.body, scope)
-        decided = truth_of(self._value(node.test, scope))
+        decided = truth_value(self._value(node.test, scope))
         if decided is not None:
             return self._block(node.body if decided else node.orelse, scope)
         return self._run_alternatives(
@@ -282,9 +284,11 @@ class Run(Calls):
         stars = scope.module.stars
         if stars:
             return (
-                UNKNOWN if hasattr(builtins, name) else unite_values(*((External(f"{one}.{name}"),) for one in stars))
+                UNKNOWN
+                if hasattr(builtins, name)
+                else unite_values(*((LibraryName(f"{one}.{name}"),) for one in stars))
             )
-        return (External(f"builtins.{name}"),)
+        return (LibraryName(f"builtins.{name}"),)
 
     def _held(self, scope: AbstractScope, name: str) -> Value:
         """Return the value of a name in a scope, with imports resolved."""
@@ -306,33 +310,33 @@ class Run(Calls):
         if one.is_module and "." in name and bound == name.partition(".")[0]:
             found = self._imported(one.path, bound)
             name = bound
-            if found == (External(bound),):
+            if found == (LibraryName(bound),):
                 found = self._folder(one.name, one.path)
         else:
             found = self._imported(one.path, name)
-        is_library = found == (External(name),)
+        is_library = found == (LibraryName(name),)
         return (
-            (ModuleThing(name, is_own=False),) if is_library and (one.is_module or MODULES.fullmatch(name)) else found
+            (ModuleObject(name, is_own=False),) if is_library and (one.is_module or MODULES.fullmatch(name)) else found
         )
 
     def _imported(self, path: str, name: str) -> Value:
         """Return the object of an absolute name in an import of the file at ``path``."""
         found = [self._own_name(file, rest) for file, rest in self._project.located(path, name)]
-        return unite_values(*found) if found else (External(name),)
+        return unite_values(*found) if found else (LibraryName(name),)
 
     def _folder(self, name: str, path: str) -> Value:
         """Return the object of ``import a.b`` if ``a`` is not a module of the project, but ``a.b`` may be."""
         inner = self._imported(path, name)
         first, *parts = name.split(".")
-        if inner == (External(name),):
-            return (External(first),)
+        if inner == (LibraryName(name),):
+            return (LibraryName(first),)
         for part in reversed(parts):
-            inner = (Instance(Place(path, ast.Pass()), "folder", {part: inner}),)
+            inner = (Instance(CreationPlace(path, ast.Pass()), "folder", {part: inner}),)
         return inner
 
     def _own_name(self, path: str, rest: str) -> Value:
         parts = rest.split(".") if rest else []
-        value: Value = (ModuleThing(path, is_own=True),)
+        value: Value = (ModuleObject(path, is_own=True),)
         if parts and (compiled := self._compiled_module(path, parts[0])):
             value, parts = compiled, parts[1:]
         for part in parts:
@@ -424,7 +428,7 @@ class Run(Calls):
             *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
         ]
         defaults = {one.arg: self._value(value, scope) for one, value in pairs if value is not None}
-        found = FunctionThing(Place(scope.path, node), scope, defaults)
+        found = FunctionObject(CreationPlace(scope.path, node), scope, defaults)
         if not isinstance(node, ast.Lambda):
             found.scope = scope.elsewhere.get(node.name, scope) if scope.kind == "function" else scope
             if found.scope is not scope:
@@ -432,42 +436,42 @@ class Run(Calls):
             return self._decorated(found, node, scope)
         return (found,)
 
-    def _decorated(self, function: FunctionThing, node: _Function, scope: AbstractScope) -> Value:
+    def _decorated(self, function: FunctionObject, node: _Function, scope: AbstractScope) -> Value:
         value: Value = (function,)
         for decorator in reversed(node.decorator_list):
             match decorator:
                 case ast.Attribute(value=ast.Name(id=name), attr="setter" | "getter" | "deleter" as role):
                     for known in self._name(name, scope):
-                        if isinstance(known, FunctionThing):
+                        if isinstance(known, FunctionObject):
                             if role == "setter":
                                 known.cells["setter"] = value
                             return (known,)
             for thing in self._value(decorator, scope):
                 match thing:
-                    case External(name="builtins.property" | "functools.cached_property"):
+                    case LibraryName(name="builtins.property" | "functools.cached_property"):
                         function.wraps = "property"
-                    case External(name="builtins.staticmethod" | "builtins.classmethod" as name):
+                    case LibraryName(name="builtins.staticmethod" | "builtins.classmethod" as name):
                         function.wraps = name.rpartition(".")[2]
-                    case External(name="contextlib.contextmanager" | "contextlib.asynccontextmanager"):
+                    case LibraryName(name="contextlib.contextmanager" | "contextlib.asynccontextmanager"):
                         function.wraps = "contextmanager"
                     case Instance(cls="functools.wraps", cells=cells):
                         function.is_named = True
                         function.cells["__wrapped__"] = cells.get(0, ())
-                    case FunctionThing() | Instance(cls=ClassThing()) | BoundMethod() | ClassThing():
-                        inner, value = value, self._decorate(thing, value, Place(scope.path, decorator))
+                    case FunctionObject() | Instance(cls=ClassObject()) | BoundMethod() | ClassObject():
+                        inner, value = value, self._decorate(thing, value, CreationPlace(scope.path, decorator))
                         for one in value:
-                            if isinstance(one, FunctionThing) and one.scope.is_local and one not in inner:
+                            if isinstance(one, FunctionObject) and one.scope.is_local and one not in inner:
                                 one.cells.setdefault("__wrapped__", inner)
-                    case External(name=name) if TRANSPARENT.fullmatch(name):
+                    case LibraryName(name=name) if TRANSPARENT.fullmatch(name):
                         pass
                     case _:
                         function.is_named = True  # its result is unknown
         return value
 
-    def _decorate(self, decorator: Thing, value: Value, place: Place) -> Value:
+    def _decorate(self, decorator: AbstractObject, value: Value, place: CreationPlace) -> Value:
         """Return the result of a decorator. Its calls create no loaders, but their results matter."""
         function = decorator.function if isinstance(decorator, BoundMethod) else decorator
-        if isinstance(function, FunctionThing):
+        if isinstance(function, FunctionObject):
             self._fruitless.pop((function.place.node, function.unwrapped.place.node), None)
         return self._call(decorator, Arguments([value]), place)
 
@@ -475,22 +479,24 @@ class Run(Calls):
         bases = [thing for base in node.bases for thing in self._value(base, scope)[:4]]
         body = AbstractScope(scope.path, scope, "class")
         home = scope.elsewhere.get(node.name, scope)
-        cls = ClassThing(Place(scope.path, node), node.name, home, bases, body)
+        cls = ClassObject(CreationPlace(scope.path, node), node.name, home, bases, body)
         named = [
             one
             for one in bases
-            if isinstance(one, External) and one.name.rpartition(".")[2] in ("NamedTuple", "Module_")
+            if isinstance(one, LibraryName) and one.name.rpartition(".")[2] in ("NamedTuple", "Module_")
         ]
-        decorators = [(one, self._value(callee(one), scope)) for one in node.decorator_list]
-        is_data = any(isinstance(one, External) and one.name in _DATACLASSES for _, made in decorators for one in made)
+        decorators = [(one, self._value(called_expression(one), scope)) for one in node.decorator_list]
+        is_data = any(
+            isinstance(one, LibraryName) and one.name in _DATACLASSES for _, made in decorators for one in made
+        )
         self.classes.append(cls)
         self._block(node.body, body)
         for value in body.cells.values():
-            for function in (thing.unwrapped for thing in value if isinstance(thing, FunctionThing)):
+            for function in (thing.unwrapped for thing in value if isinstance(thing, FunctionObject)):
                 if function.owner is None and function.scope is body:
                     function.owner = cls
         if is_data or named:
-            inherited = [name for one in bases if isinstance(one, ClassThing) for name in one.fields or ()]
+            inherited = [name for one in bases if isinstance(one, ClassObject) for name in one.fields or ()]
             own = [
                 one.target.id
                 for one in node.body
@@ -499,7 +505,7 @@ class Run(Calls):
             cls.fields = list(dict.fromkeys([*inherited, *own]))
         for decorator, made in decorators:
             if any(map(_is_own_function, made)):
-                functions = made if decorator is callee(decorator) else self._value(decorator, scope)
+                functions = made if decorator is called_expression(decorator) else self._value(decorator, scope)
                 given = [self._decorate(one, (cls,), cls.place) for one in functions]
                 cls.may_be_replaced |= any(value != (cls,) for value in given)
             else:
@@ -540,15 +546,15 @@ class Run(Calls):
                 return UNKNOWN if is_filtered else (Container("dict", {None: found}),)
             case ast.GeneratorExp(elt=element, generators=generators):
                 items = self._comprehension(element, generators, scope)
-                return (Hazard(Place(scope.path, node), HazardKind.GENERATOR, items),)
+                return (UnpicklableLibraryObject(CreationPlace(scope.path, node), UnpicklableKind.GENERATOR, items),)
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                decided = truth_of(self._value(test, scope))
+                decided = truth_value(self._value(test, scope))
                 chosen = [body, orelse] if decided is None else [body if decided else orelse]
                 return unite_values(*(self._value(one, scope) for one in chosen))
             case ast.BoolOp(op=op, values=values):
                 return self._boolean(op, values, scope)
             case ast.UnaryOp(op=operation, operand=operand):
-                decided = truth_of(self._value(operand, scope))
+                decided = truth_value(self._value(operand, scope))
                 return (Constant(not decided),) if isinstance(operation, ast.Not) and decided is not None else UNKNOWN
             case ast.Compare(left=left, ops=ops, comparators=comparators):
                 return self._compared(self._value(left, scope), ops, [self._value(one, scope) for one in comparators])
@@ -560,7 +566,9 @@ class Run(Calls):
                     case ast.Mult():
                         return tuple(one for one in first if isinstance(one, Container)) or UNKNOWN
                     case ast.Div():
-                        return self._path(second, Place(scope.path, node)) if texts_of(second) else UNKNOWN
+                        return (
+                            self._path(second, CreationPlace(scope.path, node)) if possible_texts(second) else UNKNOWN
+                        )
                 return UNKNOWN
             case ast.Subscript(value=owner, slice=key):
                 if isinstance(key, ast.Slice):
@@ -581,7 +589,7 @@ class Run(Calls):
                 )
             case ast.JoinedStr(values=values):
                 parts = [self._value(one, scope) for one in values]
-                return as_text_end(parts[-1]) if parts else (Constant(""),)
+                return as_end_of_text(parts[-1]) if parts else (Constant(""),)
             case ast.FormattedValue(value=value):
                 return self._value(value, scope)
         return UNKNOWN
@@ -623,7 +631,7 @@ class Run(Calls):
         found: list[Value] = []
         for node in values:
             value = self._value(node, scope)
-            decided = truth_of(value)
+            decided = truth_value(value)
             is_last = node is values[-1]
             if decided is not None and not is_last:
                 if decided is isinstance(op, ast.Or):
@@ -636,7 +644,7 @@ class Run(Calls):
     def _compared(self, left: Value, ops: Sequence[ast.cmpop], others: Sequence[Value]) -> Value:
         if len(ops) != 1:
             return UNKNOWN
-        answers = {comparison(one, ops[0], other) for one in left for other in others[0]}
+        answers = {comparison_result(one, ops[0], other) for one in left for other in others[0]}
         return (Constant(answers.pop()),) if len(answers) == 1 and None not in answers else UNKNOWN
 
     def _added(self, first: Value, second: Value) -> Value:
@@ -644,7 +652,7 @@ class Run(Calls):
         if not containers and first and second and all(isinstance(one, Instance) for one in (*first, *second)):
             return unite_values(first, second)  # datasets: one with the samples of both
         if not containers:
-            return as_text_end(second)
+            return as_end_of_text(second)
         made = Container(containers[0].kind)
         for one in containers:
             for key, value in one.cells.items():

@@ -7,19 +7,19 @@ from functools import lru_cache
 
 from chirp_migrate.syntax.module import syntax_tree
 
-__all__ = ["SameNodes", "position"]
+__all__ = ["NodesAfterRewrite", "line_and_column"]
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 #: Nodes with equal numbers have the same structure.
 _Numbers = dict[ast.AST, int]
 
 
-def position(node: ast.AST) -> tuple[int, int]:
+def line_and_column(node: ast.AST) -> tuple[int, int]:
     """Return line and column of a node, as ``ast`` counts them."""
     return getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
 
 
-class SameNodes:
+class NodesAfterRewrite:
     """The nodes of a text, found again after the text was rewritten.
 
     A definition is the same if its name is the same, a loop if its head is, and any other node if its structure is.
@@ -34,7 +34,7 @@ class SameNodes:
         self._numbers = self._number_nodes(syntax_tree(before))
         self._before = self._by_number(syntax_tree(before), self._numbers)
         self._rank = {
-            (number, position(node)): rank
+            (number, line_and_column(node)): rank
             for number, nodes in self._before.items()
             for rank, node in reversed([*enumerate(nodes)])
         }
@@ -45,7 +45,7 @@ class SameNodes:
         numbers = self._numbers if node in self._numbers else self._number_nodes(node)
         number = self._identity(node, numbers)
         left = self._after(now).get(number)
-        return left[min(self._rank.get((number, position(node)), 0), len(left) - 1)] if left else None
+        return left[min(self._rank.get((number, line_and_column(node)), 0), len(left) - 1)] if left else None
 
     def _read(self, text: str) -> dict[int, list[ast.AST]]:
         tree = syntax_tree(text)
@@ -85,5 +85,5 @@ class SameNodes:
             inside = is_local or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             pending += [(child, inside) for child in ast.iter_child_nodes(node)]
         for same in found.values():
-            same.sort(key=position)
+            same.sort(key=line_and_column)
         return found

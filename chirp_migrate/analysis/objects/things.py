@@ -15,21 +15,21 @@ from chirp_migrate.analysis.known_names import DATASET, ITERABLE_DATASET
 
 __all__ = [
     "UNKNOWN",
+    "AbstractObject",
     "AbstractScope",
     "BoundMethod",
-    "ClassThing",
+    "ClassObject",
     "Constant",
     "Container",
-    "External",
-    "FunctionThing",
-    "Hazard",
-    "HazardKind",
+    "CreationPlace",
+    "FunctionObject",
     "ImportedName",
     "Instance",
-    "LoaderThing",
-    "ModuleThing",
-    "Place",
-    "Thing",
+    "LibraryName",
+    "LoaderObject",
+    "ModuleObject",
+    "UnpicklableKind",
+    "UnpicklableLibraryObject",
     "Value",
     "unite_values",
 ]
@@ -41,7 +41,7 @@ _MOST_BASES = 64
 
 
 @dataclass(frozen=True)
-class Place:
+class CreationPlace:
     """The place in the project where an object is created.
 
     Attributes:
@@ -53,18 +53,18 @@ class Place:
     node: ast.AST
 
 
-class Thing:
+class AbstractObject:
     """An object that the program may create."""
 
     __slots__ = ()
 
 
-Value = tuple[Thing, ...]
+Value = tuple[AbstractObject, ...]
 #: Values of names, attributes and keys.
 Cells = dict[object, Value]
 
 
-class _Unknown(Thing):
+class _Unknown(AbstractObject):
     __slots__ = ()
 
 
@@ -74,7 +74,7 @@ UNKNOWN: Value = (_UNKNOWN,)
 
 
 @dataclass(frozen=True)
-class Constant(Thing):
+class Constant(AbstractObject):
     """A literal. For a string that is built from parts: its last part, with ``is_whole`` false."""
 
     value: object
@@ -103,9 +103,9 @@ class AbstractScope:
     cells: Cells = field(default_factory=dict)
     elsewhere: dict[str, AbstractScope] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
-    returned: list[Thing] = field(default_factory=list)
-    yielded: list[Thing] = field(default_factory=list)
-    caller: tuple[ClassThing, Value] | None = None
+    returned: list[AbstractObject] = field(default_factory=list)
+    yielded: list[AbstractObject] = field(default_factory=list)
+    caller: tuple[ClassObject, Value] | None = None
 
     @property
     def is_local(self) -> bool:
@@ -122,7 +122,7 @@ class AbstractScope:
 
 
 @dataclass(eq=False)
-class FunctionThing(Thing):
+class FunctionObject(AbstractObject):
     """A function or lambda.
 
     Attributes:
@@ -135,23 +135,23 @@ class FunctionThing(Thing):
         cells: attributes that are set on it.
     """
 
-    place: Place
+    place: CreationPlace
     scope: AbstractScope
     defaults: dict[str, Value]
-    owner: ClassThing | None = None
+    owner: ClassObject | None = None
     is_named: bool = False
     wraps: str = ""
     cells: Cells = field(default_factory=dict)
 
     @property
-    def unwrapped(self) -> FunctionThing:
+    def unwrapped(self) -> FunctionObject:
         """Return the function that decorators of the project have wrapped; without such decorators, this function."""
-        inner = next((one for one in self.cells.get("__wrapped__", ()) if isinstance(one, FunctionThing)), None)
+        inner = next((one for one in self.cells.get("__wrapped__", ()) if isinstance(one, FunctionObject)), None)
         return self if inner is None else inner.unwrapped
 
 
 @dataclass(eq=False)
-class ClassThing(Thing):
+class ClassObject(AbstractObject):
     """A class of the project.
 
     Attributes:
@@ -166,26 +166,26 @@ class ClassThing(Thing):
         is_dataset: whether a base is a dataset of a library.
     """
 
-    place: Place
+    place: CreationPlace
     name: str
     scope: AbstractScope
-    bases: list[Thing]
+    bases: list[AbstractObject]
     body: AbstractScope
     fields: list[str] | None = None
     may_be_replaced: bool = False
-    order: list[Thing] = field(init=False, repr=False)
+    order: list[AbstractObject] = field(init=False, repr=False)
     is_dataset: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        above = [one for base in self.bases for one in (base.order if isinstance(base, ClassThing) else [base])]
+        above = [one for base in self.bases for one in (base.order if isinstance(base, ClassObject) else [base])]
         # A base that several classes share comes after all of them.
         self.order = [self, *reversed(dict.fromkeys(reversed(above)))][:_MOST_BASES]
-        names = [one.name for one in self.order if isinstance(one, External)]
+        names = [one.name for one in self.order if isinstance(one, LibraryName)]
         self.is_dataset = any(DATASET.fullmatch(name) or ITERABLE_DATASET.fullmatch(name) for name in names)
 
 
 @dataclass(eq=False)
-class Instance(Thing):
+class Instance(AbstractObject):
     """An object of a class of the project, or of a library's class that stores its arguments.
 
     Attributes:
@@ -195,14 +195,14 @@ class Instance(Thing):
         loader: the loader, if the object is a loader.
     """
 
-    place: Place
-    cls: ClassThing | str
+    place: CreationPlace
+    cls: ClassObject | str
     cells: Cells = field(default_factory=dict)
-    loader: LoaderThing | None = None
+    loader: LoaderObject | None = None
 
 
 @dataclass(eq=False)
-class Container(Thing):
+class Container(AbstractObject):
     """A list, tuple, set, dict or other container: values by key or position; ``None`` is an unknown key."""
 
     kind: str
@@ -210,25 +210,25 @@ class Container(Thing):
 
 
 @dataclass(eq=False)
-class BoundMethod(Thing):
+class BoundMethod(AbstractObject):
     """A function bound to an object; for objects that are not of the project, only its name."""
 
-    owner: Thing
-    function: FunctionThing | str
-    cls: ClassThing | None = None
+    owner: AbstractObject
+    function: FunctionObject | str
+    cls: ClassObject | None = None
 
 
 @dataclass(frozen=True)
-class ModuleThing(Thing):
+class ModuleObject(AbstractObject):
     """A module: its path in the project, or its name if a library has it; and the expression that names the module."""
 
     name: str
     is_own: bool
-    place: Place | None = None
+    place: CreationPlace | None = None
 
 
 @dataclass(frozen=True)
-class ImportedName(Thing):
+class ImportedName(AbstractObject):
     """An imported name, which is looked up at its use: the importing file, and the name from the root."""
 
     path: str
@@ -237,7 +237,7 @@ class ImportedName(Thing):
 
 
 @dataclass(frozen=True)
-class External(Thing):
+class LibraryName(AbstractObject):
     """A name of a library."""
 
     name: str
@@ -246,7 +246,7 @@ class External(Thing):
 _LATER = "open it on first use in the worker, and drop it in `__getstate__`"
 
 
-class HazardKind(Enum):
+class UnpicklableKind(Enum):
     """Kinds of objects that workers cannot get: description, effect in workers, advice."""
 
     FILE = ("an open file", "cannot be pickled, and forked workers share its file position", _LATER)
@@ -309,7 +309,7 @@ class HazardKind(Enum):
 
 
 @dataclass(eq=False)
-class Hazard(Thing):
+class UnpicklableLibraryObject(AbstractObject):
     """An object of a library or of Python that cannot be pickled.
 
     Attributes:
@@ -319,14 +319,14 @@ class Hazard(Thing):
         part: the part of the object, if its parts differ: for example a file, or a variable in the file.
     """
 
-    place: Place
-    kind: HazardKind
+    place: CreationPlace
+    kind: UnpicklableKind
     items: Value = UNKNOWN
     part: str = ""
 
 
 @dataclass(eq=False)
-class LoaderThing(Thing):
+class LoaderObject(AbstractObject):
     """The arguments of a loader, and its uses.
 
     Attributes:
@@ -335,9 +335,9 @@ class LoaderThing(Thing):
         replaced_by: the call that builds another loader from the arguments of this one, such as accelerate's `prepare`.
     """
 
-    place: Place
+    place: CreationPlace
     arguments: dict[str, Value]
-    replaced_by: Place | None = None
+    replaced_by: CreationPlace | None = None
 
     @property
     def may_have_workers(self) -> bool:

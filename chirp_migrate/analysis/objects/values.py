@@ -9,17 +9,17 @@ from functools import lru_cache
 
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
+    AbstractObject,
     AbstractScope,
-    ClassThing,
+    ClassObject,
     Constant,
     Container,
-    FunctionThing,
-    Hazard,
+    CreationPlace,
+    FunctionObject,
     Instance,
-    LoaderThing,
-    ModuleThing,
-    Place,
-    Thing,
+    LoaderObject,
+    ModuleObject,
+    UnpicklableLibraryObject,
     Value,
 )
 
@@ -27,32 +27,32 @@ __all__ = [
     "NONE",
     "NO_ARGUMENTS",
     "Arguments",
-    "Super",
-    "as_text_end",
-    "callee",
-    "comparison",
-    "copy_thing",
-    "is_generator",
-    "is_guard",
+    "SuperResult",
+    "as_end_of_text",
+    "called_expression",
+    "comparison_result",
+    "copy_object",
+    "enclosing_method",
+    "is_generator_function",
+    "is_main_guard",
     "loaders_in",
-    "method_around",
     "only_container_key",
+    "possible_texts",
     "scope_around_comprehensions",
-    "texts_of",
-    "truth_of",
+    "truth_value",
     "with_place",
 ]
 
 NONE: Value = (Constant(None),)
-_NAMED = (ModuleThing, Hazard)
+_NAMED = (ModuleObject, UnpicklableLibraryObject)
 
 
 @dataclass(frozen=True)
-class Super(Thing):
+class SuperResult(AbstractObject):
     """The result of ``super()``: the object, and the class whose bases are searched."""
 
     objects: Value
-    below: ClassThing
+    below: ClassObject
 
 
 @dataclass
@@ -94,7 +94,7 @@ def scope_around_comprehensions(scope: AbstractScope) -> AbstractScope:
     return scope
 
 
-def method_around(scope: AbstractScope) -> tuple[ClassThing, Value] | None:
+def enclosing_method(scope: AbstractScope) -> tuple[ClassObject, Value] | None:
     around: AbstractScope | None = scope
     while around is not None:
         if around.caller is not None:
@@ -104,17 +104,17 @@ def method_around(scope: AbstractScope) -> tuple[ClassThing, Value] | None:
 
 
 @lru_cache(maxsize=4096)
-def is_guard(test: ast.expr) -> bool:
+def is_main_guard(test: ast.expr) -> bool:
     """Return whether a condition compares the name under which the module runs."""
     return any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(test))
 
 
-def callee(node: ast.expr) -> ast.expr:
+def called_expression(node: ast.expr) -> ast.expr:
     return node.func if isinstance(node, ast.Call) else node
 
 
 @lru_cache(maxsize=4096)
-def is_generator(node: ast.AST) -> bool:
+def is_generator_function(node: ast.AST) -> bool:
     pending = list(ast.iter_child_nodes(node))
     while pending:
         one = pending.pop()
@@ -125,41 +125,41 @@ def is_generator(node: ast.AST) -> bool:
     return False
 
 
-def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderThing]:
+def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderObject]:
     """Yield the loaders of a value, and those in its containers."""
     for thing in value:
         match thing:
-            case LoaderThing() as loader:
+            case LoaderObject() as loader:
                 yield loader
-            case Instance(loader=LoaderThing() as loader):
+            case Instance(loader=LoaderObject() as loader):
                 yield loader
             case Container(cells=cells) if depth:
                 for one in list(cells.values()):
                     yield from loaders_in(one, depth - 1)
 
 
-def texts_of(value: Value) -> list[str]:
+def possible_texts(value: Value) -> list[str]:
     """Return the possible texts of a value, or those of a path; of some texts only the end is known."""
     found = [one.value for one in value if isinstance(one, Constant) and isinstance(one.value, str)]
     paths = (one.cells.get(0, ()) for one in value if isinstance(one, Instance) and one.cls == "pathlib.Path")
-    return found + [text for path in paths for text in texts_of(path)]
+    return found + [text for path in paths for text in possible_texts(path)]
 
 
-def as_text_end(value: Value) -> Value:
+def as_end_of_text(value: Value) -> Value:
     """Return a value as the end of a text that is built from parts."""
-    return tuple(Constant(text, is_whole=False) for text in texts_of(value)) or UNKNOWN
+    return tuple(Constant(text, is_whole=False) for text in possible_texts(value)) or UNKNOWN
 
 
 def with_place(value: Value, path: str, node: ast.expr) -> Value:
     """Return the value; modules and standard streams in it get the place where they are named."""
     if not any(isinstance(thing, _NAMED) for thing in value):
         return value
-    place = Place(path, node)
+    place = CreationPlace(path, node)
     return tuple(
         replace(thing, place=place)
-        if isinstance(thing, ModuleThing)
-        else Hazard(place, thing.kind)
-        if isinstance(thing, Hazard) and not thing.place.path
+        if isinstance(thing, ModuleObject)
+        else UnpicklableLibraryObject(place, thing.kind)
+        if isinstance(thing, UnpicklableLibraryObject) and not thing.place.path
         else thing
         for thing in value
     )
@@ -173,39 +173,41 @@ def only_container_key(keys: Value) -> object:
     return None
 
 
-def truth_of(value: Value) -> bool | None:
+def truth_value(value: Value) -> bool | None:
     """Return whether a value is true; None if that is not certain."""
     answers = {_is_true(thing) for thing in value}
     return answers.pop() if len(answers) == 1 else None
 
 
-def _is_true(thing: Thing) -> bool | None:
+def _is_true(thing: AbstractObject) -> bool | None:
     match thing:
         case Constant(value=known, is_whole=True):
             return bool(known)
-        case FunctionThing() | ClassThing() | ModuleThing() | Hazard():
+        case FunctionObject() | ClassObject() | ModuleObject() | UnpicklableLibraryObject():
             return True
     return None
 
 
-def comparison(one: Thing, op: ast.cmpop, other: Thing) -> bool | None:
+def comparison_result(left: AbstractObject, op: ast.cmpop, right: AbstractObject) -> bool | None:
     """Return the result of comparing two objects, if it is certain."""
     negated = isinstance(op, ast.IsNot | ast.NotEq)
-    match one, other:
+    match left, right:
         case Constant(value=first, is_whole=True), Constant(value=second, is_whole=True):
             if isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
                 return (first == second) is not negated
         case (Constant(value=None), known) | (known, Constant(value=None)):
-            is_object = isinstance(known, Instance | Container | FunctionThing | ClassThing | Hazard | Constant)
+            is_object = isinstance(
+                known, Instance | Container | FunctionObject | ClassObject | UnpicklableLibraryObject | Constant
+            )
             if is_object and isinstance(op, ast.Is | ast.IsNot):
                 return negated
     return None
 
 
-def copy_thing(thing: Thing) -> Thing:
-    match thing:
+def copy_object(original: AbstractObject) -> AbstractObject:
+    match original:
         case Instance():
-            return Instance(thing.place, thing.cls, dict(thing.cells), thing.loader)
+            return Instance(original.place, original.cls, dict(original.cells), original.loader)
         case Container():
-            return Container(thing.kind, dict(thing.cells))
-    return thing
+            return Container(original.kind, dict(original.cells))
+    return original

@@ -31,7 +31,7 @@ from chirp_migrate.doctor.checks import (
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import Recording
 
-__all__ = ["CHECKS", "problems_of"]
+__all__ = ["CHECKS", "find_problems"]
 
 Check = Callable[[Recording], Iterator[Problem]]
 
@@ -60,7 +60,7 @@ CHECKS: tuple[Check, ...] = (
 """All checks, in the order in which the report lists their problems."""
 
 
-def problems_of(recordings: Iterable[Recording]) -> list[Problem]:
+def find_problems(recordings: Iterable[Recording]) -> list[Problem]:
     """Run all checks on all recordings. A problem that several entry points have appears once in the result."""
     found: dict[tuple[str, str, int, str], Problem] = {}
     for recording in recordings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import Recording
 
@@ -14,13 +14,13 @@ _MIB = 2**20
 _LEAST_BYTES = 64 * _MIB
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Count the bytes that loaders pickle for worker processes that start with ``spawn`` or ``forkserver``."""
-    for loader in seen.loaders:
-        starts = sorted({run.started_in for one in seen.of_loader(loader) for run in seen.runs_of(one)})
+    for loader in recording.loaders:
+        starts = sorted({run.started_in for one in recording.of_loader(loader) for run in recording.runs_of(one)})
         if loader.start_method == "fork" or loader.sent_bytes < _LEAST_BYTES or not starts:
             continue
-        workers = count(loader.num_workers, "worker")
+        workers = pluralize(loader.num_workers, "worker")
         size = loader.sent_bytes / _MIB
         times = "in two epochs" if len(starts) > 1 else "in one epoch"
         yield Problem.at(

@@ -12,10 +12,10 @@ __all__ = ["check"]
 _LEAST_BYTES = 16_384
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Compare the dtypes of training batches with the dtype of the model's parameters. Small tensors do not count."""
-    for loader in seen.loaders:
-        for one in seen.of_loader(loader):
+    for loader in recording.loaders:
+        for one in recording.of_loader(loader):
             if not one.trains or one.parameters != "torch.float32" or not one.doubles:
                 continue
             place, size = max(one.doubles.items(), key=lambda item: item[1])

@@ -12,18 +12,18 @@ __all__ = ["check"]
 _LEAST_SAMPLES = 4
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Compare the samples that the workers of a stream delivered in the same loader pass.
 
     Two cases prove a problem. Either all workers deliver the same samples in the same order, or they deliver the same
     set of samples until the stream ends. Samples that repeat within one worker prove nothing, because they may be equal
     by chance.
     """
-    for loader in seen.loaders:
+    for loader in recording.loaders:
         if not loader.is_stream or loader.num_workers < 2:
             continue
-        for one in seen.of_loader(loader):
-            runs = [run for run in seen.runs_of(one) if run.worker >= 0]
+        for one in recording.of_loader(loader):
+            runs = [run for run in recording.runs_of(one) if run.worker >= 0]
             delivered = [_samples(run) for run in runs]
             if len(runs) < loader.num_workers or not _are_copies(delivered, all(run.is_over for run in runs)):
                 continue

@@ -13,14 +13,14 @@ __all__ = ["check"]
 _GLOBAL = {"random", "numpy.random", "torch"}
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Compare the states of random generators in workers and epochs, before and after the first training batch.
 
     The random numbers were the same if the generators are in equal states before the batch and in equal, changed states
     after it. The check skips iterable datasets, because their workers may share a state to divide the samples.
     """
-    for passes in seen.training_series():
-        yield from _of_dataset(seen, passes)
+    for passes in recording.training_series():
+        yield from _of_dataset(recording, passes)
 
 
 def _of_dataset(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) -> Iterator[Problem]:
@@ -39,8 +39,11 @@ def _of_dataset(seen: Recording, passes: list[tuple[LoaderInfo, LoaderPass]]) ->
         epochs = f"both epochs begin with the same state of {whose}" if in_epochs else ""
         if in_workers:
             message = f"All worker processes draw the same random numbers from {whose}, so augmentation repeats."
-            seen_text = f"{len(runs)} workers of {loader} began with the same state and were in the same state after "
-            evidence = f"{seen_text}their first batch{f'; {epochs}' if epochs else ''}."
+            also = f"; {epochs}" if epochs else ""
+            evidence = (
+                f"{len(runs)} workers of {loader} began with the same state, and were in the same state after their "
+                f"first batch{also}."
+            )
         else:
             message = f"Every epoch draws the same random numbers from {whose}, so augmentation repeats."
             evidence = f"In {loader}, {epochs}, and are in the same state after their first batch."

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import Recording
 
 __all__ = ["check"]
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Compare the dataset in the training process with its copies in the workers at the beginning of later epochs."""
-    for loader in seen.loaders:
+    for loader in recording.loaders:
         if not loader.persistent_workers or not loader.num_workers:
             continue
-        first, *later = seen.of_loader(loader)
+        first, *later = recording.of_loader(loader)
         reported: set[str] = set()
         for one in later:
-            copies = [run.values for run in seen.runs_of(one) if run.epoch > 0]
+            copies = [run.values for run in recording.runs_of(one) if run.epoch > 0]
             if len(copies) < loader.num_workers:
                 continue
             for path, now in one.values.items():
@@ -32,7 +32,7 @@ def check(seen: Recording) -> Iterator[Problem]:
                     "frozen-copy",
                     f"{path} changes in the training process, but the persistent workers keep the old value.",
                     f"At the beginning of a later epoch {path} was {now} in the training process and {before} in "
-                    f"{count(len(copies), 'worker')} ({loader}).",
+                    f"{pluralize(len(copies), 'worker')} ({loader}).",
                     "Keep the value where workers see it change (a torch tensor in shared memory, or multiprocessing."
                     "Value), or use persistent_workers=False.",
                 )

@@ -18,11 +18,11 @@ _LEAST_RISE, _RISING_SHARE = 0.5, 0.6
 """Smallest number of descriptors that each batch adds, and smallest share of comparisons in which the number rises."""
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Check whether the number of open file descriptors rises with the batches, and does not fall between epochs."""
-    if not seen.most_handles:
+    if not recording.most_handles:
         return
-    for series in seen.series():
+    for series in recording.series():
         passes = [one for loader, one in series if loader.num_workers and len(one.handles) >= _LEAST_BATCHES]
         if len(passes) < 2 or len(passes) < len(series):
             continue
@@ -37,8 +37,8 @@ def check(seen: Recording) -> Iterator[Problem]:
             "handles",
             "The training keeps its batches, and each batch of a worker process keeps file descriptors open.",
             f"Open file descriptors rose from {first.handles[0]} to {second.handles[-1]} in {batches} batches of "
-            f"{loader}, and did not fall between epochs; the limit of {seen.most_handles} is reached after about "
-            f"{int((seen.most_handles - first.handles[0]) / each)} batches.",
+            f"{loader}, and did not fall between epochs; the limit of {recording.most_handles} is reached after about "
+            f"{int((recording.most_handles - first.handles[0]) / each)} batches.",
             "Keep copies instead of the batch and parts of it: tensor.clone(), or tensor.item() for a number.",
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
@@ -13,15 +13,17 @@ __all__ = ["check"]
 _WHOLE = {"SequentialSampler", "RandomSampler"}
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Check the last batch of each loader pass.
 
     A batch of one sample and an empty loader are no problems if ``doctor`` chose the number of samples.
     """
-    trained = seen.trained_datasets()
-    for loader in seen.loaders:
-        for one in seen.of_loader(loader):
-            problem = _one_sample(seen, loader, one) or _dropped(seen, loader, one, loader.dataset_ids[0] in trained)
+    trained = recording.trained_datasets()
+    for loader in recording.loaders:
+        for one in recording.of_loader(loader):
+            problem = _one_sample(recording, loader, one) or _dropped(
+                recording, loader, one, loader.dataset_ids[0] in trained
+            )
             if problem is not None:
                 yield problem
                 break
@@ -59,14 +61,14 @@ def _dropped(seen: Recording, loader: LoaderInfo, one: LoaderPass, is_trained: b
             loader.place,
             "last-batch",
             "drop_last drops every sample, so the loader has no batch.",
-            f"The dataset has {count(loader.samples, 'sample')} and a batch needs {loader.batch_size} ({loader}).",
+            f"The dataset has {pluralize(loader.samples, 'sample')} and a batch needs {loader.batch_size} ({loader}).",
             "Use a smaller batch size, or drop_last=False.",
         )
     if one.evaluates and not is_trained and loader.sampler in _WHOLE and 0 < read < loader.samples:
         return Problem.at(
             loader.place,
             "last-batch",
-            f"Validation omits {count(loader.samples - read, 'sample')}, because its loader has drop_last=True.",
+            f"Validation omits {pluralize(loader.samples - read, 'sample')}, because its loader has drop_last=True.",
             f"{read} of {loader.samples} samples were read without gradients ({loader}).",
             "Set drop_last=False on the validation loader.",
         )

@@ -14,16 +14,16 @@ _LEAST_ENTRIES = 4
 _LEAST_STEPS = 2
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Find containers of a dataset that begin two epochs with the same length and grow in workers in both epochs.
 
     The check skips iterable datasets, because their buffers grow and shrink by design.
     """
-    for series in seen.series():
+    for series in recording.series():
         loader = series[0][0]
         if loader.is_stream or loader.persistent_workers or not loader.num_workers or len(series) < 2:
             continue
-        runs = [[run for run in seen.runs_of(one) if run.tasks and run.worker >= 0] for _, one in series[:2]]
+        runs = [[run for run in recording.runs_of(one) if run.tasks and run.worker >= 0] for _, one in series[:2]]
         if not all(runs):
             continue
         for path, began in runs[0][0].sizes.items():

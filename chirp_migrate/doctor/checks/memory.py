@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from statistics import fmean, stdev
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import FetcherRun, LoaderInfo, Recording
 from chirp_migrate.stats.ratios import student_quantile
@@ -21,17 +21,17 @@ _LARGEST_STEP = 0.6
 """Largest share of the total rise that one step may have. A larger step is memory that a process needs only once."""
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Find containers with more entries than the dataset has samples, and workers that copy large lists of objects.
 
     A cache has at most one entry for each sample. The check skips iterable datasets, because their buffers grow by
     design.
     """
-    for loader in seen.loaders:
+    for loader in recording.loaders:
         if loader.is_stream or loader.samples < 1:
             continue
-        for one in seen.of_loader(loader):
-            runs = [run for run in seen.runs_of(one) if run.tasks]
+        for one in recording.of_loader(loader):
+            runs = [run for run in recording.runs_of(one) if run.tasks]
             problem = _history(loader, runs) or _copied(loader, runs)
             if problem is not None:
                 yield problem
@@ -49,7 +49,7 @@ def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
                 loader.dataset_place if loader.dataset_place.file else loader.place,
                 "memory",
                 f"{path} grows in every epoch, so the memory grows, too.",
-                f"{path} had {count(entries, 'entry')} for {loader.samples} samples, "
+                f"{path} had {pluralize(entries, 'entry')} for {loader.samples} samples, "
                 f"{entries - began} of them from the last epoch ({loader}).",
                 f"Empty {path} before each epoch, or do not store data for each sample.",
             )
@@ -81,7 +81,7 @@ def _copied(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
         "memory",
         f"Every worker copies the Python objects of {path}: reading an object writes its reference count, so the "
         "memory of forked workers does not stay shared.",
-        f"{path} has {objects:,} objects. The memory of {count(len(rises), 'worker')} rose by "
+        f"{path} has {objects:,} objects. The memory of {pluralize(len(rises), 'worker')} rose by "
         f"{sum(rises) / _MIB:.0f} MiB in total while {loader} read {sum(batches):,} samples{slope}.",
         "Keep the objects in one array or tensor: numbers in numpy or torch, text as one bytes object with offsets.",
     )

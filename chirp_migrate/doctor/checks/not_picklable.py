@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, Recording
 
@@ -21,9 +21,9 @@ _FIXES = {
 _OTHERWISE = "Create the object in the worker, on first use in __getitem__, and remove it in __getstate__."
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Report the objects that ``pickle`` refuses, for loaders with worker processes."""
-    for loader in seen.loaders:
+    for loader in recording.loaders:
         for one in loader.unpicklable:
             at = f", {one.place}" if one.place.file else ""
             yield Problem.at(
@@ -39,7 +39,7 @@ def check(seen: Recording) -> Iterator[Problem]:
 def _how(loader: LoaderInfo) -> str:
     if loader.start_method != "fork":
         return f"Here {loader} uses {loader.start_method}, so its workers cannot start."
-    workers = count(loader.num_workers, "worker")
+    workers = pluralize(loader.num_workers, "worker")
     return (
         f"Here {loader} forks {workers}, which needs no pickle; Windows, macOS and Linux with Python 3.14 or later do "
         "not fork by default."

@@ -16,15 +16,15 @@ _LEAST_SORTED = 16
 _LARGEST_CLASS = 0.7
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Compare the indices of two training epochs. Equal orders are a problem only if the sampler shuffles.
 
     Samples sorted by class are no problem if a recurrent model carries its state from batch to batch (truncated
     backpropagation through time), because such a model must read its samples in order.
     """
-    for passes in seen.training_series():
+    for passes in recording.training_series():
         loader = passes[0][0]
-        orders = [_order(seen.runs_of(one)) for _, one in passes]
+        orders = [_order(recording.runs_of(one)) for _, one in passes]
         repeats = len(orders) > 1 and _is_same_order(orders[0], orders[1])
         if repeats and (loader.is_distributed or loader.is_random_order):
             yield Problem.at(
@@ -37,7 +37,7 @@ def check(seen: Recording) -> Iterator[Problem]:
                 else "Seed once, before the first epoch, and keep one generator for the loader.",
             )
             continue
-        evidence = _sorted_by_class(loader, seen.runs_of(passes[0][1]))
+        evidence = _sorted_by_class(loader, recording.runs_of(passes[0][1]))
         if evidence is not None and not any(one.carries_state for _, one in passes):
             yield Problem.at(
                 loader.place,

@@ -14,7 +14,7 @@ _LEAST_BYTES = 16
 _MOST_REPEATED = 0.1
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Compare the samples of each validation pass with the samples of the training pass before it.
 
     The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples.
@@ -27,19 +27,19 @@ def check(seen: Recording) -> Iterator[Problem]:
     split only if both passes read every sample, and if the training samples are equal in a second epoch: samplers and
     random transforms may hide equal samples.
     """
-    trained = seen.trained_datasets()
+    trained = recording.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None
     shared: dict[int, dict[int, tuple[LoaderInfo, int, int, bool]]] = {}
-    for one in seen.passes:
-        loader = seen.loaders[one.loader]
+    for one in recording.passes:
+        loader = recording.loaders[one.loader]
         if one.trains:
             training = loader, one
         elif training is not None and one.evaluates and loader.dataset_ids[0] not in trained:
-            train, validation = _samples(seen, training[1]), _samples(seen, one)
+            train, validation = _samples(recording, training[1]), _samples(recording, one)
             if train and validation:
                 crosses = bool(train - validation and validation - train)
-                are_whole = _is_whole(seen, *training) and _is_whole(seen, loader, one)
-                is_certain = crosses and are_whole and _repeats(seen, training[1])
+                are_whole = _is_whole(recording, *training) and _is_whole(recording, loader, one)
+                is_certain = crosses and are_whole and _repeats(recording, training[1])
                 found = loader, len(train & validation), len(validation), is_certain
                 shared.setdefault(training[0].number, {}).setdefault(loader.number, found)
     for number, loaders in shared.items():
@@ -55,8 +55,8 @@ def check(seen: Recording) -> Iterator[Problem]:
                     else "Validation samples are also training samples. Either the split is wrong and the results are "
                     "too good, or this loader measures the fit on training samples, and the training has no validation "
                     "loader.",
-                    f"{both} of {all_of_it} samples of {loader} are equal to samples of {seen.loaders[number]}, to the "
-                    "last byte.",
+                    f"{both} of {all_of_it} samples of {loader} are equal to samples of {recording.loaders[number]}, "
+                    "to the last byte.",
                     "Split the samples once, so that no sample is in both parts."
                     if is_certain
                     else (

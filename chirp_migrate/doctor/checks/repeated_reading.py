@@ -8,7 +8,7 @@ from typing import NamedTuple
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import CodeLine, LoaderInfo, LoaderPass, Recording
 
-__all__ = ["check", "is_in_memory", "read_again"]
+__all__ = ["check", "find_repeated_slow_reading", "is_in_memory"]
 
 _LEAST_COMPARED = 8
 _LEAST_WAITED, _LEAST_WAIT_S = 0.5, 0.5
@@ -36,15 +36,15 @@ class _RepeatedReading(NamedTuple):
     below: str = ""
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Compare the samples of two training epochs by index, and compare the reading time with the time of the epoch.
 
     If random transforms change the samples, the check compares the results of the dataset's slowest functions. Every
     result in the second epoch must also be a result in the first epoch.
     """
-    for series in seen.series():
+    for series in recording.series():
         epochs = [(loader, one) for loader, one in series if one.trains and not loader.is_stream]
-        again = read_again(seen, epochs) if len(epochs) > 1 else None
+        again = find_repeated_slow_reading(recording, epochs) if len(epochs) > 1 else None
         if again is None:
             continue
         loader, later = epochs[1]
@@ -61,28 +61,30 @@ def check(seen: Recording) -> Iterator[Problem]:
         )
 
 
-def is_in_memory(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
+def is_in_memory(recording: Recording, loader: LoaderInfo, loader_pass: LoaderPass) -> bool:
     """Return whether the tensors and arrays of a dataset have about as many bytes as all its samples."""
-    return 0 < _HELD_SHARE * _sample_bytes(seen, one) * loader.samples <= loader.held_bytes
+    return 0 < _HELD_SHARE * _sample_bytes(recording, loader_pass) * loader.samples <= loader.held_bytes
 
 
-def read_again(seen: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]) -> _RepeatedReading | None:
+def find_repeated_slow_reading(
+    recording: Recording, epochs: list[tuple[LoaderInfo, LoaderPass]]
+) -> _RepeatedReading | None:
     """Return a slow reading that has equal results in the first two epochs; None if there is no such reading."""
     (loader, first), (_, later) = epochs[:2]
-    tasks = [task for task in seen.tasks_of(later) if task.indices]
+    tasks = [task for task in recording.tasks_of(later) if task.indices]
     seconds = sum(task.seconds for task in tasks)
     if (
         not tasks
-        or is_in_memory(seen, loader, first)
+        or is_in_memory(recording, loader, first)
         or _waited_s(loader, later) < max(_LEAST_WAIT_S, _LEAST_WAITED * later.seconds)
         or seconds < _LEAST_SAMPLE_S * sum(len(task.indices) for task in tasks)
     ):
         return None
-    compared, equal = seen.compare(first, later)
+    compared, equal = recording.compare(first, later)
     if equal == compared >= _LEAST_COMPARED:
         evidence = f"{compared} samples were compared, and were the same in both epochs."
-        return _RepeatedReading(evidence, 1.0, _sample_bytes(seen, first), loader.dataset_place)
-    found = [_below(seen, loader, first, later, name) for name in loader.functions]
+        return _RepeatedReading(evidence, 1.0, _sample_bytes(recording, first), loader.dataset_place)
+    found = [_below(recording, loader, first, later, name) for name in loader.functions]
     return max(filter(None, found), key=lambda one: one.share, default=None)
 
 

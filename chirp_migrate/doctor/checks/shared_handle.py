@@ -12,16 +12,16 @@ __all__ = ["check"]
 _LEAST_POSITIONS = 3
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Check whether the read positions of the dataset's files move in the training process while workers read.
 
     The training process does not read the dataset's files itself, so a read position moves only if all processes share
     the open file.
     """
-    for loader in seen.loaders:
+    for loader in recording.loaders:
         reported: set[str] = set()
-        for one in seen.of_loader(loader):
-            workers = sum(bool(run.tasks) for run in seen.runs_of(one) if run.worker >= 0)
+        for one in recording.of_loader(loader):
+            workers = sum(bool(run.tasks) for run in recording.runs_of(one) if run.worker >= 0)
             for path, positions in one.positions.items():
                 if workers < 2 or len(set(positions)) < _LEAST_POSITIONS or path in reported:
                     continue

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.console.text import count
+from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
-from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Moments, Recording
+from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording, ValueSums
 
 __all__ = ["check"]
 
@@ -18,17 +18,17 @@ _LEAST_SAMPLES = 8
 _LEAST_COLUMNS, _EXACT_END = 3, 1e-6
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Compute the statistics of all samples that the loaders delivered in complete passes.
 
     The check reports a problem if training and validation samples together are standardized, and the training samples
     alone are not. Standardized samples have mean 0 and standard deviation 1 in every column or channel. The check also
     reports samples that are scaled to the range from 0 to 1 in the same way.
     """
-    training: tuple[LoaderInfo, LoaderPass, Moments] | None = None
-    for one in seen.passes:
-        loader = seen.loaders[one.loader]
-        moments = _moments(seen, loader, one)
+    training: tuple[LoaderInfo, LoaderPass, ValueSums] | None = None
+    for one in recording.passes:
+        loader = recording.loaders[one.loader]
+        moments = _moments(recording, loader, one)
         if one.trains:
             training = None if moments is None else (loader, one, moments)
         elif one.evaluates and training is not None and moments is not None:
@@ -43,9 +43,8 @@ def check(seen: Recording) -> Iterator[Problem]:
                     f"{mean:.3f} and standard deviation {deviation:.3f}"
                 )
             elif _is_scaled(both) and (inside := _inside(other)):
-                evidence = (
-                    f"go from 0 to 1 in every column; the training samples alone do not, in {count(inside, 'column')}"
-                )
+                columns = pluralize(inside, "column")
+                evidence = f"go from 0 to 1 in every column; the training samples alone do not, in {columns}"
             if evidence:
                 yield Problem.at(
                     training[0].place,
@@ -57,13 +56,13 @@ def check(seen: Recording) -> Iterator[Problem]:
                 return
 
 
-def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Moments | None:
+def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> ValueSums | None:
     """Return the sums over all samples of a pass; None if a sample was not read, read twice, or not recorded."""
     tasks = [task for run in seen.runs_of(one) for task in run.tasks]
     indices = [index for task in tasks for index in task.indices]
     if not one.is_complete or not len(indices) == len(set(indices)) == sum(one.sizes) or loader.is_stream:
         return None
-    total: Moments | None = None
+    total: ValueSums | None = None
     for each in (task.moments for task in tasks):
         if each is None or (total is not None and len(each.sums) != len(total.sums)):
             return None
@@ -71,7 +70,7 @@ def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> Moments | 
     return total if len(indices) >= _LEAST_SAMPLES else None
 
 
-def _is_standardized(moments: Moments) -> bool:
+def _is_standardized(moments: ValueSums) -> bool:
     """Return whether mean and standard deviation are 0 and 1 in each column or channel, or over all values."""
     return any(
         figures
@@ -80,7 +79,7 @@ def _is_standardized(moments: Moments) -> bool:
     )
 
 
-def _is_scaled(moments: Moments) -> bool:
+def _is_scaled(moments: ValueSums) -> bool:
     """Return whether the values of each column go from 0 to 1, up to rounding errors."""
     return len(moments.lows) >= _LEAST_COLUMNS and all(
         abs(low) < _EXACT_END and abs(high - 1) < _EXACT_END
@@ -88,13 +87,13 @@ def _is_scaled(moments: Moments) -> bool:
     )
 
 
-def _inside(moments: Moments) -> int:
+def _inside(moments: ValueSums) -> int:
     """Return the number of columns whose minimum or maximum is clearly between 0 and 1."""
     ends = zip(moments.lows, moments.highs, strict=True)
     return sum(_CLEARLY < low < 1 - _CLEARLY or _CLEARLY < high < 1 - _CLEARLY for low, high in ends)
 
 
-def _differs(moments: Moments) -> bool:
+def _differs(moments: ValueSums) -> bool:
     return all(
         any(abs(mean) > _CLEARLY or abs(deviation - 1) > _CLEARLY for mean, deviation in one.figures())
         for one in (moments, moments.whole)

@@ -10,20 +10,21 @@ from chirp_migrate.doctor.recording import Recording
 __all__ = ["check"]
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Count the threads that use CPU time in all workers of a loader."""
-    for loader in seen.loaders:
-        for one in seen.of_loader(loader):
-            runs = [run for run in seen.runs_of(one) if run.tasks and run.worker >= 0]
+    for loader in recording.loaders:
+        for one in recording.of_loader(loader):
+            runs = [run for run in recording.runs_of(one) if run.tasks and run.worker >= 0]
             # Each worker computes in its main thread, too.
             threads = [1 + run.native_threads for run in runs]
-            if len(threads) < 2 or min(threads) < 2 or sum(threads) <= seen.cpus:
+            if len(threads) < 2 or min(threads) < 2 or sum(threads) <= recording.cpus:
                 continue
             yield Problem.at(
                 loader.place,
                 "threads",
                 "Worker processes compute with more threads than there are CPUs, so they wait for each other.",
-                f"{len(threads)} workers computed with {sum(threads)} threads together on {seen.cpus} CPUs ({loader}).",
+                f"{len(threads)} workers computed with {sum(threads)} threads together on "
+                f"{recording.cpus} CPUs ({loader}).",
                 "Limit the threads of each worker in worker_init_fn: torch.set_num_threads(1), cv2.setNumThreads(0), "
                 "or threadpoolctl.threadpool_limits(1).",
             )

@@ -12,14 +12,14 @@ __all__ = ["check"]
 _MIB = 2**20
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Check the first batch of each training pass whose model is on another device than the batch.
 
     Memory that is not pinned is a problem only for loaders with workers. Without workers, the training itself would
     have to wait for pinning.
     """
-    for loader in seen.loaders:
-        for one in seen.of_loader(loader):
+    for loader in recording.loaders:
+        for one in recording.of_loader(loader):
             if not one.trains or not one.moved or one.device in ("", "cpu"):
                 continue
             if loader.num_workers and not one.is_pinned:

@@ -10,11 +10,11 @@ from chirp_migrate.doctor.recording import Recording
 __all__ = ["check"]
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Find a run that failed before any worker began, because importing the script would start workers again."""
-    for loader in seen.loaders:
-        has_begun = any(one.number in seen.worker_starts for one in seen.of_loader(loader))
-        if not seen.error or not loader.unguarded.file or has_begun:
+    for loader in recording.loaders:
+        has_begun = any(one.number in recording.worker_starts for one in recording.of_loader(loader))
+        if not recording.error or not loader.unguarded.file or has_begun:
             continue
         yield Problem.at(
             loader.unguarded,

@@ -10,23 +10,23 @@ from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 __all__ = ["check"]
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Compare batches of the same indices in two validation epochs, and check the mode of BatchNorm.
 
     BatchNorm in training mode is a problem only if no validation pass uses evaluation mode. A training that uses both
     modes probably intends them, for example to adapt the statistics to another domain.
     """
-    trained = seen.trained_datasets()
+    trained = recording.trained_datasets()
     chosen = any(
         one.evaluates and one.forwards_without and not any(calls.calls for calls in one.normalization.values())
-        for one in seen.passes
+        for one in recording.passes
     )
-    for series in seen.series():
+    for series in recording.series():
         passes = [(loader, one) for loader, one in series if one.evaluates and loader.dataset_ids[0] not in trained]
         if not passes:
             continue
         if len(passes) > 1:
-            yield from _varying(seen, passes)
+            yield from _varying(recording, passes)
         loader, one = passes[0]
         modes = [calls for calls in one.normalization.values() if calls.calls]
         if modes and not chosen:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.console.text import count
-from chirp_migrate.doctor.checks.repeated_reading import is_in_memory, read_again
+from chirp_migrate.console.text import pluralize
+from chirp_migrate.doctor.checks.repeated_reading import find_repeated_slow_reading, is_in_memory
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, LoaderPass, Recording
 
-__all__ = ["check", "slow_reading"]
+__all__ = ["check", "loaders_needing_workers"]
 
 _LEAST_BATCHES = 20
 _LEAST_SHARE, _LEAST_S = 0.5, 1.0
@@ -17,11 +17,11 @@ _BUSY = 0.8
 _LESS_WORK = "less work for each sample: decode once (docs/caching.md), transform whole batches."
 
 
-def check(seen: Recording) -> Iterator[Problem]:
+def check(recording: Recording) -> Iterator[Problem]:
     """Compare the waits for batches with the time of training epochs, for loaders of the user's own samples."""
-    if not seen.has_own_data:
+    if not recording.has_own_data:
         return
-    for loader, first, second in _epochs(seen):
+    for loader, first, second in _epochs(recording):
         if _is_start(loader, first, second):
             yield _problem(
                 loader,
@@ -30,18 +30,18 @@ def check(seen: Recording) -> Iterator[Problem]:
                 f"of {first.seconds:.1f} and {second.seconds:.1f} s.",
                 "Keep the workers: persistent_workers=True.",
             )
-        elif _waits_for_samples(seen, loader, first, second):
-            yield from _slow_reading(seen, loader, first, second)
+        elif _waits_for_samples(recording, loader, first, second):
+            yield from _slow_reading(recording, loader, first, second)
 
 
-def slow_reading(seen: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass]]:
+def loaders_needing_workers(recording: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass]]:
     """Yield each loader that may need more workers, with its second training epoch."""
-    for loader, first, second in _epochs(seen) if seen.has_own_data else ():
+    for loader, first, second in _epochs(recording) if recording.has_own_data else ():
         if (
             not _is_start(loader, first, second)
-            and _waits_for_samples(seen, loader, first, second)
-            and not is_in_memory(seen, loader, first)
-            and (not loader.num_workers or _busy_share(seen, loader, second) >= _BUSY)
+            and _waits_for_samples(recording, loader, first, second)
+            and not is_in_memory(recording, loader, first)
+            and (not loader.num_workers or _busy_share(recording, loader, second) >= _BUSY)
         ):
             yield loader, second
 
@@ -64,7 +64,7 @@ def _waits_for_start(one: LoaderPass) -> bool:
 
 def _waits_for_samples(seen: Recording, loader: LoaderInfo, first: LoaderPass, second: LoaderPass) -> bool:
     waits = all(sum(one.waits_s[1:]) >= max(_LEAST_S, _LEAST_SHARE * one.seconds) for one in (first, second))
-    return waits and read_again(seen, [(loader, first), (loader, second)]) is None
+    return waits and find_repeated_slow_reading(seen, [(loader, first), (loader, second)]) is None
 
 
 def _busy_share(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> float:
@@ -87,7 +87,7 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: L
         yield _problem(
             loader,
             "Training waits for samples, because the training process reads them itself.",
-            f"{waited}, which has no workers; the process may use {count(seen.cpus, 'CPU')}.",
+            f"{waited}, which has no workers; the process may use {pluralize(seen.cpus, 'CPU')}.",
             _measured(seen, loader)
             or "Read in worker processes: set num_workers. `chirp-migrate tune` measures which number is best.",
         )
@@ -103,7 +103,7 @@ def _slow_reading(seen: Recording, loader: LoaderInfo, first: LoaderPass, one: L
     yield _problem(
         loader,
         "Training waits for samples, although all workers read all the time.",
-        f"{waited}, and its {count(loader.num_workers, 'worker')} read {100 * busy:.0f} % of the time.",
+        f"{waited}, and its {pluralize(loader.num_workers, 'worker')} read {100 * busy:.0f} % of the time.",
         _measured(seen, loader) or f"Use {more}{_LESS_WORK}",
     )
 

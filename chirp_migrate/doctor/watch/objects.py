@@ -23,15 +23,15 @@ from chirp_migrate.verify.equivalence.fingerprint import Hash
 from chirpid_patch.randomness.random_states import generator_state
 
 __all__ = [
+    "attributes_in",
+    "bytes_of_tensors",
+    "container_lengths",
     "generator_states",
-    "held_bytes",
     "inner_datasets",
-    "is_others_code",
+    "is_library_class",
     "large_containers",
-    "objects_in",
     "open_files",
     "plain_values",
-    "sizes",
 ]
 
 _DEEPEST, _MOST_OBJECTS, _MOST_ITEMS = 5, 300, 32
@@ -47,7 +47,7 @@ _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, rand
 _LEAVES = (torch.Tensor, torch.nn.Module, np.ndarray, str, bytes, type, FunctionType, ModuleType, *_GENERATORS)
 
 
-def objects_in(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]:
+def attributes_in(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]:
     """Yield attribute path and value of ``root`` and of the objects in it, outermost first. Each object occurs once."""
     seen = {id(root)}
     level = [(name, root)]
@@ -68,7 +68,7 @@ def objects_in(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]:
 
 def inner_datasets(dataset: Any) -> list[Any]:
     """Return the dataset and every dataset that it wraps, outermost first."""
-    return [value for _, value in objects_in(dataset) if isinstance(value, torch.utils.data.Dataset)] or [dataset]
+    return [value for _, value in attributes_in(dataset) if isinstance(value, torch.utils.data.Dataset)] or [dataset]
 
 
 def generator_states(dataset: Any) -> dict[str, str]:
@@ -79,7 +79,7 @@ def generator_states(dataset: Any) -> dict[str, str]:
         "numpy.random": _short(repr(numpy_state["state"]["pos"]).encode() + numpy_state["state"]["key"].tobytes()),
         "torch": _short(torch.get_rng_state().numpy().tobytes()),
     }
-    for path, value in objects_in(dataset):
+    for path, value in attributes_in(dataset):
         if isinstance(value, _GENERATORS) and not isinstance(value, random.SystemRandom):
             state = generator_state(value)
             content = state.numpy().tobytes() if isinstance(state, torch.Tensor) else repr(_plain(state)).encode()
@@ -87,14 +87,14 @@ def generator_states(dataset: Any) -> dict[str, str]:
     return states
 
 
-def sizes(dataset: Any) -> dict[str, int]:
+def container_lengths(dataset: Any) -> dict[str, int]:
     """Return attribute path → length of each container in the dataset, and of each ``lru_cache`` of its methods.
 
     The length of a short list does not include its None entries. The result omits queues of limited length. The result
     also omits containers of open files, archives and connections, because each process must open its own.
     """
     found: dict[str, int] = {}
-    for path, value in objects_in(dataset):
+    for path, value in attributes_in(dataset):
         is_named = not path.endswith("]")
         if type(value) in _CONTAINERS and (is_named or path.endswith("']")):
             if _holds_handles(value) or (type(value) is deque and value.maxlen is not None):
@@ -122,7 +122,7 @@ def large_containers(dataset: Any) -> dict[str, int]:
     about 8 MiB or more.
     """
     found = {}
-    for path, value in objects_in(dataset):
+    for path, value in attributes_in(dataset):
         if type(value) in (*_CONTAINERS, tuple) and len(value) >= _MANY_OBJECTS:
             some = list(islice(value.values() if isinstance(value, dict) else value, _MOST_ITEMS))
             is_object = type(some[0]) in (str, bytes, tuple, list, dict, float, int) or hasattr(some[0], "__dict__")
@@ -138,13 +138,13 @@ def _object_bytes(value: Any) -> int:
     return sys.getsizeof(value) + sum(map(sys.getsizeof, inner))
 
 
-def held_bytes(dataset: Any) -> int:
+def bytes_of_tensors(dataset: Any) -> int:
     """Return the bytes of the tensors, arrays and pandas tables in a dataset.
 
     All entries of a list count as large as the first.
     """
     found = 0
-    for path, value in objects_in(dataset):
+    for path, value in attributes_in(dataset):
         if isinstance(value, (torch.Tensor, np.ndarray)) and not path.endswith("]"):
             found += value.nbytes
         elif type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "memory_usage"):
@@ -164,7 +164,7 @@ def _parts(sample: Any) -> tuple[Any, ...]:
 def open_files(dataset: Any) -> dict[str, int]:
     """Return attribute path → file descriptor, for each regular file that the dataset has opened for reading."""
     found = {}
-    for path, value in objects_in(dataset):
+    for path, value in attributes_in(dataset):
         if isinstance(value, io.IOBase) and not value.closed:
             with suppress(OSError, ValueError):  # the file has no descriptor, or it cannot be accessed
                 if value.readable() and stat.S_ISREG(os.fstat(value.fileno()).st_mode):
@@ -179,7 +179,7 @@ def plain_values(dataset: Any) -> dict[str, str]:
     hash. An attribute counts as read if code of the dataset, or of an object in it, loads an attribute of this name, or
     computes names of attributes.
     """
-    held = dict(objects_in(dataset))
+    held = dict(attributes_in(dataset))
     readers: set[Any] = {one if isinstance(one, FunctionType) else type(one) for one in held.values()}
     read = frozenset(name for one in readers for name in _names_read(one))
     return {
@@ -196,14 +196,14 @@ def _names_read(reader: Any) -> frozenset[str]:
     """Return the names of the attributes that a function, or the methods of a class, read."""
     if isinstance(reader, FunctionType):
         return frozenset(_loaded(reader.__code__))
-    kinds = [one for one in reader.__mro__ if not is_others_code(one)]
+    kinds = [one for one in reader.__mro__ if not is_library_class(one)]
     functions = [_function_of(one) for kind in kinds for one in vars(kind).values()]
     return frozenset(name for one in functions if isinstance(one, FunctionType) for name in _loaded(one.__code__))
 
 
-def is_others_code(kind: type) -> bool:
+def is_library_class(cls: type) -> bool:
     """Return whether a class belongs to PyTorch or to Python's standard library."""
-    return kind.__module__.partition(".")[0] in _OTHERS_CODE
+    return cls.__module__.partition(".")[0] in _OTHERS_CODE
 
 
 def _function_of(member: Any) -> Any:

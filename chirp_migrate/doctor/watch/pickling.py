@@ -24,7 +24,7 @@ from chirp_migrate.doctor.recording import UnpicklablePart
 from chirp_migrate.doctor.watch.places import LineFinder
 from chirp_migrate.verify.equivalence.picklability import as_if_starting_a_process, check_picklable, is_plain_data
 
-__all__ = ["sent_bytes", "unpicklable_parts"]
+__all__ = ["pickled_bytes", "unpicklable_parts"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _PARTS = ("dataset", "collate_fn", "worker_init_fn")
@@ -47,7 +47,7 @@ def unpicklable_parts(loader: Any, places: LineFinder) -> Iterator[UnpicklablePa
             yield _first_failure(part, name, error, places)
 
 
-def sent_bytes(loader: Any) -> int:
+def pickled_bytes(loader: Any) -> int:
     """Return the number of bytes that are pickled when a worker starts, without tensors, because these are shared."""
     counter = _Counter()
     with as_if_starting_a_process():

@@ -20,11 +20,11 @@ from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import worker
 
 from chirp_migrate.doctor.recording import BatchRecord, FetcherRun
-from chirp_migrate.doctor.watch.objects import generator_states, large_containers, plain_values, sizes
-from chirp_migrate.doctor.watch.results import ResultWatch
+from chirp_migrate.doctor.watch.objects import container_lengths, generator_states, large_containers, plain_values
+from chirp_migrate.doctor.watch.results import FunctionResultRecorder
 from chirp_migrate.doctor.watch.samples import describe_batch
 
-__all__ = ["RecordReceiver", "WorkerLoop", "read_runs", "recorded_fetchers", "worker_starts"]
+__all__ = ["RecordReceiver", "WorkerLoop", "passes_with_new_workers", "read_fetcher_runs", "record_fetchers"]
 
 _TASKS_WITH_GENERATORS = 2
 _MOST_TASKS = 400
@@ -73,7 +73,7 @@ class _Fetcher:
         self._run, self._write, self._every = sink
         self._begun, self._count = False, 0
         self._memory: _Memory | None = None
-        self._results: ResultWatch | None = None
+        self._results: FunctionResultRecorder | None = None
         self._thread_times: dict[int, float] | None = None
 
     def fetch(self, requested: Any) -> Any:
@@ -81,10 +81,14 @@ class _Fetcher:
         if not self._begun:  # record generators now, because the sampler may use them before
             self._begun, run, dataset = True, self._run, self._dataset
             with suppress(Exception):  # an object that cannot be inspected is not recorded
-                run.generators, run.sizes, run.values = generator_states(dataset), sizes(dataset), plain_values(dataset)
+                run.generators, run.sizes, run.values = (
+                    generator_states(dataset),
+                    container_lengths(dataset),
+                    plain_values(dataset),
+                )
                 if run.worker >= 0 and large_containers(dataset):
                     self._memory = _Memory()
-                self._results = ResultWatch(dataset, self._every)
+                self._results = FunctionResultRecorder(dataset, self._every)
             self._write(run)
         began = time.perf_counter()
         try:
@@ -97,13 +101,13 @@ class _Fetcher:
         self._count += 1
         if self._count <= _MOST_TASKS:
             with suppress(Exception):  # a batch that cannot be described is not recorded
-                task = describe_batch(requested, batch, every=self._every)
+                task = describe_batch(requested, batch, hash_every=self._every)
                 task.seconds = seconds
                 task.results = {} if self._results is None else self._results.taken()
                 if self._count <= _TASKS_WITH_GENERATORS:
                     task.generators = generator_states(self._dataset)
                 if self._count <= _EACH_OF_FIRST or self._count % _EVERY == 0:
-                    task.sizes = sizes(self._dataset)
+                    task.sizes = container_lengths(self._dataset)
                     if self._run.worker >= 0:
                         task.native_threads = self._busy_threads()
                 if self._memory is not None:
@@ -166,22 +170,22 @@ class WorkerLoop:
             run = FetcherRun(info.id, self._started_in, epoch)
             return RecordReceiver(run, lambda what: _append(path, what), self._every[epoch > 0])
 
-        with recorded_fetchers(sink):
+        with record_fetchers(sink):
             _ORIGINAL_LOOP(*arguments, **named)
 
 
 @contextmanager
-def recorded_fetchers(make_sink: Callable[[Any], RecordReceiver | None]) -> Iterator[None]:
+def record_fetchers(make_receiver: Callable[[Any], RecordReceiver | None]) -> Iterator[None]:
     """Return a context that wraps every fetcher that this process creates.
 
     Args:
-        make_sink: called with the dataset of a new fetcher; returns the receiver of its recording, or None to record
-            nothing.
+        make_receiver: called with the dataset of a new fetcher; returns the receiver of its recording, or None to
+            record nothing.
     """
 
     def create_fetcher(kind: Any, dataset: Any, *arguments: Any, **named: Any) -> Any:
         fetcher = _make_fetcher(kind, dataset, *arguments, **named)
-        sink = make_sink(dataset)
+        sink = make_receiver(dataset)
         if sink is None:
             return fetcher
         return _Fetcher(fetcher, dataset, sink)
@@ -195,12 +199,12 @@ def recorded_fetchers(make_sink: Callable[[Any], RecordReceiver | None]) -> Iter
         kind.create_fetcher = before
 
 
-def worker_starts(folder: Path) -> list[int]:
+def passes_with_new_workers(folder: Path) -> list[int]:
     """Return the numbers of the loader passes in which at least one new worker began its main loop."""
     return sorted({int(path.name.partition("-")[0]) for path in folder.glob("*.jsonl")})
 
 
-def read_runs(folder: Path) -> list[FetcherRun]:
+def read_fetcher_runs(folder: Path) -> list[FetcherRun]:
     """Read the recordings of all worker processes from their files, and remove the files."""
     runs: list[FetcherRun] = []
     for path in sorted(folder.glob("*.jsonl")):

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from chirp_migrate.doctor.recording import FunctionCalls
-from chirp_migrate.doctor.watch.objects import is_others_code, objects_in
-from chirp_migrate.training.watch.samples import contents
-from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor
+from chirp_migrate.doctor.recording import DatasetFunctionCalls
+from chirp_migrate.doctor.watch.objects import attributes_in, is_library_class
+from chirp_migrate.training.watch.samples import leaves_by_position
+from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
 
-__all__ = ["ResultWatch", "reading_functions"]
+__all__ = ["FunctionResultRecorder", "functions_by_code"]
 
 _TOOL = 4
 """Tool id of this module in ``sys.monitoring``. Python reserves other ids for debuggers and profilers."""
@@ -34,13 +34,13 @@ _QUICK_CALLS, _QUICK_S = 64, 1e-4
 _of_thread = threading.local()
 
 
-def reading_functions(dataset: Any) -> dict[CodeType, FunctionType]:
+def functions_by_code(dataset: Any) -> dict[CodeType, FunctionType]:
     """Return code object → function, for the functions and methods in a dataset, except the outer ``__getitem__``."""
     found: dict[CodeType, FunctionType] = {}
-    for _, value in objects_in(dataset):
+    for _, value in attributes_in(dataset):
         members = [value]
         if isinstance(value, Dataset):
-            members = [one for kind in type(value).__mro__ if not is_others_code(kind) for one in vars(kind).values()]
+            members = [one for kind in type(value).__mro__ if not is_library_class(kind) for one in vars(kind).values()]
         for one in members:
             if isinstance(one, FunctionType) and (one.__name__ == "__getitem__" or not one.__name__.startswith("__")):
                 found[one.__code__] = one
@@ -50,7 +50,7 @@ def reading_functions(dataset: Any) -> dict[CodeType, FunctionType]:
     return found
 
 
-class ResultWatch:
+class FunctionResultRecorder:
     """Records the return values of the functions of a dataset while this thread reads a batch.
 
     Args:
@@ -60,10 +60,10 @@ class ResultWatch:
 
     def __init__(self, dataset: Any, every: int) -> None:
         self._every = every
-        self._names = {code: one.__qualname__ for code, one in reading_functions(dataset).items()}
-        self._calls: dict[CodeType, FunctionCalls] = {}
+        self._names = {code: one.__qualname__ for code, one in functions_by_code(dataset).items()}
+        self._calls: dict[CodeType, DatasetFunctionCalls] = {}
         self._begun: dict[CodeType, list[float]] = {}
-        self._taken: dict[str, FunctionCalls] = {}
+        self._taken: dict[str, DatasetFunctionCalls] = {}
         if sys.version_info >= (3, 12) and self._names:
             _install(self._names)
 
@@ -77,7 +77,7 @@ class ResultWatch:
         finally:
             _of_thread.watch = None
 
-    def taken(self) -> dict[str, FunctionCalls]:
+    def taken(self) -> dict[str, DatasetFunctionCalls]:
         """Return name of a function → its calls in the last context of :meth:`watching`."""
         return self._taken
 
@@ -96,8 +96,8 @@ class ResultWatch:
         if not begun or code not in self._names:
             return
         seconds = time.perf_counter() - begun.pop()
-        all_of_it = self._calls.setdefault(code, FunctionCalls())
-        of_batch = self._taken.setdefault(self._names[code], FunctionCalls())
+        all_of_it = self._calls.setdefault(code, DatasetFunctionCalls())
+        of_batch = self._taken.setdefault(self._names[code], DatasetFunctionCalls())
         for one in (all_of_it, of_batch):
             one.calls += 1
             one.seconds += seconds
@@ -109,9 +109,9 @@ class ResultWatch:
 def _add(hashes: list[str], value: Any) -> int:
     """Append a hash of the tensors, arrays and images in ``value`` to ``hashes``; return the number of their bytes."""
     whole, size = Hash(), 0
-    for leaf in contents(value).values():
+    for leaf in leaves_by_position(value).values():
         if isinstance(leaf, torch.Tensor):
-            add_tensor(whole, leaf)
+            add_tensor_to_hash(whole, leaf)
             size += leaf.nbytes
         elif isinstance(leaf, np.ndarray) or _is_decoded_image(leaf):
             content = leaf.tobytes()
@@ -141,14 +141,14 @@ if sys.version_info >= (3, 12):
                 monitoring.set_local_events(_TOOL, code, monitoring.events.PY_START | monitoring.events.PY_RETURN)
 
     def _started(code: CodeType, _offset: int) -> Any:
-        watch: ResultWatch | None = getattr(_of_thread, "watch", None)
+        watch: FunctionResultRecorder | None = getattr(_of_thread, "watch", None)
         if watch is None:
             return None
         watch.begin(code)
         return monitoring.DISABLE if watch.is_quick(code) else None
 
     def _returned(code: CodeType, _offset: int, value: Any) -> Any:
-        watch: ResultWatch | None = getattr(_of_thread, "watch", None)
+        watch: FunctionResultRecorder | None = getattr(_of_thread, "watch", None)
         if watch is None:
             return None
         watch.end(code, value)

@@ -9,36 +9,38 @@ from typing import Any
 import torch
 import xxhash
 
-from chirp_migrate.doctor.recording import BatchRecord, Moments
-from chirp_migrate.training.watch.samples import contents
-from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor
+from chirp_migrate.doctor.recording import BatchRecord, ValueSums
+from chirp_migrate.training.watch.samples import leaves_by_position
+from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
 
-__all__ = ["bytes_of_doubles", "bytes_to_move", "describe_batch", "is_pinned", "strided_tensors"]
+__all__ = ["bytes_of_doubles", "bytes_to_move", "describe_batch", "is_pinned", "noncontiguous_tensors"]
 
 _MOST_COLUMNS = 256
 _LEAST_MOVED = 1 << 20
 
 
-def describe_batch(requested: Any, batch: Any, *, every: int) -> BatchRecord:
+def describe_batch(requested: Any, batch: Any, *, hash_every: int) -> BatchRecord:
     """Return the recording of a batch, with hashes of its samples.
 
     Args:
         requested: the indices of the samples, from the sampler; one index if the loader does not batch.
         batch: the batch that the process read.
-        every: 1 to hash all samples and to sum their values, which is slow; N > 1 to hash the samples whose index is a
-            multiple of N; 0 to hash no samples.
+        hash_every: 1 to hash all samples and to sum their values, which is slow; N > 1 to hash the samples whose index
+            is a multiple of N; 0 to hash no samples.
     """
     is_batch = isinstance(requested, (list, tuple))
     indices = _whole_numbers(requested if is_batch else [requested])
     task = BatchRecord(indices=indices)
-    chosen = [place for place, index in enumerate(indices) if index % every == 0] if every > 1 else []
-    tensors = [leaf for leaf in contents(batch).values() if _is_dense(leaf)] if every == 1 or chosen else []
+    chosen = [place for place, index in enumerate(indices) if index % hash_every == 0] if hash_every > 1 else []
+    tensors = (
+        [leaf for leaf in leaves_by_position(batch).values() if _is_dense(leaf)] if hash_every == 1 or chosen else []
+    )
     if not tensors:
         return task
     size = (tensors[0].shape[0] if tensors[0].ndim else 0) if is_batch else 0
     rows = [tensor for tensor in tensors if tensor.ndim and tensor.shape[0] == size and tensor.numel()]
     is_rows = bool(size) and len(rows) == len(tensors) and (not indices or len(indices) == size)
-    if every > 1:
+    if hash_every > 1:
         if is_rows:
             task.some = dict(zip((indices[one] for one in chosen), _row_hashes(rows, chosen), strict=True))
         elif not is_batch:
@@ -58,7 +60,7 @@ def describe_batch(requested: Any, batch: Any, *, every: int) -> BatchRecord:
     return task
 
 
-def _moments(tensor: torch.Tensor) -> Moments | None:
+def _moments(tensor: torch.Tensor) -> ValueSums | None:
     """Return the sums over the values of each column, or of each channel of images and signals."""
     if tensor.ndim < 2 or tensor.shape[1] > _MOST_COLUMNS:
         return None
@@ -69,14 +71,14 @@ def _moments(tensor: torch.Tensor) -> Moments | None:
     count = tensor.numel() // tensor.shape[1]
     ends = torch.aminmax(values, dim=0) if tensor.ndim == 2 and tensor.numel() else None
     lows, highs = ([], []) if ends is None else (ends.min.tolist(), ends.max.tolist())
-    return Moments(count, values.sum(others).tolist(), [norm * norm for norm in norms.tolist()], lows, highs)
+    return ValueSums(count, values.sum(others).tolist(), [norm * norm for norm in norms.tolist()], lows, highs)
 
 
 def bytes_of_doubles(batch: Any) -> dict[str, int]:
     """Return position in the batch → bytes, for each float64 tensor."""
     return {
         place: leaf.nbytes
-        for place, leaf in contents(batch).items()
+        for place, leaf in leaves_by_position(batch).items()
         if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.float64
     }
 
@@ -91,7 +93,7 @@ def is_pinned(batch: Any) -> bool:
     return all(leaf.is_pinned() for leaf in _large(batch).values())
 
 
-def strided_tensors(batch: Any) -> list[str]:
+def noncontiguous_tensors(batch: Any) -> list[str]:
     """Return the positions of tensors of 1 MiB or more in CPU memory that are not contiguous and not channels_last."""
     return [place for place, leaf in _large(batch).items() if not _is_in_order(leaf)]
 
@@ -99,7 +101,7 @@ def strided_tensors(batch: Any) -> list[str]:
 def _large(batch: Any) -> dict[str, torch.Tensor]:
     return {
         place: leaf
-        for place, leaf in contents(batch).items()
+        for place, leaf in leaves_by_position(batch).items()
         if _is_dense(leaf) and leaf.device.type == "cpu" and leaf.nbytes >= _LEAST_MOVED
     }
 
@@ -112,7 +114,7 @@ def _is_in_order(tensor: torch.Tensor) -> bool:
 def _whole_hash(tensors: list[torch.Tensor]) -> str:
     whole = Hash()
     for tensor in tensors:
-        add_tensor(whole, tensor)
+        add_tensor_to_hash(whole, tensor)
     return str(whole.hexdigest())[:16]
 
 

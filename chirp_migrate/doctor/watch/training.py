@@ -37,22 +37,34 @@ from chirp_migrate.doctor.recording import (
     NormalizationCall,
     Recording,
 )
-from chirp_migrate.doctor.watch.objects import held_bytes, inner_datasets, large_containers, open_files, plain_values
-from chirp_migrate.doctor.watch.pickling import sent_bytes, unpicklable_parts
+from chirp_migrate.doctor.watch.objects import (
+    bytes_of_tensors,
+    inner_datasets,
+    large_containers,
+    open_files,
+    plain_values,
+)
+from chirp_migrate.doctor.watch.pickling import pickled_bytes, unpicklable_parts
 from chirp_migrate.doctor.watch.places import LineFinder
-from chirp_migrate.doctor.watch.reading import RecordReceiver, WorkerLoop, read_runs, recorded_fetchers, worker_starts
-from chirp_migrate.doctor.watch.results import reading_functions
+from chirp_migrate.doctor.watch.reading import (
+    RecordReceiver,
+    WorkerLoop,
+    passes_with_new_workers,
+    read_fetcher_runs,
+    record_fetchers,
+)
+from chirp_migrate.doctor.watch.results import functions_by_code
 from chirp_migrate.doctor.watch.samples import (
     bytes_of_doubles,
     bytes_to_move,
     describe_batch,
     is_pinned,
-    strided_tensors,
+    noncontiguous_tensors,
 )
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.lightning import validate_after
 from chirp_migrate.training.watch.pacing import Pacing, watching_backward
-from chirp_migrate.training.watch.samples import contents
+from chirp_migrate.training.watch.samples import leaves_by_position
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.batch_timer import batch_samples
 from chirpid_patch.loading.worker_start import start_method
@@ -106,8 +118,8 @@ def record_training(
     finally:
         recording.seconds = time.perf_counter() - began
         loaders = watch.end_workers()
-        recording.worker_starts = worker_starts(folder)
-        recording.runs += read_runs(folder)
+        recording.worker_starts = passes_with_new_workers(folder)
+        recording.runs += read_fetcher_runs(folder)
     return loaders
 
 
@@ -137,7 +149,7 @@ class _Watch(Interception):
         with ExitStack() as stack:
             stack.enter_context(self)
             stack.enter_context(self._samplers)
-            stack.enter_context(recorded_fetchers(self._sink))
+            stack.enter_context(record_fetchers(self._sink))
             stack.enter_context(_replaced(DataLoader, "__init__", self._noting_place))
             stack.enter_context(self._pacing)
             stack.enter_context(watching_backward(self._see_backward))
@@ -201,7 +213,7 @@ class _Watch(Interception):
             one.has_gradients.append(has_gradients)
             if len(one.sizes) == 1:
                 one.doubles, one.moved = bytes_of_doubles(batch), bytes_to_move(batch)
-                one.is_pinned, one.strided = is_pinned(batch), strided_tensors(batch)
+                one.is_pinned, one.strided = is_pinned(batch), noncontiguous_tensors(batch)
             if info.num_workers:
                 one.handles.append(_handles(self._process))
             for path, descriptor in files.items():
@@ -235,7 +247,7 @@ class _Watch(Interception):
         def record(batch: Any) -> None:
             drawn: list[Any] = next((each for each in reversed(self._drawn.get(id(loader), [])) if each), [])
             with suppress(Exception):  # a batch that cannot be described is not recorded
-                run.tasks.append(describe_batch(drawn[len(run.tasks)], batch, every=every))
+                run.tasks.append(describe_batch(drawn[len(run.tasks)], batch, hash_every=every))
 
         return record
 
@@ -306,10 +318,10 @@ class _Watch(Interception):
             sampler=type(sampler).__name__,
             is_random_order=isinstance(sampler, (RandomSampler, SubsetRandomSampler)),
             is_distributed=isinstance(sampler, DistributedSampler) and bool(sampler.shuffle),
-            held_bytes=held_bytes(dataset),
+            held_bytes=bytes_of_tensors(dataset),
             objects=large_containers(dataset),
             functions={
-                one.__qualname__: self._places.of_definition(one) for one in reading_functions(dataset).values()
+                one.__qualname__: self._places.of_definition(one) for one in functions_by_code(dataset).values()
             },
         )
         if loader.num_workers:
@@ -317,7 +329,7 @@ class _Watch(Interception):
             if info.start_method != "fork" and not info.unpicklable:
                 info.unguarded = self._places.of_unguarded_main()
                 with suppress(Exception):  # __getstate__ of the user's class may work only once
-                    info.sent_bytes = sent_bytes(loader)
+                    info.sent_bytes = pickled_bytes(loader)
         self._loaders.append(loader)
         self._recording.loaders.append(info)
         return info
@@ -380,7 +392,7 @@ class _Watch(Interception):
         batch = one.number, len(one.sizes)
         begins = self._begins_with_state.setdefault(id(module), {})
         if batch not in begins:
-            states = [leaf for leaf in contents(arguments[1:]).values() if isinstance(leaf, torch.Tensor)]
+            states = [leaf for leaf in leaves_by_position(arguments[1:]).values() if isinstance(leaf, torch.Tensor)]
             begins[batch] = any(not leaf.is_meta and bool(leaf.any()) for leaf in states)
             one.carries_state |= begins[batch] and not begins.get((one.number, len(one.sizes) - 1), True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chirp_migrate.engine.checking import Check
+from chirp_migrate.engine.checking import CheckReport
 from chirp_migrate.plans.plan import Finding
 from chirp_migrate.review.places import FindingPlaces
 from chirp_migrate.rules import all_rules
@@ -12,7 +12,7 @@ from chirp_migrate.rules import all_rules
 __all__ = ["workflow_commands"]
 
 
-def workflow_commands(check: Check, *, verbose: bool = False) -> Iterator[str]:
+def workflow_commands(check: CheckReport, *, verbose: bool = False) -> Iterator[str]:
     """Yield a workflow command for each finding, and for each file that could not be handled.
 
     Findings of rules that find bugs are warnings, and other findings are notices. Files that could not be handled are

@@ -1,7 +1,7 @@
 """Write findings as SARIF 2.1.0 (OASIS Static Analysis Results Interchange Format), with the rewrites as fixes.
 
 The document contains neither the machine nor the time, so the same code always leads to the same bytes. Paths are
-relative to the top of the git repository (see :func:`~chirp_migrate.review.places.top_of`).
+relative to the top of the git repository (see :func:`~chirp_migrate.review.places.base_of_report_paths`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import quote
 
 from chirp_migrate import __version__
-from chirp_migrate.engine.checking import Check
-from chirp_migrate.plans.plan import Finding, SkippedFile, Status, sha256
-from chirp_migrate.plans.plan_document import Replacement
+from chirp_migrate.engine.checking import CheckReport
+from chirp_migrate.plans.plan import Finding, FindingStatus, SkippedFile, sha256
+from chirp_migrate.plans.plan_document import ReplacementEntry
 from chirp_migrate.review.fixes import line_fixes
 from chirp_migrate.review.places import FileRegion, FindingPlaces
 from chirp_migrate.rules import Rule
@@ -31,7 +31,7 @@ _FINGERPRINT = "ruleAndLine/v1"
 _Json = dict[str, Any]
 
 
-def sarif(check: Check) -> _Json:
+def sarif(check: CheckReport) -> _Json:
     """Return the SARIF document of all findings that need a change.
 
     Findings of rules that find bugs have the level ``warning``, and other findings ``note``. Files that could not be
@@ -44,12 +44,14 @@ def sarif(check: Check) -> _Json:
 
 
 class _Run:
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: CheckReport) -> None:
         self._check = check
         self._places = FindingPlaces(check.plan)
         self._rules = check.settings.rules
         self._findings = [
-            finding for finding in check.plan.findings if finding.status not in (Status.FINE, Status.UNCHANGED)
+            finding
+            for finding in check.plan.findings
+            if finding.status not in (FindingStatus.FINE, FindingStatus.UNCHANGED)
         ]
         self._numbers = {path: n for n, path in enumerate(dict.fromkeys(finding.path for finding in self._findings))}
 
@@ -108,10 +110,10 @@ class _Run:
                 "partialFingerprints": {_FINGERPRINT: _fingerprint(*line[1:], seen[line])},
                 "properties": {"status": finding.status.value, "safety": finding.safety.value, "why": finding.why},
             }
-            if finding.status is Status.SUPPRESSED:
+            if finding.status is FindingStatus.SUPPRESSED:
                 by_settings = self._check.is_suppressed_by_settings(finding)
                 result["suppressions"] = [{"kind": "external" if by_settings else "inSource"}]
-            if finding.status is Status.REWRITE and (finding.path, finding.hunk) in fixes:
+            if finding.status is FindingStatus.REWRITE and (finding.path, finding.hunk) in fixes:
                 result["fixes"] = [fixes[finding.path, finding.hunk]]
             results.append(result)
         return results
@@ -161,7 +163,7 @@ def _region(region: FileRegion) -> _Json:
     return content
 
 
-def _replace(one: Replacement) -> _Json:
+def _replace(one: ReplacementEntry) -> _Json:
     deleted = dict(zip(("startLine", "startColumn", "endLine", "endColumn"), (*one.start, *one.end), strict=True))
     return {"deletedRegion": deleted, **({"insertedContent": {"text": one.text}} if one.text else {})}
 

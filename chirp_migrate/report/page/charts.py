@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from chirp_migrate.report.page.code import visible
-from chirp_migrate.report.verdict_rows import waits_ms
+from chirp_migrate.report.page.code import escape_invisible
+from chirp_migrate.report.verdict_rows import batch_waits_ms
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["SIDES", "Plot", "plots_of", "time_bars", "times_plot"]
+__all__ = ["SIDES", "Plot", "plots_of_measurements", "time_bars", "times_plot"]
 
 #: Version in the document → its name on the page.
 SIDES = {"before": "before", "after": "after", "cached": "model only"}
@@ -87,7 +87,7 @@ def times_plot(report: VerifyReport) -> list[Plot]:
     for number, (label, of) in enumerate(times.items()):
         y = number * row
         medians = " / ".join(f"{statistics.median(of[side]):.3g}" if side in of else "-" for side in sides)
-        name = visible(label if len(label) <= _LONGEST_LABEL else f"…{label[1 - _LONGEST_LABEL :]}")
+        name = escape_invisible(label if len(label) <= _LONGEST_LABEL else f"…{label[1 - _LONGEST_LABEL :]}")
         shown.append(Markup('<text y="{}">{}</text>').format(y + 10, name))
         shown.append(Markup('<text x="{}" y="{}" text-anchor="end">{} s</text>').format(_WIDTH, y + 10, medians))
         shown.append(Markup('<svg y="{}" height="{}">{}</svg>').format(y + 14, row - 24, time_bars(of, longest)))
@@ -96,10 +96,10 @@ def times_plot(report: VerifyReport) -> list[Plot]:
     return [Plot("training-time", "Training time", says, tuple(sides), svg, row * len(labels))]
 
 
-def plots_of(report: VerifyReport) -> list[Plot]:
+def plots_of_measurements(report: VerifyReport) -> list[Plot]:
     """Return plots of waits for batches, of loading with several numbers of workers, and of memory, if measured."""
     raw = {side: of for side, of in report.measures.raw.items() if side in SIDES}
-    waits = waits_ms(report)
+    waits = batch_waits_ms(report)
     logs = {
         side: [(math.log10(max(one, _LEAST_MS)), share) for one, share in ((of[0], 0.0), *_steps(of))]
         for side, of in waits.items()
@@ -134,7 +134,7 @@ def plots_of(report: VerifyReport) -> list[Plot]:
         Plot(
             "memory",
             "Memory while training",
-            "Memory of the training with its workers in MiB, for all entry points one after the other.",
+            "Memory of the training process and its workers in MiB. The entry points follow each other in time.",
             *_draw_curves(memory, "seconds of training", "{:.3g}".format, "{:,.0f}"),
         ),
     )

@@ -11,9 +11,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from chirp_migrate.report.hunks import Row, Section, differing_words, groups, side_by_side
+from chirp_migrate.report.hunks import ChangeRow, ChangeSection, differing_words, group_rows, side_by_side
 
-__all__ = ["LARGEST_INDENT", "place_of", "section_code", "source_code", "visible"]
+__all__ = ["LARGEST_INDENT", "escape_invisible", "line_numbers_of_section", "section_html", "source_line_html"]
 
 #: Largest indentation of the continuation of a long line, in characters.
 LARGEST_INDENT = 40
@@ -24,7 +24,7 @@ _BLANK_LETTERS = "\u115f\u1160\u2800\u3164\uffa0"
 _ELEMENTS = {" ": "div", "-": "del", "+": "ins"}
 
 
-def visible(value: Any) -> Any:
+def escape_invisible(value: Any) -> Any:
     """Escape characters that are invisible or change the order of other characters, for example as ``⟨U+202E⟩``.
 
     Tabs and newlines do not change. All other characters of the result are printable, so encoding it as UTF-8 cannot
@@ -35,12 +35,12 @@ def visible(value: Any) -> Any:
     return "".join(map(_visible, value))
 
 
-def source_code(source: str) -> Markup:
+def source_line_html(line: str) -> Markup:
     """Render a single line of code without colours."""
-    return Markup(_mark_hidden(source.strip()))
+    return Markup(_mark_hidden(line.strip()))
 
 
-def place_of(section: Section) -> str:
+def line_numbers_of_section(section: ChangeSection) -> str:
     """Return the line numbers of a section as text, such as ``line 7``; for a notebook, with the cell."""
     numbers = [row.before for row in section.rows if row.before is not None and row.sign == "-"]
     numbers = numbers or [row.after for row in section.rows if row.after is not None and row.sign == "+"]
@@ -49,16 +49,16 @@ def place_of(section: Section) -> str:
     return lines if section.cell is None else f"cell {section.cell}, {lines}"
 
 
-def section_code(section: Section) -> Markup:
+def section_html(section: ChangeSection) -> Markup:
     """Render the lines of a section as HTML."""
-    where = f"{place_of(section)}{f', in {section.within}' if section.within else ''}"
+    where = f"{line_numbers_of_section(section)}{f', in {section.within}' if section.within else ''}"
     shape = _Shape(
         width=len(str(max(row.before or row.after or 0 for row in section.rows))),
         # The common prefix consists of blanks.
         margin=len(commonprefix([_indent(row.text) for row in section.rows if row.text.strip()])),  # noqa: RUF071
     )
-    parts = [f'<div class="at">{html.escape(visible(where))}</div>']
-    for changed, rows in groups(section.rows):
+    parts = [f'<div class="at">{html.escape(escape_invisible(where))}</div>']
+    for changed, rows in group_rows(section.rows):
         strong = _differing(rows) if changed else {}
         lines = "".join(_row(row, shape, strong.get(id(row), (0, 0))) for row in rows)
         parts.append(f'<div class="g">{lines}</div>' if changed else lines)
@@ -73,7 +73,7 @@ class _Shape:
     margin: int
 
 
-def _differing(rows: Sequence[Row]) -> dict[int, tuple[int, int]]:
+def _differing(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
     """Return ``id`` of a row → start and end of the part in which it differs from the row next to it."""
     found: dict[int, tuple[int, int]] = {}
     for old, new in side_by_side(rows):
@@ -83,7 +83,7 @@ def _differing(rows: Sequence[Row]) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _row(row: Row, shape: _Shape, strong: tuple[int, int]) -> str:
+def _row(row: ChangeRow, shape: _Shape, strong: tuple[int, int]) -> str:
     """Render one line. The style sheet adds the line numbers, so that users do not copy line numbers with the code.
 
     The common indentation of a section takes no space on the page, but users copy this indentation with the code.
@@ -99,7 +99,7 @@ def _row(row: Row, shape: _Shape, strong: tuple[int, int]) -> str:
     return f'<{name}{hangs} data-o="{old}" data-n="{new}">{text}\n</{name}>'
 
 
-def _words(row: Row, margin: int, strong: tuple[int, int]) -> str:
+def _words(row: ChangeRow, margin: int, strong: tuple[int, int]) -> str:
     """Render the text of a line after its first ``margin`` characters, with colours.
 
     The characters from ``strong[0]`` to ``strong[1]`` are highlighted, and invisible characters are marked.

@@ -12,44 +12,50 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from chirp_migrate.console.text import count, format_value
-from chirp_migrate.doctor.report import summary
-from chirp_migrate.plans.plan import Safety, Status
-from chirp_migrate.report.page.charts import SIDES, Plot, plots_of, time_bars
-from chirp_migrate.report.page.code import LARGEST_INDENT, place_of, section_code, source_code, visible
-from chirp_migrate.report.story import FindingStory, Story, reported_by_file
+from chirp_migrate.console.text import format_value, pluralize
+from chirp_migrate.doctor.report import problem_summary
+from chirp_migrate.plans.plan import FindingStatus, Safety
+from chirp_migrate.report.contents import FindingDetails, ReportContents, group_by_file
+from chirp_migrate.report.page.charts import SIDES, Plot, plots_of_measurements, time_bars
+from chirp_migrate.report.page.code import (
+    LARGEST_INDENT,
+    escape_invisible,
+    line_numbers_of_section,
+    section_html,
+    source_line_html,
+)
 from chirp_migrate.report.verdict_rows import (
     EntryTimes,
-    all_together,
+    detectable_change,
     entry_times,
-    figures,
-    noticeable_change,
+    measured_metrics,
     tone_of_verdict,
+    total_times,
 )
-from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, loader_outcomes, outcomes
-from chirp_migrate.review.loader_account import Ledger
+from chirp_migrate.report.wording import HUNK_KINDS, NOTES, SAFETIES, finding_outcomes, loader_outcomes
+from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["environment", "render_page", "style_sheet"]
+__all__ = ["jinja_environment", "render_page", "style_sheet"]
 
 #: Characters that would look like ASCII characters in this source file.
 _DASH, _MINUS, _TIMES = "\N{EN DASH}", "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 #: Outcome of a loader → class of the style sheet.
 _SWATCHES = {
-    Status.REWRITE: "migrated",
-    Status.FINE: "fine",
-    Status.UNCHANGED: "unchanged",
-    Status.SUPPRESSED: "suppressed",
-    Status.OPT_IN: "suggested",
-    Status.REFUSED: "refused",
-    Status.REPORT: "listed",
+    FindingStatus.REWRITE: "migrated",
+    FindingStatus.FINE: "fine",
+    FindingStatus.UNCHANGED: "unchanged",
+    FindingStatus.SUPPRESSED: "suppressed",
+    FindingStatus.OPT_IN: "suggested",
+    FindingStatus.REFUSED: "refused",
+    FindingStatus.REPORT: "listed",
 }
 _DIFFERENCES_SHOWN = 20
 
 
-def render_page(story: Story) -> str:
+def render_page(contents: ReportContents) -> str:
     """Return the HTML of the whole report.
 
     The content security policy of the page permits only the script and the style sheet of the page, so that source code
@@ -60,39 +66,39 @@ def render_page(story: Story) -> str:
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    found = story.verdict
+    found = contents.verdict
     return (
-        environment()
+        jinja_environment()
         .get_template("page.html.j2")
         .render(
-            story=story,
+            contents=contents,
             policy=policy,
             style=style,
             script=Markup(script),
-            title=f"{story.name}: {'migration plan' if story.is_plan else 'migration report'}",
-            made=_describe_changes(story),
-            number_of_hunks=sum(len(file.hunks) for file in story.files),
-            filters=_filters(story),
-            left_out=[one for run in story.runs for one in run.left_out],
+            title=f"{contents.name}: {'migration plan' if contents.is_plan else 'migration report'}",
+            made=_describe_changes(contents),
+            number_of_hunks=sum(len(file.hunks) for file in contents.files),
+            filters=_filters(contents),
+            left_out=[one for run in contents.runs for one in run.left_out],
             found=found,
-            doctor=story.doctor,
+            doctor=contents.doctor,
             problems=[] if found is None else found.problems,
-            doctor_summary="" if story.doctor is None else summary(story.doctor),
-            tiles=[*(_figure_tiles(found) if found is not None else ()), *_story_tiles(story)],
-            reported=list(_group_reports(story)),
-            rules=_rules_of_report(story),
+            doctor_summary="" if contents.doctor is None else problem_summary(contents.doctor),
+            tiles=[*(_figure_tiles(found) if found is not None else ()), *_tiles_of_contents(contents)],
+            reported=list(_group_reports(contents)),
+            rules=_rules_of_report(contents),
             **({} if found is None else _metric_values(found)),
         )
     )
 
 
-def environment() -> Environment:
+def jinja_environment() -> Environment:
     """Return a Jinja environment that escapes all text and raises an error for undefined names."""
     made = Environment(
         loader=PackageLoader("chirp_migrate.report.page"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=visible,
+        finalize=escape_invisible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -102,15 +108,15 @@ def environment() -> Environment:
     made.filters.update(
         breakable=_breakable,
         capital=lambda text: f"{text[:1].upper()}{text[1:]}",
-        code=section_code,
-        count=count,
+        code=section_html,
+        count=pluralize,
         moment=_moment,
         number=lambda value: _DASH if value is None else format_value(value),
         parts=_ledger_parts,
         places=_places,
-        range=place_of,
+        range=line_numbers_of_section,
         sentence=lambda text: text if text.endswith((".", "!", "?", ":")) else f"{text}.",
-        source=source_code,
+        source=source_line_html,
         statuses=_statuses_with_texts,
     )
     return made
@@ -131,9 +137,9 @@ def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _describe_changes(story: Story) -> str:
-    tools = dict.fromkeys(run.tool for run in story.runs if run.tool)
-    when = dict.fromkeys(run.created for run in story.runs if run.created)
+def _describe_changes(contents: ReportContents) -> str:
+    tools = dict.fromkeys(run.tool for run in contents.runs if run.tool)
+    when = dict.fromkeys(run.created for run in contents.runs if run.created)
     return " · ".join([*tools, *(f"applied {_moment(one)}" for one in when)])
 
 
@@ -141,10 +147,10 @@ def _moment(text: str) -> str:
     return text.replace("T", " ").replace("Z", " UTC")
 
 
-def _filters(story: Story) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    findings = [one.finding for one in story.findings]
+def _filters(contents: ReportContents) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    findings = [one.finding for one in contents.findings]
     rules = sorted({(one.rule, one.name) for one in findings})
-    paths = dict.fromkeys(file.path for file in story.files)
+    paths = dict.fromkeys(file.path for file in contents.files)
     safeties = [safety.value for safety in Safety if any(one.safety is safety for one in findings)]
     return [
         ("file", "File", [(path, path) for path in paths]),
@@ -164,16 +170,20 @@ def _figure_tiles(found: VerifyReport) -> Iterator[tuple[str, str, str]]:
         augmented = len(found.smallest_adjusted_p)
         compared = "no difference found" + (f", {augmented} compared by distribution" if augmented else "")
         same = "no" if found.differences else "yes"
-        yield "The same training", same, count(len(found.differences), "difference") if found.differences else compared
+        yield (
+            "The same training",
+            same,
+            pluralize(len(found.differences), "difference") if found.differences else compared,
+        )
 
 
-def _story_tiles(story: Story) -> Iterator[tuple[str, str, str]]:
-    ledgers = [run.ledger for run in story.runs if run.ledger is not None and run.ledger.counting]
+def _tiles_of_contents(contents: ReportContents) -> Iterator[tuple[str, str, str]]:
+    ledgers = [run.ledger for run in contents.runs if run.ledger is not None and run.ledger.counting]
     if ledgers:
-        done = sum(one.sites.get(Status.REWRITE, 0) for one in ledgers)
-        verb = "to migrate" if story.is_plan else "migrated"
+        done = sum(one.sites.get(FindingStatus.REWRITE, 0) for one in ledgers)
+        verb = "to migrate" if contents.is_plan else "migrated"
         yield f"Loaders {verb}", str(done), f"of {max(one.found for one in ledgers)} found"
-    files = story.files
+    files = contents.files
     rewritten = sum(file.action == "rewrite" for file in files)
     lines = f"+{sum(file.added for file in files):,} {_MINUS}{sum(file.removed for file in files):,} lines"
     yield "Files", f"{rewritten} rewritten", f"{len(files) - rewritten} added, {lines}"
@@ -186,7 +196,7 @@ def _percent(ratio: Ratio) -> tuple[str, str]:
 
 def _metric_values(found: VerifyReport) -> dict[str, Any]:
     """Return the values for the template of the metrics."""
-    each, together = entry_times(found), all_together(found)
+    each, together = entry_times(found), total_times(found)
     entries = [*each, *([together] if together is not None and len(each) > 1 else [])] if together is not None else []
     # The total has its own scale, because the bars of entry points would be too short on it.
     longest = max((value for entry in each for values in entry.seconds.values() for value in values), default=1.0)
@@ -198,14 +208,14 @@ def _metric_values(found: VerifyReport) -> dict[str, Any]:
         ("Verified", _moment(found.created)),
         ("By", found.tool),
     )
-    plots: list[Plot] = plots_of(found)
+    plots: list[Plot] = plots_of_measurements(found)
     return {
         "tone": tone_of_verdict(found.verdict),
         "sides": [side for side in SIDES if any(entry.seconds.get(side) for entry in entries)],
         "times": [_time_row(entry, longest, together=entry is together) for entry in entries],
         "same": _same_training(found),
         "plots": plots,
-        "measures": figures(found),
+        "measures": measured_metrics(found),
         "conditions": [(name, value) for name, value in conditions if value],
     }
 
@@ -234,16 +244,16 @@ def _same_training(found: VerifyReport) -> list[str]:
     lines += [f"And {hidden} more differences: verify --json has them."] if hidden > 0 else []
     exact = len(found.ratios) - len(found.smallest_adjusted_p)
     if not found.differences and exact:
-        lines.append(f"{count(exact, 'entry point')}: no difference found.")
+        lines.append(f"{pluralize(exact, 'entry point')}: no difference found.")
     for label, p in found.smallest_adjusted_p.items() if not found.differences else ():
-        share = noticeable_change(found, label)
+        share = detectable_change(found, label)
         could = "" if share is None else f"; a probability that changed by {share:.2f} would be noticed 9 times in 10"
         lines.append(f"{label}: compared by distribution, no difference found (smallest adjusted p {p:.2g}{could}).")
     limits = [one for one in (found.described.compared, found.described.unseen) if one]
     return [*lines, *limits, *(f"Note: {one.rstrip('.')}." for one in found.notes)]
 
 
-def _ledger_parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
+def _ledger_parts(ledger: LoaderLedger, planned: bool) -> list[dict[str, Any]]:
     """Return the number of loaders with each outcome, and the position of this part in a bar of 100 units."""
     parts, position = [], 0.0
     for status, name, number in loader_outcomes(ledger, planned=planned):
@@ -254,24 +264,24 @@ def _ledger_parts(ledger: Ledger, planned: bool) -> list[dict[str, Any]]:
     return parts
 
 
-def _statuses_with_texts(ledger: Ledger) -> list[tuple[Status, str]]:
+def _statuses_with_texts(ledger: LoaderLedger) -> list[tuple[FindingStatus, str]]:
     """Return each status that findings of this report have, with its text."""
     together = Counter(status for counts in ledger.rules.values() for status in counts if counts[status])
-    return [(status, word) for status, word, _ in outcomes(together)]
+    return [(status, word) for status, word, _ in finding_outcomes(together)]
 
 
-def _group_reports(story: Story) -> Iterator[tuple[str, list[tuple[str, list[list[FindingStory]]]]]]:
-    for run in story.runs:
-        which = f" (run {run.number})" if len(story.runs) > 1 else ""
-        for title, by_file in reported_by_file(run.reported):
+def _group_reports(contents: ReportContents) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:
+    for run in contents.runs:
+        which = f" (run {run.number})" if len(contents.runs) > 1 else ""
+        for title, by_file in group_by_file(run.reported):
             yield title + which, by_file
 
 
-def _rules_of_report(story: Story) -> list[tuple[str, str, str, str]]:
+def _rules_of_report(contents: ReportContents) -> list[tuple[str, str, str, str]]:
     """Return code, name, reason and safety of every rule with a finding in this report."""
     safeties = {rule.code: rule.safety for rule in all_rules()}
-    said: dict[str, FindingStory] = {}
-    for one in story.findings:
+    said: dict[str, FindingDetails] = {}
+    for one in contents.findings:
         said.setdefault(one.finding.rule, one)
     found = []
     for code, one in sorted(said.items()):
@@ -280,7 +290,7 @@ def _rules_of_report(story: Story) -> list[tuple[str, str, str, str]]:
     return found
 
 
-def _places(same: Sequence[FindingStory]) -> str:
+def _places(same: Sequence[FindingDetails]) -> str:
     places = [one.finding.place for one in same]
     if same[0].finding.cell is not None:
         return "; ".join(place.capitalize() for place in places)
@@ -289,7 +299,7 @@ def _places(same: Sequence[FindingStory]) -> str:
 
 def _breakable(name: str) -> Markup:
     """Render a path or label so that a browser may break the line after a slash, a dot or an underscore."""
-    shown = escape(visible(name))
+    shown = escape(escape_invisible(name))
     for mark in "/._":
         shown = shown.replace(mark, Markup(f"{mark}<wbr>"))
     return shown

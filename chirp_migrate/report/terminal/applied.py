@@ -11,21 +11,21 @@ from itertools import groupby
 from pathlib import Path
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import count
-from chirp_migrate.plans.plan import FilePlan, Finding, GainKind, Plan, Safety, SkippedFile, Status
-from chirp_migrate.report.file_lines import placed_after
+from chirp_migrate.console.text import pluralize
+from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, GainKind, Plan, Safety, SkippedFile
+from chirp_migrate.report.file_lines import move_to_new_lines
 from chirp_migrate.report.wording import (
     ADVICE,
     NOTES,
     SUPPRESSED,
     UNCHANGED,
+    finding_outcomes,
+    first_names_and_total,
+    group_unchanged_findings,
     ledger_sentences,
-    outcomes,
-    sections,
-    shorten,
     unchanged_loaders,
 )
-from chirp_migrate.review.loader_account import Ledger
+from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 from chirp_migrate.transaction.commit import CommitResult
@@ -53,7 +53,7 @@ _NOTHING_FOUND = (
 )
 
 
-def totals(plan: Plan) -> str:
+def totals_line(plan: Plan) -> str:
     """Return one line with the number of files and lines that a plan changes."""
     return (
         f"{_count_files(plan.files, ' to rewrite', ' to add')} Nothing was written."
@@ -66,7 +66,7 @@ def _message_without_changes(plan: Plan) -> str:
     """Return the message for a plan that changes no file."""
     if plan.files:
         return "Nothing was rewritten."
-    if all(finding.status is Status.FINE for finding in plan.findings):
+    if all(finding.status is FindingStatus.FINE for finding in plan.findings):
         return _NOTHING
     if gains_nothing(plan):
         return _NO_GAIN
@@ -75,13 +75,13 @@ def _message_without_changes(plan: Plan) -> str:
 
 def gains_nothing(plan: Plan) -> bool:
     """Return whether a plan changes no file because no loader would gain from a rewrite."""
-    return not plan.files and any(finding.status is Status.UNCHANGED for finding in plan.findings)
+    return not plan.files and any(finding.status is FindingStatus.UNCHANGED for finding in plan.findings)
 
 
 def _count_files(files: Sequence[FilePlan], rewritten: str, created: str) -> str:
     added, removed = map(sum, zip(*(count_changes(file) for file in files), strict=True))
     new = sum(file.before is None for file in files)
-    return f"{count(len(files) - new, 'file')}{rewritten}, {new}{created}: +{added} -{removed} lines."
+    return f"{pluralize(len(files) - new, 'file')}{rewritten}, {new}{created}: +{added} -{removed} lines."
 
 
 def show_planned(plan: Plan, screen: Screen) -> None:
@@ -92,12 +92,14 @@ def show_planned(plan: Plan, screen: Screen) -> None:
     _show_files(plan.files, plan.findings, screen)
     show_remarks(plan, (), screen)
     screen.line()
-    screen.text(totals(plan))
+    screen.text(totals_line(plan))
     show_notes(plan, screen)
-    show_account(plan, (), screen, planned=True)
+    show_loader_counts(plan, (), screen, planned=True)
 
 
-def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, following: Sequence[str] = ()) -> None:
+def show_applied(
+    plan: Plan, result: CommitResult, path: Path, screen: Screen, next_commands: Sequence[str] = ()
+) -> None:
     """Print the changes of a run of ``apply``, with the line numbers of the changed files.
 
     Args:
@@ -105,14 +107,14 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, f
         result: the files that were written, and the files that were not.
         path: folder of the project.
         screen: the terminal.
-        following: lines that explain the next steps.
+        next_commands: lines that explain the next steps.
     """
     left = result.skipped
     if screen.quiet:
         _show_attention(plan, left, screen)
         return
     done = result.applied
-    plan = replace(plan, findings=tuple(placed_after(done, plan.findings)))
+    plan = replace(plan, findings=tuple(move_to_new_lines(done, plan.findings)))
     _show_files(done, plan.findings, screen)
     show_remarks(plan, left, screen)
     screen.line()
@@ -126,9 +128,9 @@ def show_applied(plan: Plan, result: CommitResult, path: Path, screen: Screen, f
         screen.text(f"{name} has other hard links: they keep the old content.", hang=2)
     show_notes(plan, screen)
     if not is_empty:
-        show_account(plan, left, screen)
+        show_loader_counts(plan, left, screen)
     if done:
-        for line in following:
+        for line in next_commands:
             screen.line(line)
         screen.line(f"To undo it to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
 
@@ -137,7 +139,7 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
     """Print the changed files with the rules that changed them."""
     rewrites: dict[str, list[Finding]] = {}
     for finding in findings:
-        if finding.status is Status.REWRITE:
+        if finding.status is FindingStatus.REWRITE:
             rewrites.setdefault(finding.path, []).append(finding)
     rows: list[list[str]] = []
     created: dict[str, list[str]] = {}
@@ -166,12 +168,12 @@ def _show_attention(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> 
     show_notes(plan, screen)
 
 
-def show_remarks(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> None:
+def show_remarks(plan: Plan, unwritten: Sequence[SkippedFile], screen: Screen) -> None:
     """Print the findings that were not rewritten, by rule and file, with the reasons."""
     # Rules that change training. Likely bugs are not among them, because they are always shown.
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
     # Without -v, findings of such rules are only counted if the rule rewrote nothing. Advice is only counted, too.
-    unasked = behaviour - {f.rule for f in plan.findings if f.status is Status.REWRITE}
+    unasked = behaviour - {f.rule for f in plan.findings if f.status is FindingStatus.REWRITE}
     curious = {rule.code for rule in all_rules() if rule.verbose_only}
     stopping = {rule.code for rule in all_rules() if rule.stops_workers}
     hidden: list[Finding] = []
@@ -181,7 +183,7 @@ def show_remarks(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> Non
     for sentence in unchanged:
         screen.text(sentence, 2)
     sites = {rule.code for rule in all_rules() if rule.counts_sites}
-    for title, seen in sections(plan.findings, lambda finding: finding):
+    for title, seen in group_unchanged_findings(plan.findings, lambda finding: finding):
         findings = [
             f
             for f in seen
@@ -191,7 +193,7 @@ def show_remarks(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> Non
                 title == UNCHANGED
                 or (title in (ADVICE, SUPPRESSED) and (f.rule not in stopping or title == SUPPRESSED))
                 or f.rule in curious
-                or (f.rule in unasked and f.status is Status.REPORT)
+                or (f.rule in unasked and f.status is FindingStatus.REPORT)
             )
         ]
         shown = set(findings)
@@ -206,7 +208,7 @@ def show_remarks(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> Non
         screen.text(f"Not shown: {_count_by_status(hidden)}; -v shows them.", hang=2)
     # Users expect that caches are excluded, but they may miss other files.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
-    for title, skipped in (("Not handled:", [*plan.skipped, *left]), ("Left out:", passed_over)):
+    for title, skipped in (("Not handled:", [*plan.skipped, *unwritten]), ("Left out:", passed_over)):
         if skipped:
             screen.heading(title)
         by_reason: dict[str, list[str]] = {}
@@ -221,29 +223,31 @@ def show_remarks(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> Non
 def _count_paths(paths: Sequence[str]) -> str:
     """Return the number of paths with a noun, such as ``7 notebooks``."""
     suffixes = {Path(one).suffix for one in paths}
-    return count(
+    return pluralize(
         len(paths), "notebook" if suffixes == {".ipynb"} else "file" if suffixes <= {".ipynb", ".py"} else "path"
     )
 
 
 def _count_by_status(findings: Sequence[Finding]) -> str:
     """Return the number of findings by status and rule, such as ``24 suggested (CHP024), 21 reported (CHP024)``."""
-    by_status: dict[Status, Counter[str]] = {}
+    by_status: dict[FindingStatus, Counter[str]] = {}
     for finding in findings:
         by_status.setdefault(finding.status, Counter())[finding.rule] += 1
     parts = []
-    for status, word, number in outcomes({status: sum(rules.values()) for status, rules in by_status.items()}):
+    for status, word, number in finding_outcomes({status: sum(rules.values()) for status, rules in by_status.items()}):
         rules = by_status[status]
         named = [code if len(rules) == 1 else f"{of} {code}" for code, of in sorted(rules.items())]
         parts.append(f"{number} {word} ({', '.join(named)})")
     return ", ".join(parts)
 
 
-def loaders_in_tests(plan: Plan) -> str:
+def loaders_in_tests_line(plan: Plan) -> str:
     """Return one line with the number of loaders in excluded tests; an empty string if tests have no loaders."""
     tests = [one for one in plan.left_out if one.loaders]
-    loaders = count(sum(test.loaders for test in tests), "loader")
-    return f"Tests not rewritten: {loaders} in {count(len(tests), 'file')} (--tests includes them)." if tests else ""
+    loaders = pluralize(sum(test.loaders for test in tests), "loader")
+    return (
+        f"Tests not rewritten: {loaders} in {pluralize(len(tests), 'file')} (--tests includes them)." if tests else ""
+    )
 
 
 def show_notes(plan: Plan, screen: Screen) -> None:
@@ -252,9 +256,9 @@ def show_notes(plan: Plan, screen: Screen) -> None:
         screen.text(note)
 
 
-def show_account(
+def show_loader_counts(
     plan: Plan,
-    left: Sequence[SkippedFile],
+    unwritten: Sequence[SkippedFile],
     screen: Screen,
     *,
     planned: bool = False,
@@ -264,20 +268,20 @@ def show_account(
 
     Args:
         plan: the plan.
-        left: files that could not be written.
+        unwritten: files that could not be written.
         screen: the terminal.
         planned: whether the plan is not applied.
         listed: text that refers to the list of loaders that are not rewritten.
     """
-    ledger = Ledger.of(plan, left)
+    ledger = LoaderLedger.of(plan, unwritten)
     for sentence in ledger_sentences(ledger, planned=planned, listed=listed):
         screen.text(sentence, hang=2)
-    in_tests = loaders_in_tests(plan)
+    in_tests = loaders_in_tests_line(plan)
     if in_tests:
         screen.text(in_tests)
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     others = [
-        f"{code} {', '.join(f'{number} {word}' for _, word, number in outcomes(counts))}"
+        f"{code} {', '.join(f'{number} {word}' for _, word, number in finding_outcomes(counts))}"
         for code, counts in ledger.rules.items()
         if code not in counting
     ]
@@ -328,4 +332,4 @@ def _rule_or_gain(same: Sequence[Finding]) -> str:
 
 def _list_places(findings: Sequence[Finding], most: int) -> str:
     """Return the lines of findings, such as ``3, 9``; if there are more than ``most``, such as ``3, 9, … (12)``."""
-    return shorten(list(dict.fromkeys(finding.place for finding in findings)), most)
+    return first_names_and_total(list(dict.fromkeys(finding.place for finding in findings)), most)

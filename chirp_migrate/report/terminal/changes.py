@@ -12,11 +12,11 @@ from itertools import groupby
 from typing import Literal
 
 from chirp_migrate.console.screen import Screen, diff_style
-from chirp_migrate.console.text import count, format_time, plain
+from chirp_migrate.console.text import format_time, pluralize, to_one_line
 from chirp_migrate.plans.plan import Finding, Safety
-from chirp_migrate.report.hunks import Row, Section, side_by_side
-from chirp_migrate.report.story import FileStory, FindingStory, HunkStory, RunStory, reported_by_file
-from chirp_migrate.report.wording import HUNK_KINDS, NOTES, ledger_sentences, outcomes
+from chirp_migrate.report.contents import FileDetails, FindingDetails, HunkDetails, RunDetails, group_by_file
+from chirp_migrate.report.hunks import ChangeRow, ChangeSection, side_by_side
+from chirp_migrate.report.wording import HUNK_KINDS, NOTES, finding_outcomes, ledger_sentences
 from chirp_migrate.rules import all_rules
 
 __all__ = ["show_run"]
@@ -25,7 +25,7 @@ __all__ = ["show_run"]
 _SIDE_BY_SIDE = 160
 
 
-def show_run(run: RunStory, screen: Screen) -> None:
+def show_run(run: RunDetails, screen: Screen) -> None:
     """Print all data of one run or plan."""
     planned = run.number is None
     screen.title("The plan" if planned else f"Run {run.number} of apply")
@@ -35,7 +35,7 @@ def show_run(run: RunStory, screen: Screen) -> None:
     rewritten = len(run.files) - created
     would = "would be " if planned else ""
     screen.text(
-        f"{made}{by}: {count(rewritten, 'file')} {would}rewritten, {created} added; "
+        f"{made}{by}: {pluralize(rewritten, 'file')} {would}rewritten, {created} added; "
         f"+{sum(file.added for file in run.files)} -{sum(file.removed for file in run.files)} lines."
     )
     for note in run.notes:
@@ -57,7 +57,7 @@ def show_run(run: RunStory, screen: Screen) -> None:
             screen.item(f"{one.path}:", one.reason)
 
 
-def _show_rules(run: RunStory, screen: Screen) -> None:
+def _show_rules(run: RunDetails, screen: Screen) -> None:
     """Print each rule that has findings, with the outcomes of its findings and its reason."""
     if run.findings:
         screen.heading("Rules, and why they exist")
@@ -68,13 +68,13 @@ def _show_rules(run: RunStory, screen: Screen) -> None:
         members = list(of_rule)
         first = members[0].finding
         counts = Counter(member.finding.status for member in members)
-        what = ", ".join(f"{number} {word}" for _, word, number in outcomes(counts))
+        what = ", ".join(f"{number} {word}" for _, word, number in finding_outcomes(counts))
         safety = safeties.get(code, first.safety)  # the safety of a single finding may be "advice"
         screen.item(code, f"{first.name}, {safety.value}: {what}", style="cyan")
-        screen.text(next((member.reason for member in members if member.reason), ""), 4 + len(plain(code)), "dim")
+        screen.text(next((member.reason for member in members if member.reason), ""), 4 + len(to_one_line(code)), "dim")
 
 
-def _show_file(file: FileStory, screen: Screen) -> None:
+def _show_file(file: FileDetails, screen: Screen) -> None:
     screen.line()
     screen.line("-" * screen.width, "dim")
     screen.text(file.path, style="bold")
@@ -86,7 +86,7 @@ def _show_file(file: FileStory, screen: Screen) -> None:
         _show_hunk(hunk, f"{file.path}, {name}", screen)
 
 
-def _show_hunk(hunk: HunkStory, name: str, screen: Screen) -> None:
+def _show_hunk(hunk: HunkDetails, name: str, screen: Screen) -> None:
     marks = [hunk.decision or "", "edited in a review" if hunk.edited else ""]
     screen.heading(", ".join([name, *filter(None, marks)]))
     for one in hunk.findings:
@@ -102,7 +102,7 @@ def _show_hunk(hunk: HunkStory, name: str, screen: Screen) -> None:
         _show_section(section, screen)
 
 
-def _show_section(section: Section, screen: Screen) -> None:
+def _show_section(section: ChangeSection, screen: Screen) -> None:
     """Print the lines of one section of a hunk."""
     numbers = [number for row in section.rows for number in (row.before, row.after) if number is not None]
     digits = len(str(max(numbers, default=0)))
@@ -117,7 +117,7 @@ def _show_section(section: Section, screen: Screen) -> None:
     screen.diff(beside, (digits, 1, None, 1, digits, 1, None))
 
 
-def _half_row(row: Row | None, side: Literal["before", "after"]) -> list[tuple[str, str]]:
+def _half_row(row: ChangeRow | None, side: Literal["before", "after"]) -> list[tuple[str, str]]:
     """Return number, sign and text of a line, each with its style; empty texts if ``row`` is None."""
     if row is None:
         return [("", ""), ("", ""), ("", "")]
@@ -136,7 +136,7 @@ def _show_finding(finding: Finding, screen: Screen, places: str | None = None) -
     screen.item(finding.rule, f"{finding.name}, {place}{safety}: {finding.message_with_gain}", style="cyan")
 
 
-def _show_added_files(files: list[FileStory], screen: Screen, *, planned: bool) -> None:
+def _show_added_files(files: list[FileDetails], screen: Screen, *, planned: bool) -> None:
     """Print the names of added files, without their contents."""
     if not files:
         return
@@ -146,12 +146,12 @@ def _show_added_files(files: list[FileStory], screen: Screen, *, planned: bool) 
         screen.text("added" if note == "rewrite" else NOTES.get(note, note), 2)
         for file in of_note:
             since = ", edited since" if file.edited_since else ""
-            screen.item("+", f"{file.path} ({count(file.added, 'line')}{since})", indent=4)
+            screen.item("+", f"{file.path} ({pluralize(file.added, 'line')}{since})", indent=4)
 
 
-def _show_reports(stories: Iterable[FindingStory], screen: Screen) -> None:
+def _show_reports(stories: Iterable[FindingDetails], screen: Screen) -> None:
     """Print the findings that were not rewritten, by title and file. Findings with equal messages are one item."""
-    for title, files in reported_by_file(stories):
+    for title, files in group_by_file(stories):
         screen.heading(title)
         for path, kinds in files:
             screen.text(path, 2, "bold")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import count
-from chirp_migrate.doctor.report import show_problem, summary
-from chirp_migrate.report.story import Story
+from chirp_migrate.console.text import pluralize
+from chirp_migrate.doctor.report import problem_summary, show_problem
+from chirp_migrate.report.contents import ReportContents
 from chirp_migrate.report.terminal.changes import show_run
-from chirp_migrate.report.terminal.verdict_lines import show_details, show_head
-from chirp_migrate.report.verdict_rows import figures
+from chirp_migrate.report.terminal.verdict_lines import show_details, show_verdict_and_reason
+from chirp_migrate.report.verdict_rows import measured_metrics
 
-__all__ = ["show_story"]
+__all__ = ["show_report"]
 
 #: Term of a report → its meaning, for new readers.
 _OF_CHANGES = {
@@ -48,51 +48,53 @@ _OF_VERDICTS = {
 }
 
 
-def show_story(story: Story, screen: Screen) -> None:
+def show_report(contents: ReportContents, screen: Screen) -> None:
     """Print a report: with ``-q`` only the verdict and its metrics, with ``-v`` also explanations of all terms."""
-    screen.text(f"Migration of {story.name}", style="bold")
+    screen.text(f"Migration of {contents.name}", style="bold")
     if not screen.quiet:
-        screen.text(_summary_of_contents(story))
+        screen.text(_summary_of_contents(contents))
     screen.line()
-    if story.verdict is not None:
-        show_head(story.verdict, screen)
-    elif story.is_plan:
+    if contents.verdict is not None:
+        show_verdict_and_reason(contents.verdict, screen)
+    elif contents.is_plan:
         screen.text("Verdict: none. `chirp-migrate verify` measures the applied migration.")
     else:
         screen.text(
             "Verdict: none yet. `chirp-migrate verify` trains the project as it was before and as it is now, and shows "
             "whether it is faster and still the same training."
         )
-    for notice in story.notices:
+    for notice in contents.notices:
         screen.item("!", notice, indent=0, style="bold yellow")
-    if story.verdict is not None:
+    if contents.verdict is not None:
         screen.title("The verdict in figures")
-        show_details(story.verdict, screen)
-    if story.doctor is not None and not screen.quiet:
+        show_details(contents.verdict, screen)
+    if contents.doctor is not None and not screen.quiet:
         screen.title("Loading problems that doctor found")
-        for problem in story.doctor.problems:
-            show_problem(problem, screen, several=len(story.doctor.entry_points) > 1)
-        screen.text(summary(story.doctor))
-    for run in () if screen.quiet else story.runs:
+        for problem in contents.doctor.problems:
+            show_problem(problem, screen, several=len(contents.doctor.entry_points) > 1)
+        screen.text(problem_summary(contents.doctor))
+    for run in () if screen.quiet else contents.runs:
         show_run(run, screen)
     if screen.verbose:
-        _show_words(story, screen)
+        _show_words(contents, screen)
 
 
-def _summary_of_contents(story: Story) -> str:
+def _summary_of_contents(contents: ReportContents) -> str:
     """Return a sentence that lists the parts of the report, for its first lines."""
-    hunks = sum(hunk.kind == "rewrite" for file in story.files for hunk in file.hunks)
-    figures = "the verdict and its figures, " if story.verdict is not None else ""
-    return f"Below: {figures}the result for each loader, the rules and {count(hunks, 'hunk')}; -v explains the terms."
+    hunks = sum(hunk.kind == "rewrite" for file in contents.files for hunk in file.hunks)
+    figures = "the verdict and its figures, " if contents.verdict is not None else ""
+    return (
+        f"Below: {figures}the result for each loader, the rules and {pluralize(hunks, 'hunk')}; -v explains the terms."
+    )
 
 
-def _show_words(story: Story, screen: Screen) -> None:
+def _show_words(contents: ReportContents, screen: Screen) -> None:
     """Print each term with its meaning, and each metric with the method of its measurement."""
     screen.title("Terms")
-    words = _OF_CHANGES | (_OF_VERDICTS if story.verdict is not None else {})
+    words = _OF_CHANGES | (_OF_VERDICTS if contents.verdict is not None else {})
     for word, meaning in words.items():
         screen.term(word, meaning)
-    shown = [] if story.verdict is None else figures(story.verdict)
+    shown = [] if contents.verdict is None else measured_metrics(contents.verdict)
     if shown:
         screen.heading("How the key figures are measured")
     for one, *_ in shown:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import count, format_value, percent, sentence
-from chirp_migrate.report.terminal.verdict_lines import show_details, style_of
-from chirp_migrate.report.verdict_rows import all_together, noticeable_change, short_label
+from chirp_migrate.console.text import as_sentence, format_percent, format_value, pluralize
+from chirp_migrate.report.terminal.verdict_lines import show_details, verdict_style
+from chirp_migrate.report.verdict_rows import detectable_change, short_label, total_times
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.verify_report import VerifyReport
 
@@ -20,8 +20,8 @@ _LINES = {"inconclusive": 3, "own run": 2, "differs": 4, "left out": 2, "the sam
 
 def show_verify(report: VerifyReport, screen: Screen) -> None:
     """Print the verdict and the most important values: with ``-q`` only the verdict, with ``-v`` also all details."""
-    style = style_of(report.verdict)
-    screen.term(f"Verdict: {report.verdict}.", sentence(report.reason), indent=0, style=style, hang=2)
+    style = verdict_style(report.verdict)
+    screen.term(f"Verdict: {report.verdict}.", as_sentence(report.reason), indent=0, style=style, hang=2)
     if not screen.quiet and report.verdict != "failed":
         screen.line()
         for name, text in _key_facts(report):
@@ -44,18 +44,18 @@ def _key_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
         yield "not seen", report.described.unseen
     work = report.workload
     if work is not None and work.source == "found":
-        amount = f"{count(work.epochs, 'epoch')} of {work.samples} samples in batches of {work.batch_size}"
-        yield "trained", f"{count(len(work.entry_points), 'entry point')}, {amount}"
+        amount = f"{pluralize(work.epochs, 'epoch')} of {work.samples} samples in batches of {work.batch_size}"
+        yield "trained", f"{pluralize(len(work.entry_points), 'entry point')}, {amount}"
     others, limit = report.rounds.others_median, report.rounds.others_limit
     if others is not None and limit is not None and others > limit:
-        yield "disturbed", f"other processes used {percent(others)} of the CPUs"
+        yield "disturbed", f"other processes used {format_percent(others)} of the CPUs"
 
 
 def _times(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]:
-    together = all_together(report)
+    together = total_times(report)
     if together is not None and {"before", "after"} <= together.seconds.keys():
         before, after = (together.median(side, "-") for side in ("before", "after"))
-        yield "total", f"{before} s before, {after} s after, of your own training: {count(ratio.rounds, 'round')}"
+        yield "total", f"{before} s before, {after} s after, of your own training: {pluralize(ratio.rounds, 'round')}"
     yield from _own_run(report)
     if report.headroom is not None:
         yield "possible", _describe_headroom(1 - ratio.value, report.headroom)
@@ -72,17 +72,17 @@ def _own_run(report: VerifyReport) -> Iterator[tuple[str, str]]:
         return
     label, own = max(timed, key=lambda pair: pair[1].folds * pair[1].epochs * pair[1].epoch_s["before"])
     epoch, start_s = ([format_value(of[side]) for side in ("before", "after")] for of in (own.epoch_s, own.start_s))
-    epochs = f"{count(own.epochs, 'epoch')}{' (assumed)' if own.assumed else ''}"
+    epochs = f"{pluralize(own.epochs, 'epoch')}{' (assumed)' if own.assumed else ''}"
     parts = f"{epoch[0]} > {epoch[1]} s an epoch, {start_s[0]} > {start_s[1]} s start-up a fold"
     # Long lines are cut, so the least important part is last.
     yield "own run", f"{_describe_saving(report.ratios[label])} in {epochs}: {parts}: {short_label(label)}"
 
 
 def _describe_headroom(saved: float, headroom: float) -> str:
-    could = f"zero-cost loading would save {percent(headroom)}"
+    could = f"zero-cost loading would save {format_percent(headroom)}"
     if headroom < 0.005:
         return "nothing: zero-cost loading would save no time"
-    return f"{could}; {percent(max(0.0, min(1.0, saved / headroom)))} of that is reached"
+    return f"{could}; {format_percent(max(0.0, min(1.0, saved / headroom)))} of that is reached"
 
 
 def _describe_saving(ratio: Ratio) -> str:
@@ -108,18 +108,20 @@ def _not_known(report: VerifyReport) -> Iterator[tuple[str, str]]:
 def _sameness(report: VerifyReport) -> Iterator[tuple[str, str]]:
     if report.differences:
         if others := report.differences[1:]:  # the first is in the verdict
-            yield "differs", f"{len(others)} more: {' '.join(sentence(one.message) for one in others)}"
+            yield "differs", f"{len(others)} more: {' '.join(as_sentence(one.message) for one in others)}"
         return
     augmented = report.smallest_adjusted_p
     exact = (0 if report.workload is None else len(report.workload.entry_points)) - len(augmented)
-    bits = f"{count(exact, 'entry point')} to the last bit in every batch, loss and result" if exact else ""
+    bits = f"{pluralize(exact, 'entry point')} to the last bit in every batch, loss and result" if exact else ""
     text = report.described.compared or bits
     if augmented:
         distributed = (
-            f"{len(augmented)} in distribution" if text else f"{count(len(augmented), 'entry point')} in distribution"
+            f"{len(augmented)} in distribution"
+            if text
+            else f"{pluralize(len(augmented), 'entry point')} in distribution"
         )
         text = "; ".join(filter(None, (text.rstrip("."), distributed)))
-    shares = [share for label in report.noticed if (share := noticeable_change(report, label)) is not None]
+    shares = [share for label in report.noticed if (share := detectable_change(report, label)) is not None]
     if shares:
         text += f" (a probability that changed by {max(shares):.2f} would be noticed 9 times in 10)"
     yield "the same", text

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chirp_migrate.console.screen import Screen
-from chirp_migrate.console.text import format_time, format_value, sentence
+from chirp_migrate.console.text import as_sentence, format_time, format_value
 from chirp_migrate.report.verdict_rows import (
     EntryTimes,
-    all_together,
+    detectable_change,
     entry_times,
-    figures,
-    noticeable_change,
+    measured_metrics,
     short_label,
     tone_of_verdict,
+    total_times,
 )
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.measures.metric_data import LoaderRate
 from chirp_migrate.verify.spec import PassTrace
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["show_details", "show_head", "style_of"]
+__all__ = ["show_details", "show_verdict_and_reason", "verdict_style"]
 
 _MEANINGS = {
     "faster": "Training takes at least {threshold} less time than before the migration, and nothing that was compared "
@@ -46,40 +46,40 @@ _ZERO_COST, _WITH_PERFECT = ("model only", "zero-cost loading"), 100
 _PLATEAU = 0.9
 
 
-def style_of(verdict: str) -> str:
+def verdict_style(verdict: str) -> str:
     """Return the style (colour) in which a terminal shows a verdict."""
     return _STYLES[tone_of_verdict(verdict)]
 
 
-def show_head(verdict: VerifyReport, screen: Screen) -> None:
+def show_verdict_and_reason(report: VerifyReport, screen: Screen) -> None:
     """Print the verdict, its meaning, and the reason."""
-    screen.text(f"Verdict: {verdict.verdict}", style=style_of(verdict.verdict))
-    meaning = _MEANINGS.get(verdict.verdict, "")
-    screen.text(meaning.format(threshold=_percent(verdict.threshold)), 2)
-    screen.text(sentence(verdict.reason), 2)
-    if verdict.simulated is not None:
-        screen.text(verdict.simulated.what, 2, _YELLOW)
-    if verdict.zero_cost_ratio is not None:
-        share = _percent(max(0.0, verdict.zero_cost_ratio.saved[0]))
+    screen.text(f"Verdict: {report.verdict}", style=verdict_style(report.verdict))
+    meaning = _MEANINGS.get(report.verdict, "")
+    screen.text(meaning.format(threshold=_percent(report.threshold)), 2)
+    screen.text(as_sentence(report.reason), 2)
+    if report.simulated is not None:
+        screen.text(report.simulated.what, 2, _YELLOW)
+    if report.zero_cost_ratio is not None:
+        share = _percent(max(0.0, report.zero_cost_ratio.saved[0]))
         screen.text(f"Loading that takes no time would save {share}: no loader can save more.", 2)
 
 
-def show_details(verdict: VerifyReport, screen: Screen) -> None:
+def show_details(report: VerifyReport, screen: Screen) -> None:
     """Print all details of a verification."""
-    _show_metrics(verdict, screen)
-    _show_times(verdict, screen)
-    _show_training(verdict, screen)
-    _show_targets(verdict, screen)
-    _show_differences(verdict, screen)
-    if verdict.problems:
+    _show_metrics(report, screen)
+    _show_times(report, screen)
+    _show_training(report, screen)
+    _show_targets(report, screen)
+    _show_differences(report, screen)
+    if report.problems:
         screen.heading("Loading problems (chirp-migrate doctor shows line and fix)")
-    for one in verdict.problems:
+    for one in report.problems:
         screen.item("-", f"{one.message} [{one.check}]")
-    _show_conditions(verdict, screen)
+    _show_conditions(report, screen)
 
 
 def _show_metrics(verdict: VerifyReport, screen: Screen) -> None:
-    shown = figures(verdict)
+    shown = measured_metrics(verdict)
     if not shown:
         return
     simulated = "" if verdict.simulated is None else " (device steps simulated)"
@@ -93,7 +93,7 @@ def _show_metrics(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _show_times(verdict: VerifyReport, screen: Screen) -> None:
-    together, entries = all_together(verdict), entry_times(verdict)
+    together, entries = total_times(verdict), entry_times(verdict)
     timed = [*([] if together is None else [together]), *entries]
     if not timed:
         return
@@ -156,14 +156,14 @@ def _show_differences(verdict: VerifyReport, screen: Screen) -> None:
     if verdict.differences:
         screen.heading("Differences between the trainings")
     for difference in verdict.differences:
-        screen.item("-", sentence(difference.message), style=_RED)
+        screen.item("-", as_sentence(difference.message), style=_RED)
     if verdict.smallest_adjusted_p:
         screen.heading("Compared by distribution (smallest adjusted p)")
         rows = [
             [
                 f"{label} (not repeatable)" if label in verdict.unrepeatable else label,
                 f"{p:.2g}",
-                "-" if (share := noticeable_change(verdict, label)) is None else f"{share:.2f}",
+                "-" if (share := detectable_change(verdict, label)) is None else f"{share:.2f}",
             ]
             for label, p in verdict.smallest_adjusted_p.items()
         ]
@@ -172,7 +172,7 @@ def _show_differences(verdict: VerifyReport, screen: Screen) -> None:
     if verdict.notes or limits:
         screen.heading("Notes of the comparison")
     for note in (*limits, *verdict.notes):
-        screen.item("-", sentence(note))
+        screen.item("-", as_sentence(note))
 
 
 def _show_conditions(verdict: VerifyReport, screen: Screen) -> None:
@@ -230,7 +230,7 @@ def _show_loading(report: VerifyReport, screen: Screen) -> None:
     if after is None:
         return
     if report.measures.figures.get("after", {}).get("gpu_percent") is None and after.gpu:
-        screen.text(sentence(after.gpu), 2)
+        screen.text(as_sentence(after.gpu), 2)
     rates = [rate for rate in after.rates if rate.samples_per_second is not None]
     if rates:
         each = ", ".join(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import psutil
 
-__all__ = ["BUSY_ABOVE", "Watch", "not_watched", "own_cpu_seconds"]
+__all__ = ["BUSY_ABOVE", "BackgroundLoadWatch", "cpu_seconds_of_this_process", "why_not_measurable"]
 
 BUSY_ABOVE = 0.10
 """A measurement counts as disturbed if other processes use more than this share of the CPUs.
@@ -30,13 +30,13 @@ _COUNTED_FROM_S = 0.2
 """If this process used more CPU seconds than this, and the system counted none, the system's count is unusable."""
 
 
-def own_cpu_seconds() -> float:
+def cpu_seconds_of_this_process() -> float:
     """Return the CPU seconds of this process and of its ended children."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
-class Watch:
+class BackgroundLoadWatch:
     """Measures the CPU use of other processes during all contexts of :meth:`watching` together.
 
     The system counts in hundredths of a second, so one short context alone would be inaccurate.
@@ -47,7 +47,7 @@ class Watch:
         self._busy_s = self._own_s = self._available_s = 0.0
 
     @contextmanager
-    def watching(self, used_s: Callable[[], float] = own_cpu_seconds) -> Iterator[None]:
+    def watching(self, used_s: Callable[[], float] = cpu_seconds_of_this_process) -> Iterator[None]:
         """Return a context during which the CPU use of other processes is measured.
 
         Args:
@@ -56,7 +56,7 @@ class Watch:
         began, busy_before, own_before = time.perf_counter(), _busy_s(self._cpus), used_s()
         yield
         busy = _busy_s(self._cpus)
-        if busy is not None and busy_before is not None and not_watched() is None:
+        if busy is not None and busy_before is not None and why_not_measurable() is None:
             self._busy_s += busy - busy_before
             self._own_s += used_s() - own_before
             self._available_s += (time.perf_counter() - began) * len(self._cpus)
@@ -68,7 +68,7 @@ class Watch:
         return min(1.0, max(0.0, (self._busy_s - self._own_s) / self._available_s))
 
 
-def not_watched() -> str | None:
+def why_not_measurable() -> str | None:
     """Return why the CPU use of other processes cannot be measured on this system; None if it can."""
     cpus = _own_cpus()
     if _busy_s(cpus) is None:

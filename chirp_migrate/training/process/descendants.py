@@ -14,7 +14,14 @@ from contextlib import contextmanager, suppress
 
 import psutil
 
-__all__ = ["MARKER", "end_all", "own_cpus", "resume_all", "suspend_all", "woken_on"]
+__all__ = [
+    "MARKER",
+    "cpus_of_this_process",
+    "kill_processes",
+    "pinned_to_cpu",
+    "resume_processes",
+    "suspend_with_descendants",
+]
 
 MARKER = "CHIRP_MIGRATE_RUN"
 """Environment variable that all processes of a run inherit. Each run sets another value."""
@@ -22,7 +29,7 @@ MARKER = "CHIRP_MIGRATE_RUN"
 _ROUNDS = 50
 
 
-def end_all(mark: str, child: int | None = None, *, alive: bool = False) -> None:
+def kill_processes(mark: str, child: int | None = None, *, include_living: bool = False) -> None:
     """Kill the processes with ``mark``, their descendants, and the process group of ``child``.
 
     The function also kills processes that start while it runs.
@@ -30,11 +37,11 @@ def end_all(mark: str, child: int | None = None, *, alive: bool = False) -> None
     Args:
         mark: value of :data:`MARKER` in the environment of the processes.
         child: number of a child process, which is also the number of its process group; None without a child.
-        alive: whether the child still has its process number, because this process has not waited for its end.
+        include_living: whether the child still has its process number, because this process has not waited for its end.
     """
     for _ in range(_ROUNDS):
         left = {one.pid: one for one in psutil.process_iter() if _is_left(one, mark)}
-        for root in [*left, *([child] if child is not None and alive else [])]:
+        for root in [*left, *([child] if child is not None and include_living else [])]:
             with suppress(psutil.Error):  # the process has ended
                 left |= {one.pid: one for one in psutil.Process(root).children(recursive=True) if _is_running(one)}
         if child is not None and hasattr(os, "killpg"):
@@ -49,7 +56,7 @@ def end_all(mark: str, child: int | None = None, *, alive: bool = False) -> None
         time.sleep(0.01)
 
 
-def suspend_all(pid: int) -> list[psutil.Process]:
+def suspend_with_descendants(pid: int) -> list[psutil.Process]:
     """Suspend a process and all its descendants, including processes that start meanwhile; return these processes."""
     stopped: dict[int, psutil.Process] = {}
     with suppress(psutil.Error):
@@ -67,14 +74,14 @@ def suspend_all(pid: int) -> list[psutil.Process]:
     return list(stopped.values())
 
 
-def resume_all(stopped: Sequence[psutil.Process]) -> None:
-    """Resume the processes that :func:`suspend_all` returned, descendants first."""
-    for one in reversed(stopped):
+def resume_processes(processes: Sequence[psutil.Process]) -> None:
+    """Resume the processes that :func:`suspend_with_descendants` returned, descendants first."""
+    for one in reversed(processes):
         with suppress(psutil.Error):
             one.resume()
 
 
-def own_cpus() -> list[int]:
+def cpus_of_this_process() -> list[int]:
     """Return the CPUs on which this process may run; empty if the system cannot restrict a process to some CPUs."""
     with suppress(AttributeError, psutil.Error):
         return list(psutil.Process().cpu_affinity())
@@ -82,7 +89,7 @@ def own_cpus() -> list[int]:
 
 
 @contextmanager
-def woken_on(pid: int, cpu: int | None) -> Iterator[None]:
+def pinned_to_cpu(pid: int, cpu: int | None) -> Iterator[None]:
     """Return a context in which a process runs on ``cpu`` only. After the context, the process may use all its CPUs.
 
     A process starts its turn on the CPU where it ran last, and some CPUs are busier than others. For a fair comparison,

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from chirp_migrate.training.process.descendants import end_all
+from chirp_migrate.training.process.descendants import kill_processes
 from chirp_migrate.training.process.imports import PACKAGE_ROOT
 
 __all__ = ["guard_processes", "temporary_folder"]
@@ -62,7 +62,7 @@ def guard_processes(mark: str, folder: Path) -> Iterator[None]:
 
 def _clean_up(mark: str, folder: str) -> None:
     if mark:
-        end_all(mark)
+        kill_processes(mark)
     deadline = time.monotonic() + _REMOVAL_S
     while os.path.lexists(folder) and time.monotonic() < deadline:
         shutil.rmtree(folder, ignore_errors=True)

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from chirp_migrate.console.text import suggest_name
-from chirp_migrate.training.errors import NotFound, NotUsable
+from chirp_migrate.training.errors import NamedObjectNotFound, TaskNotPossible
 
 __all__ = [
     "PACKAGE_ROOT",
     "check_imports",
-    "check_program",
+    "check_runnable_module",
     "enter_tree",
     "import_object",
     "missing_module",
-    "modules_of",
+    "project_modules",
 ]
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
@@ -56,7 +56,7 @@ def check_imports(tree: Path, origin: str) -> None:
         origin: the user's folder; an empty string skips the check.
 
     Raises:
-        NotUsable: a module was imported from ``origin``.
+        TaskNotPossible: a module was imported from ``origin``.
     """
     if not origin:
         return
@@ -67,7 +67,7 @@ def check_imports(tree: Path, origin: str) -> None:
         path = Path(file)
         own_environment = path.is_relative_to(sys.prefix) or "site-packages" in path.parts
         if path.is_relative_to(origin) and not path.is_relative_to(tree) and not own_environment:
-            raise NotUsable(
+            raise TaskNotPossible(
                 f"{name} was imported from {origin} and not from the copy that is measured: it is installed in "
                 "development mode from a folder that is neither PATH nor its src/; pass as PATH the folder from which "
                 f"{name} is imported"
@@ -86,7 +86,7 @@ def import_object(reference: str, what: str, fits: Callable[[Any], bool] = calla
         fits: returns whether an object is of that kind.
 
     Raises:
-        NotFound: there is no such module, file or name, or the name refers to another kind of object.
+        NamedObjectNotFound: there is no such module, file or name, or the name refers to another kind of object.
     """
     place, _, name = reference.rpartition(":")
     module = _import_module(place)
@@ -98,11 +98,11 @@ def import_object(reference: str, what: str, fits: Callable[[Any], bool] = calla
             if not one.startswith("_") and getattr(other, "__module__", None) == module.__name__ and fits(other)
         ]
         there = f"{place} has no {what} {name}" if value is None else f"{reference} is no {what}"
-        raise NotFound(f"{there}; {suggest_name(name, own, 'it has')}")
+        raise NamedObjectNotFound(f"{there}; {suggest_name(name, own, 'it has')}")
     return value
 
 
-def modules_of(tree: Path) -> dict[str, Path]:
+def project_modules(tree: Path) -> dict[str, Path]:
     """Return the modules of a project without tests and builds: import name → file."""
     found = {}
     for path in sorted([*tree.glob("*.py"), *tree.glob("*/*.py"), *tree.glob("src/*/*.py")]):
@@ -113,23 +113,23 @@ def modules_of(tree: Path) -> dict[str, Path]:
     return found
 
 
-def check_program(module: str) -> None:
+def check_runnable_module(module: str) -> None:
     """Check that ``python -m module`` finds a module to run. The check imports the packages that contain the module.
 
     Raises:
-        NotFound: there is no such module, or the package has no module ``__main__``.
+        NamedObjectNotFound: there is no such module, or the package has no module ``__main__``.
     """
     with _found(module):
         found = find_spec(module)
     if found is not None and found.submodule_search_locations is not None:
-        check_program(f"{module}.__main__")
+        check_runnable_module(f"{module}.__main__")
     elif found is None:
         raise _no_module(module)
 
 
 @contextmanager
 def _found(module: str) -> Iterator[None]:
-    """Return a context that raises NotFound if an import in it does not find ``module`` or a package around it."""
+    """Return a context that raises NamedObjectNotFound if an import finds neither ``module`` nor its packages."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -138,10 +138,10 @@ def _found(module: str) -> Iterator[None]:
         raise
 
 
-def _no_module(module: str) -> NotFound:
-    names = [name.removesuffix(".__init__") for name in modules_of(Path())]
+def _no_module(module: str) -> NamedObjectNotFound:
+    names = [name.removesuffix(".__init__") for name in project_modules(Path())]
     there = f"PATH has no module {module}"
-    return NotFound(f"{there}; {suggest_name(module, names, 'its modules are')}")
+    return NamedObjectNotFound(f"{there}; {suggest_name(module, names, 'its modules are')}")
 
 
 def _import_module(place: str) -> Any:
@@ -150,8 +150,8 @@ def _import_module(place: str) -> Any:
             return importlib.import_module(place)
     path = Path(place)
     if not path.is_file():
-        files = map(str, modules_of(Path()).values())
-        raise NotFound(f"PATH has no file {place}; {suggest_name(place, files, 'its files are')}")
+        files = map(str, project_modules(Path()).values())
+        raise NamedObjectNotFound(f"PATH has no file {place}; {suggest_name(place, files, 'its files are')}")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(1, folder)

@@ -11,10 +11,10 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.training.errors import NotUsable, UserCodeError
-from chirp_migrate.training.process.background_load import own_cpu_seconds
+from chirp_migrate.training.errors import TaskNotPossible, UserCodeError
+from chirp_migrate.training.process.background_load import cpu_seconds_of_this_process
 from chirp_migrate.training.process.imports import enter_tree
 from chirp_migrate.training.process.protocol import ChildResult, FailureMessage, Message, ProgressLine, ReadyMessage
 
@@ -44,7 +44,7 @@ class Parent:
 
     def request(self, kind: type[_R]) -> _R:
         """Receive the task that the parent sends."""
-        return read_as(read_json(self._read_bytes()), kind)
+        return convert_json(read_json(self._read_bytes()), kind)
 
     def wait_for_turn(self) -> None:
         """Report that the next step is prepared, and wait until the parent starts it.
@@ -55,7 +55,7 @@ class Parent:
         Raises:
             SystemExit: the parent has ended.
         """
-        self.send(ReadyMessage(own_cpu_seconds(), time.time()))
+        self.send(ReadyMessage(cpu_seconds_of_this_process(), time.time()))
         self._read_bytes()
 
     def show(self, what: str | ProgressStep) -> None:
@@ -65,7 +65,7 @@ class Parent:
     def send(self, message: Message) -> None:
         """Send a message to the parent; raise SystemExit if the parent has ended."""
         try:
-            self._connection.send_bytes(as_bytes(message, indent=None))
+            self._connection.send_bytes(to_json_bytes(message, indent=None))
         except OSError:
             raise SystemExit(_GONE) from None
 
@@ -79,26 +79,27 @@ class Parent:
 _GONE = "the parent process has ended"
 
 
-def serve(kind: type[_R], act: Callable[[_R, Parent], Any]) -> int:
+def serve(task_type: type[_R], perform: Callable[[_R, Parent], Any]) -> int:
     """Receive a task from the parent, perform it, and send the result: the main function of a child process.
 
     Args:
-        kind: type of the task, a dataclass with the folder ``tree``.
-        act: performs the task and returns a dataclass as the result; may raise ``NotUsable`` or ``UserCodeError``.
+        task_type: type of the task, a dataclass with the folder ``tree``.
+        perform: performs the task and returns a dataclass as the result; may raise ``TaskNotPossible`` or
+            ``UserCodeError``.
 
     Returns:
         The exit code of the process: 0, or 1 after a failure.
     """
     parent = Parent(int(sys.argv[1]))
-    request = parent.request(kind)
+    request = parent.request(task_type)
     enter_tree(Path(request.tree))
     try:
-        parent.send(ChildResult(act(request, parent)))
-    except NotUsable as problem:
+        parent.send(ChildResult(perform(request, parent)))
+    except TaskNotPossible as problem:
         parent.send(FailureMessage(str(problem), usage=True))
         return 1
     except UserCodeError as raised:
-        if not isinstance(raised.__cause__, NotUsable):
+        if not isinstance(raised.__cause__, TaskNotPossible):
             traceback.print_exception(raised.__cause__)
         parent.send(FailureMessage(str(raised)))
         return 1

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["signals_as_one_interrupt"]
+__all__ = ["sigterm_as_keyboard_interrupt"]
 
 
 @contextmanager
-def signals_as_one_interrupt() -> Iterator[None]:
+def sigterm_as_keyboard_interrupt() -> Iterator[None]:
     """Return a context in which SIGTERM raises KeyboardInterrupt, like Ctrl-C.
 
     After the first signal, both signals are ignored, so that a second signal does not interrupt the clean-up. The

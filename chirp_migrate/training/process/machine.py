@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe", "describe_environment", "summary_line"]
+__all__ = ["describe_environment", "describe_machine", "machine_summary"]
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _PACKAGES = (
@@ -25,7 +25,7 @@ _VARIABLES = (
 """Prefixes of environment variables that may change the speed or results of PyTorch. None contains a secret."""
 
 
-def describe(threads: int) -> dict[str, Any]:
+def describe_machine(threads: int) -> dict[str, Any]:
     """Return a description of the machine: processor, CPUs, GPU, system, and versions of PyTorch and Python.
 
     Args:
@@ -63,8 +63,8 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
-def summary_line(machine: dict[str, Any]) -> str:
-    """Return a description of the machine in one line; ``machine`` is the result of :func:`describe`."""
+def machine_summary(machine: dict[str, Any]) -> str:
+    """Return a description of the machine in one line; ``machine`` is the result of :func:`describe_machine`."""
     device = machine["accelerator"] or "no GPU"
     return (
         f"{machine['processor']}, {machine['usable_cpus']} usable CPUs, {device}, torch {machine['torch']} "

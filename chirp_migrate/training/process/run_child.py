@@ -19,12 +19,18 @@ from typing import IO, Any, Generic, NoReturn, TypeVar
 import msgspec
 import psutil
 
-from chirp_migrate.console.json_document import as_bytes, read_as, read_json
+from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
-from chirp_migrate.console.text import sentence as as_sentence
+from chirp_migrate.console.text import as_sentence
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.descendants import MARKER, end_all, resume_all, suspend_all, woken_on
+from chirp_migrate.training.process.descendants import (
+    MARKER,
+    kill_processes,
+    pinned_to_cpu,
+    resume_processes,
+    suspend_with_descendants,
+)
 from chirp_migrate.training.process.exit_status import describe_exit
 from chirp_migrate.training.process.guard import guard_processes
 from chirp_migrate.training.process.imports import PACKAGE_ROOT, missing_module
@@ -37,7 +43,7 @@ from chirp_migrate.training.process.protocol import (
     ReadyMessage,
 )
 
-__all__ = ["Child", "ChildLabels", "workload_failed"]
+__all__ = ["Child", "ChildLabels", "workload_failure"]
 
 _KEPT_BYTES = 64 * 1024
 _TAIL_LINES, _TAIL_BYTES = 15, 8192
@@ -131,7 +137,7 @@ class Child(Generic[_T]):
             assert self._process.stdout is not None, "the output is a pipe"
             self._output = stack.enter_context(_Output(self._process.stdout))
             stack.callback(_end_processes, self._process, self._mark)
-            self._send(as_bytes(self.request, indent=None))
+            self._send(to_json_bytes(self.request, indent=None))
             self._stack = stack.pop_all()
         return self
 
@@ -206,7 +212,7 @@ class Child(Generic[_T]):
             self.result()
         if within_s is not None:
             self._left_s = self._limit_s = within_s
-        with woken_on(self._process.pid, cpu):
+        with pinned_to_cpu(self._process.pid, cpu):
             self._resume()
             self._began, self._waits = time.time(), False
             self._send(b"go")
@@ -223,10 +229,10 @@ class Child(Generic[_T]):
     def suspend(self) -> None:
         """Suspend a waiting child and all its processes until its next turn, so that they use no CPU time."""
         if self._waits and not self._suspended:
-            self._suspended = suspend_all(self._process.pid)
+            self._suspended = suspend_with_descendants(self._process.pid)
 
     def _resume(self) -> None:
-        resume_all(self._suspended)
+        resume_processes(self._suspended)
         self._suspended = []
 
     def result(self) -> _T:
@@ -262,11 +268,13 @@ class Child(Generic[_T]):
         if not self._connection.poll():
             return None  # the child has ended, although its own children may keep the pipe open
         # The timer ends a child that stops in the middle of a message, because reading would wait for ever.
-        late = threading.Timer(max(0.0, self._remaining_s()), end_all, (self._mark, self._process.pid), {"alive": True})
+        late = threading.Timer(
+            max(0.0, self._remaining_s()), kill_processes, (self._mark, self._process.pid), {"alive": True}
+        )
         late.start()
         try:
             message = read_json(self._connection.recv_bytes(_LARGEST_MESSAGE))
-            return read_as(message, Message)  # type: ignore[arg-type]
+            return convert_json(message, Message)  # type: ignore[arg-type]
         except (EOFError, OSError, ValueError):
             if self._remaining_s() < 0:
                 self._take_too_long()
@@ -313,7 +321,7 @@ class Child(Generic[_T]):
         self._stack.close()
         # Paths in the copy would be useless to users, because the copy is removed.
         printed = self._output.tail().replace(f"{self.request.tree}{os.sep}", "")
-        failed = workload_failed(problem, printed, self.role.side)
+        failed = workload_failure(problem, printed, self.role.side)
         failed.ending, failed.hung = how, hung
         raise failed from None
 
@@ -356,10 +364,10 @@ class _Output:
                 self._kept = (self._kept + content)[-_KEPT_BYTES:]
 
 
-def workload_failed(problem: str, printed: str, side: str = "") -> WorkloadFailed:
+def workload_failure(problem: str, output: str, version: str = "") -> WorkloadFailed:
     """Return an error with the sentence ``problem``; if a module is missing, also with the command that installs it."""
-    missing = missing_module(printed)
-    return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", printed, side)
+    missing = missing_module(output)
+    return WorkloadFailed(problem if missing is None else f"{problem} {missing}.", output, version)
 
 
 def _handing_over(end: int) -> dict[str, Any]:
@@ -391,7 +399,7 @@ def _child_environment(temporary: str) -> dict[str, str]:
 def _end_processes(child: subprocess.Popen[bytes], mark: str) -> None:
     """End the child and the processes that it started, such as the workers of a crashed loader."""
     alive = child.poll() is None
-    end_all(mark, child.pid, alive=alive)
+    kill_processes(mark, child.pid, include_living=alive)
     if alive:
         child.kill()
     child.wait()

@@ -16,7 +16,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-__all__ = ["LARGEST_FILE", "copy_tree", "freshen", "keep_pristine", "remove_written_files", "restore"]
+__all__ = [
+    "LARGEST_FILE",
+    "copy_tree",
+    "restore_original_files",
+    "store_original_files",
+    "undo_writes_in_process",
+    "write_originals",
+]
 
 _PRISTINE = ".pristine"
 """Suffix of a second folder next to a copy. It has the files of the copy before any training ran."""
@@ -54,7 +61,7 @@ def copy_tree(source: Path, target: Path) -> tuple[str, ...]:
     return tuple(too_large)
 
 
-def restore(tree: Path, originals: Mapping[str, bytes | None]) -> None:
+def write_originals(tree: Path, originals: Mapping[str, bytes | None]) -> None:
     """Write files to the copy of a project: path relative to ``tree`` → bytes, or None to remove the file.
 
     Raises:
@@ -73,13 +80,13 @@ def restore(tree: Path, originals: Mapping[str, bytes | None]) -> None:
         path.write_bytes(content)
 
 
-def keep_pristine(tree: Path) -> None:
-    """Store the present files of a copy, so that :func:`freshen` can restore them."""
+def store_original_files(tree: Path) -> None:
+    """Store the present files of a copy, so that :func:`restore_original_files` can restore them."""
     shutil.copytree(tree, _pristine(tree), symlinks=True)
 
 
-def freshen(tree: Path) -> None:
-    """Restore the files of a copy that :func:`keep_pristine` stored; do nothing if no files are stored."""
+def restore_original_files(tree: Path) -> None:
+    """Restore the files of a copy that :func:`store_original_files` stored; do nothing if no files are stored."""
     pristine = _pristine(tree)
     if not pristine.is_dir():
         return
@@ -90,7 +97,7 @@ def freshen(tree: Path) -> None:
         shutil.copytree(pristine, tree, symlinks=True)
 
 
-def remove_written_files(tree: Path) -> None:
+def undo_writes_in_process(tree: Path) -> None:
     """Restore the stored files of a copy between two runs in one process, and keep new folders.
 
     A module that the first run imported made its folders then, and is not imported again.

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["share_of_loading", "time_both"]
+__all__ = ["augmentation_share_of_loading", "time_with_and_without_augmentation"]
 
 
-def time_both(
+def time_with_and_without_augmentation(
     augmented: Any, plain: Any, batch_s: Callable[[Any], float], rounds: int, until: float
 ) -> tuple[list[float], list[float]]:
     """Return the seconds per batch with augmentation, and without it; one value for each round.
@@ -32,7 +32,7 @@ def time_both(
     return with_s, without_s
 
 
-def share_of_loading(with_s: Sequence[float], without_s: Sequence[float]) -> float | None:
+def augmentation_share_of_loading(with_s: Sequence[float], without_s: Sequence[float]) -> float | None:
     """Return the share of the loading time that augmentation takes, from medians over rounds; None without a round."""
     if not with_s:
         return None

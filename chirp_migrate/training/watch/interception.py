@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset
 
-__all__ = ["Around", "Interception", "MakeIterator", "PassingIterator", "workers_at_most"]
+__all__ = ["Around", "Interception", "MakeIterator", "PassingIterator", "limit_workers"]
 
 MakeIterator = Callable[[Any, Callable[[], Iterator[Any]]], Iterator[Any]]
 """Function that replaces ``iter(loader)``. Its arguments are the loader and a function that starts the real iterator.
@@ -107,13 +107,13 @@ class PassingIterator(Iterator[Any]):
 
 
 @contextmanager
-def workers_at_most(loader: Any, most: int) -> Iterator[None]:
-    """Return a context in which ``loader`` starts at most ``most`` worker processes; 0 loads in this process.
+def limit_workers(loader: Any, max_workers: int) -> Iterator[None]:
+    """Return a context in which ``loader`` starts at most ``max_workers`` worker processes; 0 loads in this process.
 
     The loader of an iterable dataset keeps one worker, because the dataset may call ``get_worker_info``.
     """
     workers, timeout = loader.num_workers, loader.timeout
-    loader.num_workers = min(workers, max(most, int(isinstance(loader.dataset, IterableDataset))))
+    loader.num_workers = min(workers, max(max_workers, int(isinstance(loader.dataset, IterableDataset))))
     loader.timeout = timeout if loader.num_workers else 0  # PyTorch accepts a timeout only with workers
     try:
         yield

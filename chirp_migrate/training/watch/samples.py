@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 
 __all__ = [
+    "augmented_positions",
     "can_read_samples",
-    "contents",
-    "differing_places",
+    "differing_positions",
     "leaf_type",
+    "leaves_by_position",
     "nested_class_names",
-    "read",
+    "read_samples",
     "unaugmented_dataset",
-    "varying_places",
 ]
 
 _SAMPLES = 3
@@ -28,23 +28,23 @@ _FETCHES = 6
 _LONGEST_S = 2.0
 
 
-def read(dataset: Any, indices: Sequence[int]) -> list[Any]:
+def read_samples(dataset: Any, indices: Sequence[int]) -> list[Any]:
     """Read the samples at ``indices`` like PyTorch's loader: with ``__getitems__`` if the dataset has it."""
     many = getattr(dataset, "__getitems__", None)
     return list(many(list(indices))) if many else [dataset[index] for index in indices]
 
 
-def contents(value: Any, place: str = "") -> dict[str, Any]:
+def leaves_by_position(value: Any, place: str = "") -> dict[str, Any]:
     """Return the leaves of a batch (tensors, arrays, numbers): position in the batch, such as ``[0]['x']`` → leaf."""
     if is_dataclass(value) and not isinstance(value, (Mapping, type)):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if not isinstance(value, (Mapping, list, tuple)):
         return {place: _tensor(value) if isinstance(value, np.ndarray) else value}
     items: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else enumerate(value)
-    return {inner: leaf for key, item in items for inner, leaf in contents(item, f"{place}[{key!r}]").items()}
+    return {inner: leaf for key, item in items for inner, leaf in leaves_by_position(item, f"{place}[{key!r}]").items()}
 
 
-def differing_places(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
+def differing_positions(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
     """Return the positions in two batches at which type, shape or any value differs (NaN equals NaN)."""
     return {place for place in first.keys() | second.keys() if not _are_same(first.get(place), second.get(place))}
 
@@ -54,7 +54,7 @@ def leaf_type(leaf: Any) -> tuple[Any, ...]:
     return (leaf.dtype, tuple(leaf.shape)) if isinstance(leaf, torch.Tensor) else (type(leaf),)
 
 
-def varying_places(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str]:
+def augmented_positions(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str]:
     """Return the positions in a batch whose values change if the same sample is read again, because of augmentation.
 
     The function reads the first three samples six times each, for at most about two seconds. Reading changes the state
@@ -63,9 +63,9 @@ def varying_places(dataset: Any, collate: Callable[[list[Any]], Any]) -> set[str
     places: set[str] = set()
     until = time.monotonic() + _LONGEST_S
     for index in range(min(_SAMPLES, len(dataset))):
-        first = contents(collate(read(dataset, [index])))
+        first = leaves_by_position(collate(read_samples(dataset, [index])))
         for _ in range(_FETCHES - 1):
-            places |= differing_places(first, contents(collate(read(dataset, [index]))))
+            places |= differing_positions(first, leaves_by_position(collate(read_samples(dataset, [index]))))
             if time.monotonic() > until:
                 return places
     return places
@@ -90,11 +90,11 @@ def unaugmented_dataset(dataset: Any, collate: Callable[[list[Any]], Any]) -> An
     if getattr(dataset, "training", None) is True:
         switched = copy.copy(dataset)
         switched.training = False
-        if not varying_places(switched, collate):
+        if not augmented_positions(switched, collate):
             return switched
     inner = _inner_dataset(dataset)
     while inner is not None and len(inner) == len(dataset):
-        if not varying_places(inner, collate):
+        if not augmented_positions(inner, collate):
             return inner
         inner = _inner_dataset(inner)
     return None

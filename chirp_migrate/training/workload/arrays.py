@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from chirp_migrate.training.errors import InvalidData
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
-__all__ = ["Arrays", "choose", "occurrences", "read_arrays", "sizes_for_data"]
+__all__ = ["UserArrays", "choose_balanced_samples", "earlier_samples_of_class", "read_arrays", "sizes_for_data"]
 
 _FEATURES = ("features", "spectrograms", "X", "x")
 _LABELS = ("labels", "targets", "y")
@@ -24,7 +24,7 @@ _AUTHORS = ("authors", "groups")
 
 
 @dataclass(frozen=True)
-class Arrays:
+class UserArrays:
     """The user's own samples as arrays.
 
     Attributes:
@@ -44,7 +44,7 @@ class Arrays:
         return channels, bins, frames
 
 
-def read_arrays(path: Path) -> Arrays:
+def read_arrays(path: Path) -> UserArrays:
     """Read the arrays ``features``, ``labels`` and (if present) ``authors``; docs/settings.md lists other names.
 
     Args:
@@ -75,7 +75,7 @@ def read_arrays(path: Path) -> Arrays:
             )
     if len(np.unique(labels)) < 2:
         raise InvalidData(f"all labels in {path} are the same: at least two classes are needed.")
-    return Arrays(features, labels, authors)
+    return UserArrays(features, labels, authors)
 
 
 def sizes_for_data(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
@@ -92,12 +92,12 @@ def sizes_for_data(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
     return replace(sizes, samples=samples, shape=stored.shape, classes=classes, data=str(path.resolve()))
 
 
-def choose(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def choose_balanced_samples(labels: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """Return sorted positions of ``count`` samples: the first samples of each class, equally many for each class."""
-    return np.sort(np.argsort(occurrences(labels), kind="stable")[:count])
+    return np.sort(np.argsort(earlier_samples_of_class(labels), kind="stable")[:count])
 
 
-def occurrences(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def earlier_samples_of_class(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return, for each sample, the number of earlier samples of the same class."""
     earlier = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):

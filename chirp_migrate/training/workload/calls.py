@@ -12,12 +12,12 @@ import torch
 
 from chirp_migrate.training.process.imports import import_object
 from chirp_migrate.training.workload.data import TrainingData, make_training_data
-from chirp_migrate.training.workload.entry_points import EntryPoint, Source, WorkloadSizes, call_options
-from chirp_migrate.training.workload.hook import make_call
+from chirp_migrate.training.workload.entry_points import EntryPoint, TrainingSource, WorkloadSizes, documented_arguments
+from chirp_migrate.training.workload.hook import make_training_call
 from chirp_migrate.training.workload.script import prepare_script
 from chirp_migrate.training.workload.shell import run_command
 
-__all__ = ["data_for", "load_model", "prepare_call", "seed_everything"]
+__all__ = ["data_for_entry_points", "load_model", "prepare_call", "seed_everything"]
 
 
 def seed_everything(seed: int) -> None:
@@ -31,14 +31,14 @@ def load_model(reference: str) -> Any:
     """Import the model class ``module:ClassName``; return None for an empty reference.
 
     Raises:
-        NotFound: there is no such class.
+        NamedObjectNotFound: there is no such class.
     """
     return import_object(reference, "class") if reference else None
 
 
-def data_for(entry_points: tuple[EntryPoint, ...], sizes: WorkloadSizes) -> TrainingData:
+def data_for_entry_points(entry_points: tuple[EntryPoint, ...], sizes: WorkloadSizes) -> TrainingData:
     """Return the data for entry points that ``verify`` found; a few samples for others, which have their own data."""
-    if all(entry.source is Source.FOUND for entry in entry_points):
+    if all(entry.source is TrainingSource.FOUND for entry in entry_points):
         return make_training_data(sizes)
     return make_training_data(WorkloadSizes(samples=24, shape=(1, 8, 8), classes=2))
 
@@ -50,15 +50,15 @@ def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: Workl
     user's workload function builds its training calls itself, with its own data. A command runs unchanged.
 
     Raises:
-        NotUsable: the hook returns no call of this name.
+        TaskNotPossible: the hook returns no call of this name.
     """
-    if entry.source is Source.COMMAND:
+    if entry.source is TrainingSource.COMMAND:
         return lambda: run_command(entry, sizes)
-    if entry.source is Source.SCRIPT:
+    if entry.source is TrainingSource.SCRIPT:
         return prepare_script(entry.script)
-    if entry.source is Source.HOOK:
-        return make_call(entry.hook, entry.name, sizes)
-    options = call_options(sizes)
+    if entry.source is TrainingSource.HOOK:
+        return make_training_call(entry.hook, entry.name, sizes)
+    options = documented_arguments(sizes)
     values: dict[str, Any] = {
         **options,
         "dataset": data.dataset(),

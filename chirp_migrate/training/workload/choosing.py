@@ -6,18 +6,18 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from chirp_migrate.console.text import count, shorten_list
+from chirp_migrate.console.text import pluralize, shorten_list
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.workload.entry_points import (
     DATA_PARAMETERS,
-    Discovery,
+    DiscoveredEntryPoints,
     EntryPoint,
-    Source,
+    TrainingSource,
     WorkloadSizes,
-    call_options,
+    documented_arguments,
 )
 
-__all__ = ["call_of", "parse_expression", "select_entry_points"]
+__all__ = ["call_as_code", "parse_expression", "select_entry_points"]
 
 
 def parse_expression(text: str) -> Callable[[str], bool]:
@@ -53,7 +53,7 @@ def _fits(node: ast.expr, name: str) -> bool:
     raise ValueError(ast.dump(node))
 
 
-def select_entry_points(discovery: Discovery, expression: str | None) -> Discovery:
+def select_entry_points(discovery: DiscoveredEntryPoints, expression: str | None) -> DiscoveredEntryPoints:
     """Return the entry points whose labels match the expression; all entry points if ``expression`` is None.
 
     Raises:
@@ -66,21 +66,21 @@ def select_entry_points(discovery: Discovery, expression: str | None) -> Discove
     if not entries:
         labels = [entry.label for entry in discovery.entry_points]
         raise UsageProblem(
-            f"-k {expression!r} matches none of {count(len(labels), 'entry point')}: {shorten_list(labels, 4)} "
+            f"-k {expression!r} matches none of {pluralize(len(labels), 'entry point')}: {shorten_list(labels, 4)} "
             "(see `chirp-migrate verify --list`)."
         )
     return replace(discovery, entry_points=entries)
 
 
-def call_of(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
+def call_as_code(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
     """Return the call of an entry point as Python code, or its command line, for ``--list``."""
-    if entry.source is Source.COMMAND:
+    if entry.source is TrainingSource.COMMAND:
         return " ".join(entry.command)
-    if entry.source is Source.SCRIPT:
+    if entry.source is TrainingSource.SCRIPT:
         return " ".join(entry.script)
-    if entry.source is Source.HOOK:
+    if entry.source is TrainingSource.HOOK:
         return f"the call {entry.name!r} that {entry.hook} returns"
-    options: dict[str, object] = call_options(sizes)
+    options: dict[str, object] = documented_arguments(sizes)
     owner, _, method = entry.name.rpartition(".")
     named = model.rpartition(":")[2]
     values = {**{name: str(value) for name, value in options.items()}, "model_class": named, "config": "config"}

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import TensorDataset
 
-from chirp_migrate.training.workload.arrays import choose, occurrences, read_arrays
+from chirp_migrate.training.workload.arrays import choose_balanced_samples, earlier_samples_of_class, read_arrays
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
 __all__ = ["TrainingData", "make_training_data"]
@@ -79,14 +79,14 @@ def _load_samples(sizes: WorkloadSizes, path: Path) -> TrainingData:
     """Return ``sizes.samples`` of the user's samples, with about equally many samples of each class."""
     stored = read_arrays(path)
     labels = np.unique(stored.labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    chosen = choose(labels, sizes.samples)
+    chosen = choose_balanced_samples(labels, sizes.samples)
     features = torch.from_numpy(np.ascontiguousarray(stored.features[chosen], dtype=np.float32))
     labels = labels[chosen]
     if stored.authors is not None:
         authors = np.unique(stored.authors[chosen], return_inverse=True)[1].reshape(-1).astype(np.int64)
     if stored.authors is None or authors.max() + 1 < 2 * sizes.folds:
         # There are too few authors for splits by author. So assign the samples of each class to artificial authors.
-        authors = occurrences(labels) % (_AUTHORS_PER_FOLD * sizes.folds)
+        authors = earlier_samples_of_class(labels) % (_AUTHORS_PER_FOLD * sizes.folds)
     return _split(features.reshape(-1, *stored.shape), torch.from_numpy(labels), authors, sizes.folds)
 
 

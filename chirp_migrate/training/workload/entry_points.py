@@ -15,20 +15,20 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from chirp_migrate.console.text import count
-from chirp_migrate.training.errors import InvalidTree
-from chirp_migrate.training.process.imports import modules_of
+from chirp_migrate.console.text import pluralize
+from chirp_migrate.training.errors import NoTrainingFound
+from chirp_migrate.training.process.imports import project_modules
 
 __all__ = [
     "DATA_PARAMETERS",
     "DEFAULT_WORKLOAD",
     "TRAINING_MODULES",
-    "Discovery",
+    "DiscoveredEntryPoints",
     "EntryPoint",
     "OwnRun",
-    "Source",
+    "TrainingSource",
     "WorkloadSizes",
-    "call_options",
+    "documented_arguments",
     "find_entry_points",
     "is_chirpid_shaped",
 ]
@@ -64,7 +64,7 @@ _ENGINE_FORMS = {
 _ENGINE_INIT = frozenset({"model_class", "num_classes", "config"})
 
 
-class Source(str, Enum):
+class TrainingSource(str, Enum):
     """What defines the training: functions in the project's source, the user's hook, a script or a command."""
 
     FOUND = "found"
@@ -131,7 +131,7 @@ class OwnRun:
 
     def __str__(self) -> str:
         folds = f" of {self.folds} folds" if self.folds > 1 else ""
-        return f"{count(self.epochs, 'epoch')}{folds}{' (assumed)' if self.assumed else ''}"
+        return f"{pluralize(self.epochs, 'epoch')}{folds}{' (assumed)' if self.assumed else ''}"
 
 
 @dataclass(frozen=True)
@@ -160,10 +160,14 @@ class EntryPoint:
     own: OwnRun = OwnRun()
 
     @property
-    def source(self) -> Source:
+    def source(self) -> TrainingSource:
         """Return what defines the training: the project's source, a hook, a script or a command."""
-        given = {Source.COMMAND: self.command, Source.SCRIPT: self.script, Source.HOOK: self.hook}
-        return next((source for source, words in given.items() if words), Source.FOUND)
+        given = {
+            TrainingSource.COMMAND: self.command,
+            TrainingSource.SCRIPT: self.script,
+            TrainingSource.HOOK: self.hook,
+        }
+        return next((source for source, words in given.items() if words), TrainingSource.FOUND)
 
     @property
     def label(self) -> str:
@@ -172,7 +176,7 @@ class EntryPoint:
 
 
 @dataclass(frozen=True)
-class Discovery:
+class DiscoveredEntryPoints:
     """The entry points of a project.
 
     Attributes:
@@ -189,7 +193,7 @@ class Discovery:
     origin: str = ""
 
     @property
-    def source(self) -> Source:
+    def source(self) -> TrainingSource:
         """Return what defines all entry points: the project's source, a hook, a script or a command."""
         return self.entry_points[0].source
 
@@ -199,7 +203,7 @@ class Discovery:
         Args:
             saw_loaders: whether the training iterated over a ``DataLoader``.
         """
-        if self.source is not Source.COMMAND:
+        if self.source is not TrainingSource.COMMAND:
             return (
                 None
                 if saw_loaders
@@ -214,28 +218,28 @@ class Discovery:
 
     def describe(self, sizes: WorkloadSizes) -> str:
         """Return a description of the training, one sentence for the report."""
-        if self.source is Source.COMMAND:
+        if self.source is TrainingSource.COMMAND:
             return f"the command `{' '.join(self.entry_points[0].command)}`, run in a copy of each version."
-        if self.source is Source.SCRIPT:
+        if self.source is TrainingSource.SCRIPT:
             return (
                 f"`{' '.join(self.entry_points[0].script)}`, run in a copy of each version and ended after some epochs."
             )
-        amount = f"batch {sizes.batch_size}, {count(sizes.epochs, 'epoch')}"
-        if self.source is Source.HOOK:
+        amount = f"batch {sizes.batch_size}, {pluralize(sizes.epochs, 'epoch')}"
+        if self.source is TrainingSource.HOOK:
             data = f", data {sizes.data}" if sizes.data else ""
             return (
-                f"{count(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, which "
+                f"{pluralize(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, which "
                 f"was called for {sizes.samples} samples, {amount}{data}."
             )
         shape = "x".join(map(str, sizes.shape))
         what = f"samples of {shape} from {sizes.data}" if sizes.data else f"synthetic spectrograms of {shape}"
         return (
-            f"{sizes.samples} {what}, {count(sizes.classes, 'class')}, {amount}, "
-            f"{count(sizes.folds, 'fold')}, {self.model}."
+            f"{sizes.samples} {what}, {pluralize(sizes.classes, 'class')}, {amount}, "
+            f"{pluralize(sizes.folds, 'fold')}, {self.model}."
         )
 
 
-def call_options(sizes: WorkloadSizes) -> dict[str, Any]:
+def documented_arguments(sizes: WorkloadSizes) -> dict[str, Any]:
     """Return the values of the documented parameters, except the data and the model."""
     config = {
         "num_epochs": sizes.epochs,
@@ -267,7 +271,7 @@ def is_chirpid_shaped(root: Path) -> bool:
     return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
 
 
-def find_entry_points(root: Path, model: str | None = None, command: str = "verify") -> Discovery:
+def find_entry_points(root: Path, model: str | None = None, command: str = "verify") -> DiscoveredEntryPoints:
     """Find the training functions and the model of a project.
 
     Args:
@@ -276,12 +280,12 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
         command: name of the command that runs the training, for error messages.
 
     Raises:
-        InvalidTree: the project has no folder ``utils/``, no entry point, or no model class with ``num_classes``.
+        NoTrainingFound: the project has no folder ``utils/``, no entry point, or no model class with ``num_classes``.
     """
     utils = root / "utils"
     if not utils.is_dir():
         advice = _advice_without_training(root, command)
-        raise InvalidTree(f"{root} has no utils/ folder, so {command} finds no training functions in it: {advice}.")
+        raise NoTrainingFound(f"{root} has no utils/ folder, so {command} finds no training functions in it: {advice}.")
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
     trees = [tree for module in TRAINING_MODULES if (tree := _parse(utils / f"{module}.py")) is not None]
@@ -295,13 +299,15 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
     if not entry_points:
         names = ", ".join(f"{name}.py" for name in TRAINING_MODULES)
         advice = _advice_without_training(root, command)
-        raise InvalidTree(f"no entry point found under {utils}, which needs training functions in {names}: {advice}.")
-    return Discovery(tuple(entry_points.values()), model or _find_model(utils, command), tuple(left_out))
+        raise NoTrainingFound(
+            f"no entry point found under {utils}, which needs training functions in {names}: {advice}."
+        )
+    return DiscoveredEntryPoints(tuple(entry_points.values()), model or _find_model(utils, command), tuple(left_out))
 
 
 def _advice_without_training(root: Path, command: str) -> str:
     """Return advice for a project in which no training was found, with the name of its script if it has only one."""
-    scripts = [path for path in modules_of(root).values() if _is_script(path)]
+    scripts = [path for path in project_modules(root).values() if _is_script(path)]
     script = scripts[0].relative_to(root).as_posix() if len(scripts) == 1 else "train.py"
     return (
         f"run a script with `chirp-migrate {command} {quote(str(root))} -- python {quote(script)}`, or run "
@@ -407,7 +413,7 @@ def _find_model(utils: Path, command: str) -> str:
     candidates = [] if tree is None else list(_models(tree))
     if candidates:
         return f"utils.models:{'BirdCNN' if 'BirdCNN' in candidates else candidates[0]}"
-    raise InvalidTree(
+    raise NoTrainingFound(
         f"no model found in {path}, which needs BirdCNN or another class with num_classes: name one elsewhere with "
         f"`verify --model package.module:ClassName`, or {_advice_without_training(utils.parent, command)}."
     )

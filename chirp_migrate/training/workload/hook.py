@@ -16,16 +16,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.training.errors import NotUsable
+from chirp_migrate.training.errors import TaskNotPossible
 from chirp_migrate.training.process.imports import import_object
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
 
-__all__ = ["call_names", "file_of", "is_reference", "make_call"]
+__all__ = ["candidate_files", "is_function_reference", "make_training_call", "training_call_names"]
 
 _LONGEST_NAME = 60
 
 
-def is_reference(text: str) -> bool:
+def is_function_reference(text: str) -> bool:
     """Return whether ``text`` has the form ``package.module:function`` or ``folder/file.py:function``."""
     place, _, name = text.rpartition(":")
     if not name.isidentifier():
@@ -33,7 +33,7 @@ def is_reference(text: str) -> bool:
     return _is_file(place) or (bool(place) and all(part.isidentifier() for part in place.split(".")))
 
 
-def file_of(reference: str) -> tuple[str, ...]:
+def candidate_files(reference: str) -> tuple[str, ...]:
     """Return the files that may contain the function, relative to the project; the first existing file is used."""
     place = reference.rpartition(":")[0]
     if _is_file(place):
@@ -42,41 +42,43 @@ def file_of(reference: str) -> tuple[str, ...]:
     return tuple(f"{folder}{path}{end}" for folder in ("", "src/") for end in (".py", "/__init__.py"))
 
 
-def call_names(reference: str, sizes: WorkloadSizes) -> list[str]:
+def training_call_names(reference: str, sizes: WorkloadSizes) -> list[str]:
     """Return the names of the training calls that a workload function returns, in the order in which they run.
 
     Raises:
-        NotFound: the workload function does not exist.
-        NotUsable: the workload function does not return a dictionary of named calls.
+        NamedObjectNotFound: the workload function does not exist.
+        TaskNotPossible: the workload function does not return a dictionary of named calls.
     """
     return [name[:] for name in _calls_of_hook(reference, sizes)]  # convert subclasses of str to str
 
 
-def make_call(reference: str, name: str, sizes: WorkloadSizes) -> Callable[[], Any]:
+def make_training_call(reference: str, name: str, sizes: WorkloadSizes) -> Callable[[], Any]:
     """Call the workload function, and return its training call ``name``.
 
     Raises:
-        NotFound: the workload function does not exist.
-        NotUsable: the workload function does not return a call of this name.
+        NamedObjectNotFound: the workload function does not exist.
+        TaskNotPossible: the workload function does not return a call of this name.
     """
     calls = _calls_of_hook(reference, sizes)
     if name not in calls:
-        raise NotUsable(f"{reference} returns no call named {name!r} here, but {', '.join(calls)}")
+        raise TaskNotPossible(f"{reference} returns no call named {name!r} here, but {', '.join(calls)}")
     return calls[name]
 
 
 def _calls_of_hook(reference: str, sizes: WorkloadSizes) -> Mapping[str, Callable[[], Any]]:
     calls = import_object(reference, "function")(sizes)
     if not isinstance(calls, Mapping) or not calls:
-        raise NotUsable(
+        raise TaskNotPossible(
             f"{reference} returned {type(calls).__name__}{' without entries' if isinstance(calls, Mapping) else ''}: "
             'it must return a dictionary of functions to call, such as {"train": lambda: train(dataset)}'
         )
     for name, call in calls.items():
         if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
-            raise NotUsable(f"{reference} names a call {name!r}: a name is a short text of printable characters")
+            raise TaskNotPossible(f"{reference} names a call {name!r}: a name is a short text of printable characters")
         if not callable(call):
-            raise NotUsable(f"{reference} returns {type(call).__name__} for {name!r}: it must be a function to call")
+            raise TaskNotPossible(
+                f"{reference} returns {type(call).__name__} for {name!r}: it must be a function to call"
+            )
     return calls
 
 

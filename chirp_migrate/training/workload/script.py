@@ -15,9 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from chirp_migrate.training.process.imports import check_program
+from chirp_migrate.training.process.imports import check_runnable_module
 
-__all__ = ["Script", "prepare_script", "script_in"]
+__all__ = ["Script", "prepare_script", "script_of_command"]
 
 _PYTHON = re.compile(r"(python|pypy)(\d+(\.\d+)*)?(\.exe)?", re.IGNORECASE)
 _FLAGS = frozenset({"-u", "-B", "-O", "-OO", "-s", "-E", "-I", "-q", "-v"})
@@ -37,16 +37,16 @@ class Script(NamedTuple):
     arguments: tuple[str, ...]
 
 
-def script_in(words: Sequence[str]) -> Script:
+def script_of_command(command: Sequence[str]) -> Script:
     """Return the script that a command line runs.
 
     Raises:
         ValueError: the command line does not run a Python script. The message is one sentence.
     """
-    if not words or not _PYTHON.fullmatch(Path(words[0]).name):
-        other = f"{words[0]} is not Python, and " if words else ""
+    if not command or not _PYTHON.fullmatch(Path(command[0]).name):
+        other = f"{command[0]} is not Python, and " if command else ""
         raise ValueError(f"{other}the command after -- must be `python FILE.py …` or `python -m MODULE …`")
-    rest = list(words[1:])
+    rest = list(command[1:])
     while rest and rest[0] in _FLAGS:
         rest.pop(0)
     if len(rest) > 1 and rest[0] == "-m":
@@ -56,19 +56,19 @@ def script_in(words: Sequence[str]) -> Script:
     return Script(rest[0], "", tuple(rest[1:]))
 
 
-def prepare_script(words: Sequence[str]) -> Callable[[], Any]:
+def prepare_script(command: Sequence[str]) -> Callable[[], Any]:
     """Return a function that runs the script of a command line as the main program.
 
-    The function raises :class:`~chirp_migrate.training.errors.NotFound` if the module does not exist.
+    The function raises :class:`~chirp_migrate.training.errors.NamedObjectNotFound` if the module does not exist.
     """
-    script = script_in(words)
+    script = script_of_command(command)
 
     def run() -> None:
         argv, path = sys.argv, list(sys.path)
         sys.argv = [script.file or script.module, *script.arguments]
         try:
             if script.module:
-                check_program(script.module)
+                check_runnable_module(script.module)
                 runpy.run_module(script.module, run_name="__main__", alter_sys=True)
             else:
                 sys.path.insert(0, str(Path(script.file).resolve().parent))

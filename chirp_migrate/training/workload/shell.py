@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.training.errors import NotUsable
+from chirp_migrate.training.errors import TaskNotPossible
 from chirp_migrate.training.process.exit_status import describe_exit
 from chirp_migrate.training.process.imports import PACKAGE_ROOT
 from chirp_migrate.training.workload.entry_points import EntryPoint, WorkloadSizes
@@ -29,7 +29,8 @@ def run_command(entry: EntryPoint, sizes: WorkloadSizes) -> dict[str, Any]:
         the file is not JSON, ``result`` is its SHA-256.
 
     Raises:
-        NotUsable: the command is not found, ends with an exit code other than 0, or does not write its result file.
+        TaskNotPossible: the command is not found, ends with an exit code other than 0, or does not write its result
+            file.
     """
     result = Path(entry.result) if entry.result else None
     if result is not None:
@@ -38,9 +39,9 @@ def run_command(entry: EntryPoint, sizes: WorkloadSizes) -> dict[str, Any]:
     try:
         ended = subprocess.run(words, env=_environment(entry), check=False)
     except OSError as error:
-        raise NotUsable(f"{words[0]} cannot be run ({error.strerror})") from None
+        raise TaskNotPossible(f"{words[0]} cannot be run ({error.strerror})") from None
     if ended.returncode != 0:
-        raise NotUsable(f"the command ended with {describe_exit(ended.returncode)}")
+        raise TaskNotPossible(f"the command ended with {describe_exit(ended.returncode)}")
     return {"exit code": 0} if result is None else {"exit code": 0, "result": _result_content(result)}
 
 
@@ -64,7 +65,7 @@ def _result_content(result: Path) -> Any:
     try:
         content = result.read_bytes()
     except OSError as error:
-        raise NotUsable(f"the command did not write {result} ({error.strerror})") from None
+        raise TaskNotPossible(f"the command did not write {result} ({error.strerror})") from None
     try:
         return json.loads(content)
     except (ValueError, RecursionError):

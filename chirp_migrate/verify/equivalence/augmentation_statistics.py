@@ -21,11 +21,11 @@ __all__ = [
     "PAIRED",
     "RELATIONS",
     "STATISTICS",
+    "LoadedSample",
     "RandomEffects",
-    "Sample",
-    "count_equal_draws",
+    "count_equally_augmented_pairs",
     "find_masks",
-    "more_often_p",
+    "fisher_p_value",
     "pair_statistics",
     "sample_statistics",
 ]
@@ -121,7 +121,7 @@ class RandomEffects:
 
 
 @dataclass
-class Sample:
+class LoadedSample:
     """A sample in a batch of a loader.
 
     Attributes:
@@ -142,13 +142,13 @@ class Sample:
         return b"" if self.content == self.plain else self.content
 
 
-def pair_statistics(batch: torch.Tensor, plain: torch.Tensor) -> tuple[list[list[float]], list[RandomEffects]]:
+def pair_statistics(batch: torch.Tensor, unaugmented: torch.Tensor) -> tuple[list[list[float]], list[RandomEffects]]:
     """Compare a batch with the same batch without augmentation; both have the shape (B, ..., F, T).
 
     Returns:
         One row of :data:`PAIRED` statistics, and one :class:`RandomEffects`, for each sample.
     """
-    x, before = _as_images(batch), _as_images(plain)
+    x, before = _as_images(batch), _as_images(unaugmented)
     changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
     frames, bins = (_find_constant_lines(x, before, axis) for axis in (2, 3))
     step = max(1, x[0].numel() // _POINTS)
@@ -180,8 +180,8 @@ def find_masks(batch: torch.Tensor) -> list[RandomEffects]:
     return [RandomEffects(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
 
 
-def count_equal_draws(
-    batches: Sequence[Sequence[Sample]], before: Sequence[Sequence[Sample]] | None
+def count_equally_augmented_pairs(
+    batches: Sequence[Sequence[LoadedSample]], before: Sequence[Sequence[LoadedSample]] | None
 ) -> dict[str, tuple[int, int]]:
     """Count pairs of samples of a loader pass, and the pairs that were augmented with the same random numbers.
 
@@ -205,7 +205,7 @@ def count_equal_draws(
     return found
 
 
-def more_often_p(count: int, total: int, count_after: int, total_after: int) -> float:
+def fisher_p_value(count: int, total: int, count_after: int, total_after: int) -> float:
     """Return the p-value of Fisher's exact one-sided test: is ``count_after / total_after`` above ``count / total``?"""
     if not total or not total_after:
         return 1.0
@@ -215,19 +215,19 @@ def more_often_p(count: int, total: int, count_after: int, total_after: int) -> 
     return float(fisher_exact(table, alternative="greater").pvalue)
 
 
-def _by_index(batches: Sequence[Sequence[Sample]]) -> Iterator[tuple[int, bytes]]:
+def _by_index(batches: Sequence[Sequence[LoadedSample]]) -> Iterator[tuple[int, bytes]]:
     for batch in batches:
         yield from ((sample.index, sample.augmented) for sample in batch if sample.index is not None)
 
 
 def _same_place(
-    first: Sequence[Sequence[Sample]], second: Sequence[Sequence[Sample]]
-) -> Iterator[tuple[Sample, Sample]]:
+    first: Sequence[Sequence[LoadedSample]], second: Sequence[Sequence[LoadedSample]]
+) -> Iterator[tuple[LoadedSample, LoadedSample]]:
     for earlier, later in zip(first, second, strict=False):
         yield from zip(earlier, later, strict=False)
 
 
-def _equal_draws(pairs: Iterable[tuple[Sample, Sample]]) -> tuple[int, int]:
+def _equal_draws(pairs: Iterable[tuple[LoadedSample, LoadedSample]]) -> tuple[int, int]:
     """Return the number of comparable pairs, and how many of them have the same random numbers."""
     comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.tells and b.draw.tells]
     return len(comparable), sum(a.equals(b) for a, b in comparable)

@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from chirp_migrate.stats.ratios import holm, ks_p_value, noticed_share, noticed_shift
-from chirp_migrate.verify.equivalence.api import Api, missing_from
-from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, RELATIONS, STATISTICS, more_often_p
-from chirp_migrate.verify.equivalence.first_difference import compare_entry, ignored_by_seed, values_of
+from chirp_migrate.stats.ratios import detectable_difference, detectable_shift, holm_adjusted, ks_p_value
+from chirp_migrate.verify.equivalence.api import Api, missing_or_narrowed_names
+from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, RELATIONS, STATISTICS, fisher_p_value
+from chirp_migrate.verify.equivalence.first_difference import (
+    aspect_that_ignores_seed,
+    compare_passes_of_entry,
+    decode_sample_values,
+)
 from chirp_migrate.verify.spec import EntryResult, PassTrace
-from chirp_migrate.verify.verify_report import DetectableDifference, Difference
+from chirp_migrate.verify.verify_report import DetectableDifference, TrainingDifference
 
 __all__ = ["ALPHA", "Equivalence", "compare_api", "compare_results", "compare_traces"]
 
@@ -36,7 +40,7 @@ class Equivalence:
         unrepeatable: entry points whose losses or batches differ between two runs of the version before the migration.
     """
 
-    found: list[Difference] = field(default_factory=list)
+    found: list[TrainingDifference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     smallest_p: dict[str, float] = field(default_factory=dict)
     noticed: dict[str, dict[str, DetectableDifference]] = field(default_factory=dict)
@@ -49,7 +53,7 @@ class Equivalence:
 
     def differs(self, name: str, entry_point: str, text: str) -> None:
         """Add a difference. The method puts the entry point in front of ``text``."""
-        self.found.append(Difference(name, entry_point, f"{entry_point}: {text}" if entry_point else text))
+        self.found.append(TrainingDifference(name, entry_point, f"{entry_point}: {text}" if entry_point else text))
 
     def joined(self, other: Equivalence) -> Equivalence:
         """Return one comparison with the results of this comparison and of ``other``."""
@@ -91,10 +95,14 @@ def compare_traces(
     tests: list[_StatisticalTest] = []
     for label, old in before.items():
         new = after[label]
-        varying = set() if again is None else {name for name, _ in compare_entry(old.traces, again[label].traces)}
+        varying = (
+            set() if again is None else {name for name, _ in compare_passes_of_entry(old.traces, again[label].traces)}
+        )
         if varying and varying <= _VALUES:
             values = varying != {"losses-differ"}
-            differences = compare_entry(*([_without_values(trace, values) for trace in of.traces] for of in (old, new)))
+            differences = compare_passes_of_entry(
+                *([_without_values(trace, values) for trace in of.traces] for of in (old, new))
+            )
             tests += _value_tests(label, old.traces, new.traces, values)
             result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
@@ -104,12 +112,12 @@ def compare_traces(
             )
             result.notes.append(note)
         else:
-            differences = compare_entry(old.traces, new.traces)
+            differences = compare_passes_of_entry(old.traces, new.traces)
             if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
                 # Losses of augmented samples are not compared, but the results that depend on them are.
                 result.unrepeatable.add(label)
         if {name for name, _ in differences} <= {"order-differs"}:
-            aspect = ignored_by_seed(old.seeds, new.seeds)
+            aspect = aspect_that_ignores_seed(old.seeds, new.seeds)
             if aspect is not None:
                 differences.append(("seed-ignored", f"{aspect}: two seeds lead to equal values after, but not before"))
         if not differences:
@@ -125,7 +133,7 @@ def compare_traces(
 def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None:
     """Add the results of the tests to ``result``, and the smallest change that each two-sample test can find."""
     named: set[tuple[str, str]] = set()
-    adjusted = holm([test.p for test in tests])
+    adjusted = holm_adjusted([test.p for test in tests])
     for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):
         result.smallest_p.setdefault(test.entry_point, p)
         if p < ALPHA and (test.entry_point, test.name) not in named:
@@ -135,15 +143,15 @@ def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None
         if test.statistic:
             samples = len(test.before), len(test.after)
             # Holm's correction is strictest for the first difference.
-            share = noticed_share(*samples, ALPHA / len(tests))
-            noticed = DetectableDifference(share, noticed_shift(test.before, share), samples)
+            share = detectable_difference(*samples, ALPHA / len(tests))
+            noticed = DetectableDifference(share, detectable_shift(test.before, share), samples)
             result.noticed.setdefault(test.entry_point, {})[test.statistic] = noticed
 
 
 def compare_api(before: Api, after: Api) -> Equivalence:
     """Compare the public names and signatures of both versions."""
     result = Equivalence()
-    for text in missing_from(before, after):
+    for text in missing_or_narrowed_names(before, after):
         result.differs("api-changed", "", text)
     return result
 
@@ -230,7 +238,9 @@ def _value_tests(
         losses = [[float.fromhex(loss) for record in side for loss in record.losses] for side in sides]
         found = [("losses-differ", f"{role} losses", losses)]
         if batches:
-            values = [[v for record in side for text in record.sketches for v in values_of(text)] for side in sides]
+            values = [
+                [v for record in side for text in record.sketches for v in decode_sample_values(text)] for side in sides
+            ]
             found.append(("values-differ", f"{role} values", values))
         for name, what, (old, new) in found:
             if old and new:
@@ -248,7 +258,7 @@ def _repeat_tests(label: str, before: Sequence[PassTrace], after: Sequence[PassT
             shares = f"{equal} of {total} pairs before, {equal_after} of {total_after} pairs after"
             name = "equal-worker-streams" if relation == "batches" else "repeated-augmentation"
             text = f"augmented samples {where} have equal random numbers: {shares}"
-            tests.append(_StatisticalTest(label, name, text, more_often_p(equal, total, equal_after, total_after)))
+            tests.append(_StatisticalTest(label, name, text, fisher_p_value(equal, total, equal_after, total_after)))
     return tests
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import xxhash
 
-__all__ = ["Hash", "add_tensor", "fingerprint", "tensor_hash"]
+__all__ = ["Hash", "add_tensor_to_hash", "leaf_fingerprints", "tensor_hash"]
 
 _MAX_DEPTH = 12
 
@@ -18,7 +18,7 @@ Hash = xxhash.xxh3_128
 """Hash of samples and return values. It need not resist attacks: nobody constructs collisions."""
 
 
-def fingerprint(value: Any) -> dict[str, str]:
+def leaf_fingerprints(value: Any) -> dict[str, str]:
     """Map the path of every leaf in ``value`` to text that is equal only for equal values.
 
     The text of a float is hexadecimal, so it is exact. The text of a tensor or array has hash, dtype and shape. The
@@ -31,15 +31,15 @@ def fingerprint(value: Any) -> dict[str, str]:
 def tensor_hash(tensor: torch.Tensor) -> str:
     """Return a hash of the dtype, shape and bytes of a tensor, as 16 hexadecimal digits."""
     found = Hash()
-    add_tensor(found, tensor)
+    add_tensor_to_hash(found, tensor)
     return str(found.hexdigest())[:16]
 
 
-def add_tensor(found: Any, tensor: torch.Tensor) -> None:
-    """Add dtype, shape and bytes of ``tensor`` to ``found``, a :data:`Hash`."""
+def add_tensor_to_hash(hash_state: Any, tensor: torch.Tensor) -> None:
+    """Add dtype, shape and bytes of ``tensor`` to ``hash_state``, a :data:`Hash`."""
     array = tensor.detach().cpu().contiguous()
-    found.update(f"{array.dtype}{tuple(array.shape)}".encode())
-    found.update(array.reshape(-1).view(torch.uint8).numpy().data)
+    hash_state.update(f"{array.dtype}{tuple(array.shape)}".encode())
+    hash_state.update(array.reshape(-1).view(torch.uint8).numpy().data)
 
 
 def _leaves(value: Any, path: str, parents: tuple[int, ...]) -> Iterator[tuple[str, str]]:

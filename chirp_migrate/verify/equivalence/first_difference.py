@@ -17,11 +17,11 @@ from chirp_migrate.verify.spec import PassTrace
 __all__ = [
     "OTHER_SEED",
     "NamedDifference",
-    "compare_entry",
+    "aspect_that_ignores_seed",
+    "compare_passes_of_entry",
     "compared_aspects",
-    "ignored_by_seed",
-    "sketch",
-    "values_of",
+    "decode_sample_values",
+    "encode_sample_values",
 ]
 
 NamedDifference = tuple[str, str]
@@ -37,7 +37,7 @@ _LEAST = 8
 _TOLERANCE = 1e-4
 
 
-def compare_entry(before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[NamedDifference]:
+def compare_passes_of_entry(before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[NamedDifference]:
     """Return the first difference between the training passes, and between the validation passes, of an entry point.
 
     Later differences are omitted, because they may follow from the first.
@@ -176,8 +176,8 @@ def _other_indices(a: PassTrace, b: PassTrace) -> NamedDifference | None:
 
 
 def _other_values(before: str, after: str) -> NamedDifference | None:
-    """Return the size of the difference between two texts of :func:`sketch`; None if it is zero or not comparable."""
-    a, b = map(values_of, (before, after))
+    """Return the size of the difference between two encoded texts; None if it is zero or not comparable."""
+    a, b = map(decode_sample_values, (before, after))
     if len(a) != len(b) or not len(a) or np.array_equal(a, b, equal_nan=True):
         return None
     size = f"largest absolute difference {np.nanmax(np.abs(b - a)):.3g} among {len(a)} compared values"
@@ -233,7 +233,7 @@ def _first_unequal(a: Sequence[object], b: Sequence[object]) -> int:
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False), start=1) if x != y), min(len(a), len(b)) + 1)
 
 
-def sketch(tensors: Sequence[torch.Tensor]) -> str:
+def encode_sample_values(tensors: Sequence[torch.Tensor]) -> str:
     """Return up to 16 values of each sample in the first floating-point tensor of a batch, as base64 of float32."""
     for tensor in tensors:
         if tensor.is_floating_point() and tensor.ndim > 1:
@@ -244,8 +244,8 @@ def sketch(tensors: Sequence[torch.Tensor]) -> str:
     return ""
 
 
-def values_of(text: str) -> NDArray[np.float64]:
-    """Return the numbers that a text of :func:`sketch` encodes."""
+def decode_sample_values(text: str) -> NDArray[np.float64]:
+    """Return the numbers that a text of :func:`encode_sample_values` encodes."""
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)
 
 
@@ -270,7 +270,7 @@ def compared_aspects(passes: Sequence[PassTrace], result: Mapping[str, str]) -> 
     return {**texts, **{_RESULT + path: text for path, text in result.items()}}
 
 
-def ignored_by_seed(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
+def aspect_that_ignores_seed(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
     """Return an aspect that depends on the seed before the migration, but not after it; None without such an aspect.
 
     A single value of a result, such as an accuracy, may be equal for two seeds by chance. So results count as ignoring

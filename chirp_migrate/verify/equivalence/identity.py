@@ -10,15 +10,15 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from chirp_migrate.verify.equivalence.fingerprint import fingerprint
+from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 
-__all__ = ["DatasetLevel", "length", "name_of", "nested_datasets"]
+__all__ = ["NestedDataset", "dataset_length", "describe_dataset", "nested_datasets"]
 
 _DEEPEST = 12
 
 
 @dataclass(frozen=True)
-class DatasetLevel:
+class NestedDataset:
     """The dataset of a loader, or a dataset that this dataset wraps.
 
     Attributes:
@@ -37,49 +37,49 @@ class DatasetLevel:
         return index
 
 
-def nested_datasets(dataset: Any) -> list[DatasetLevel]:
+def nested_datasets(dataset: Any) -> list[NestedDataset]:
     """Return the dataset of a loader and the datasets that it wraps, from the outermost to the innermost.
 
     The function finds a wrapped dataset in an attribute or in the closure of ``__getitem__``. The result ends at a
     dataset that wraps several datasets. The result also ends where lengths or ``indices`` do not show which samples
     correspond. The function calls no method of a dataset but ``__len__``.
     """
-    found = [DatasetLevel(dataset)]
+    found = [NestedDataset(dataset)]
     while len(found) < _DEEPEST:
         here = found[-1]
         below = _inner_dataset(here.dataset)
         if below is None:
             return found
         indices = getattr(here.dataset, "indices", None)
-        if hasattr(indices, "__getitem__") and length(indices) == length(here.dataset):
-            found.append(DatasetLevel(below, (*here.maps, indices)))
-        elif length(below) == length(here.dataset):
-            found.append(DatasetLevel(below, here.maps))
+        if hasattr(indices, "__getitem__") and dataset_length(indices) == dataset_length(here.dataset):
+            found.append(NestedDataset(below, (*here.maps, indices)))
+        elif dataset_length(below) == dataset_length(here.dataset):
+            found.append(NestedDataset(below, here.maps))
         else:
             return found
     return found
 
 
-def name_of(dataset: Any) -> str:
+def describe_dataset(dataset: Any) -> str:
     """Return the length and a few samples of a dataset as text. Both versions have the same text for the same data.
 
     If samples are random or cannot be read by index, the text contains nothing but the length. Reading samples may
     change the state of random generators, which the caller must restore.
     """
-    samples = length(dataset)
+    samples = dataset_length(dataset)
     if not samples:
         return str(samples)
     numbers = sorted({0, samples // 2, samples - 1})
     try:
-        once, again = ([fingerprint(dataset[number]) for number in numbers] for _ in range(2))
+        once, again = ([leaf_fingerprints(dataset[number]) for number in numbers] for _ in range(2))
     except Exception:  # the dataset cannot be read by index here
         return str(samples)
     if once != again:
         return str(samples)
-    return f"{samples} {sorted(fingerprint(once).items())!r}"
+    return f"{samples} {sorted(leaf_fingerprints(once).items())!r}"
 
 
-def length(dataset: Any) -> int | None:
+def dataset_length(dataset: Any) -> int | None:
     """Return the number of samples of a dataset; None if it has no length."""
     try:
         return len(dataset)
@@ -94,7 +94,7 @@ def _inner_dataset(dataset: Any) -> Any:
         *getattr(dataset, "__dict__", {}).values(),
         *_closure_contents(getattr(type(dataset), "__getitem__", None)),
     ]:
-        if isinstance(value, Dataset) and hasattr(value, "__getitem__") and length(value) is not None:
+        if isinstance(value, Dataset) and hasattr(value, "__getitem__") and dataset_length(value) is not None:
             held[id(value)] = value
     return next(iter(held.values())) if len(held) == 1 else None
 

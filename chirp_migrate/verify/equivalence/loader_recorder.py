@@ -12,14 +12,14 @@ import torch
 from torch.nn.modules.loss import _Loss
 from torch.utils.data import Sampler
 
-from chirp_migrate.training.watch.interception import Interception, PassingIterator, workers_at_most
+from chirp_migrate.training.watch.interception import Interception, PassingIterator, limit_workers
 from chirp_migrate.training.watch.pacing import watching_backward
 from chirp_migrate.verify.equivalence.pass_recorder import PassRecorder
 from chirp_migrate.verify.spec import PassTrace
 from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.randomness.random_states import restored_generators
 
-__all__ = ["DRAWS", "FewWorkers", "LoaderWatch"]
+__all__ = ["DRAWS", "AtMostTwoWorkers", "LoaderRecorder"]
 
 DRAWS = 500
 """Number of augmented samples to compare for each entry point.
@@ -30,7 +30,7 @@ This number is enough to notice that the probability of augmentation falls from 
 _DRAWING_S = 10.0
 
 
-class LoaderWatch(Interception):
+class LoaderRecorder(Interception):
     """Context manager that records each pass over each loader (see :class:`PassTrace`).
 
     Recording does not change the state of the global random generators. A recording reads a few samples more than once,
@@ -53,7 +53,7 @@ class LoaderWatch(Interception):
         self._current: PassRecorder | None = None
         self._loading: PassRecorder | None = None
 
-    def __enter__(self) -> LoaderWatch:
+    def __enter__(self) -> LoaderRecorder:
         super().__enter__()
         self._samplers.__enter__()
         self._backward.__enter__()
@@ -172,8 +172,8 @@ class LoaderWatch(Interception):
         return call
 
 
-class FewWorkers(Interception):
-    """Context manager under which loaders start at most two worker processes; see ``LoaderWatch.few_workers``."""
+class AtMostTwoWorkers(Interception):
+    """Context manager under which loaders start at most two worker processes; see ``LoaderRecorder.few_workers``."""
 
     def __init__(self) -> None:
         super().__init__(self._start)
@@ -192,10 +192,10 @@ def _limit_workers(loader: Any) -> AbstractContextManager[None]:
     if not worker_processes(loader):
         return nullcontext()
     if torch.is_grad_enabled():
-        return workers_at_most(loader, 2)
+        return limit_workers(loader, 2)
     # A loader with persistent workers requests a new seed less often, so validation keeps one worker.
     keeps = loader.persistent_workers or getattr(loader, "keep_workers", False)
-    return workers_at_most(loader, int(keeps or loader.timeout > 0 or loader.worker_init_fn is not None))
+    return limit_workers(loader, int(keeps or loader.timeout > 0 or loader.worker_init_fn is not None))
 
 
 def _index_sampler(loader: Any) -> Any:

@@ -19,17 +19,17 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from chirp_migrate.training.watch.samples import contents
+from chirp_migrate.training.watch.samples import leaves_by_position
 from chirp_migrate.verify.equivalence.augmentation_statistics import (
-    Sample,
-    count_equal_draws,
+    LoadedSample,
+    count_equally_augmented_pairs,
     find_masks,
     pair_statistics,
     sample_statistics,
 )
-from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor, tensor_hash
-from chirp_migrate.verify.equivalence.first_difference import sketch
-from chirp_migrate.verify.equivalence.identity import DatasetLevel, length, name_of, nested_datasets
+from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash, tensor_hash
+from chirp_migrate.verify.equivalence.first_difference import encode_sample_values
+from chirp_migrate.verify.equivalence.identity import NestedDataset, dataset_length, describe_dataset, nested_datasets
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.spec import PassTrace
 from chirpid_patch.randomness.random_states import restored_generators
@@ -57,10 +57,10 @@ class PassRecorder:
 
     loader: Any
     record: PassTrace
-    base: DatasetLevel
-    plain: DatasetLevel | None
+    base: NestedDataset
+    plain: NestedDataset | None
     drawn: list[list[Any]] = field(default_factory=list)
-    batches: list[list[Sample]] = field(default_factory=list)
+    batches: list[list[LoadedSample]] = field(default_factory=list)
 
     @classmethod
     def begin(cls, loader: Any, number: int, names: dict[int, str]) -> PassRecorder:
@@ -72,12 +72,12 @@ class PassRecorder:
         """
         sampler = getattr(loader, "sampler", None)
         dataset = loader.dataset
-        samples = length(dataset) if hasattr(dataset, "__getitem__") else None
+        samples = dataset_length(dataset) if hasattr(dataset, "__getitem__") else None
         by_index = samples is not None and not isinstance(dataset, IterableDataset)
-        top_down = nested_datasets(dataset) if by_index else [DatasetLevel(dataset)]
+        top_down = nested_datasets(dataset) if by_index else [NestedDataset(dataset)]
         base = top_down[-1].dataset
         if by_index and id(base) not in names:
-            names[id(base)] = name_of(base)
+            names[id(base)] = describe_dataset(base)
         random = by_index and _has_random_samples(dataset, loader.collate_fn) is True
         record = PassTrace(
             loader=number,
@@ -97,7 +97,7 @@ class PassRecorder:
     def saw(self, batch: Any) -> None:
         """Add a batch to the record."""
         record = self.record
-        leaves = contents(batch).values()
+        leaves = leaves_by_position(batch).values()
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         record.unseen = sorted({*record.unseen, *map(_type_name, filterfalse(_is_plain, leaves))})
         size = next((tensor.shape[0] for tensor in tensors if tensor.ndim > 0), 0)
@@ -105,11 +105,11 @@ class PassRecorder:
         whole = Hash(b"".join(rows))
         for tensor in tensors:
             if tensor.ndim == 0 or tensor.shape[0] != size:
-                add_tensor(whole, tensor)
+                add_tensor_to_hash(whole, tensor)
         record.batches.append(whole.hexdigest()[:16])
         record.sizes.append(size)
         record.samples += size
-        samples = [Sample(content) for content in rows]
+        samples = [LoadedSample(content) for content in rows]
         for sample, index in zip(samples, self._indices_of(len(self.batches), size), strict=False):
             sample.index = index
         self.batches.append(samples)
@@ -121,7 +121,7 @@ class PassRecorder:
         if record.random:
             self._record_augmented(samples, tensors)
         else:
-            record.sketches.append(sketch(tensors))
+            record.sketches.append(encode_sample_values(tensors))
 
     def finish(self, before: PassRecorder | None) -> None:
         """Complete the record at the end of the pass; ``before`` is the previous pass over as many samples."""
@@ -139,7 +139,7 @@ class PassRecorder:
             record.plain_contents = _sum_of(plain)
         if record.random:
             earlier = before.batches if before is not None and before.record.random else None
-            record.repeats = count_equal_draws(self.batches, earlier)
+            record.repeats = count_equally_augmented_pairs(self.batches, earlier)
 
     def _indices_of(self, number: int, size: int) -> list[int]:
         """Return the dataset indices of the samples in batch ``number``; empty if they are not known."""
@@ -153,7 +153,7 @@ class PassRecorder:
             return []
         return indices if len(indices) == size else []
 
-    def _record_augmented(self, samples: list[Sample], tensors: list[torch.Tensor]) -> None:
+    def _record_augmented(self, samples: list[LoadedSample], tensors: list[torch.Tensor]) -> None:
         size = len(samples)
         images = [t for t in tensors if t.ndim > 1 and t.shape[0] == size and t.dtype != torch.bool]
         if not images or not size:
@@ -173,7 +173,7 @@ class PassRecorder:
         for sample, draw in zip(samples, pairs[0][1] if pairs else find_masks(images[0]), strict=True):
             sample.draw = draw
 
-    def _before_augmentation(self, samples: list[Sample]) -> list[torch.Tensor]:
+    def _before_augmentation(self, samples: list[LoadedSample]) -> list[torch.Tensor]:
         """Return the tensors of the same batch without augmentation; empty if these samples cannot be read."""
         indices = [sample.index for sample in samples if sample.index is not None]
         if self.plain is None or len(indices) < len(samples):
@@ -209,7 +209,7 @@ def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
     for row in range(size):
         one = Hash()
         for tensor in per_sample:
-            add_tensor(one, tensor[row])
+            add_tensor_to_hash(one, tensor[row])
         hashes.append(one.digest())
     return hashes
 
@@ -221,7 +221,7 @@ def _sum_of(hashes: Iterable[bytes]) -> str:
 
 def _tensors(batch: Any) -> list[torch.Tensor]:
     """Return the tensors in a batch, in order."""
-    return [leaf for leaf in contents(batch).values() if isinstance(leaf, torch.Tensor)]
+    return [leaf for leaf in leaves_by_position(batch).values() if isinstance(leaf, torch.Tensor)]
 
 
 def _is_plain(leaf: Any) -> bool:

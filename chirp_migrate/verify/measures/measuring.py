@@ -18,27 +18,27 @@ import psutil
 import torch
 from torch.utils.data import DataLoader, default_collate
 
-from chirp_migrate.training.watch.augmentation_cost import time_both
+from chirp_migrate.training.watch.augmentation_cost import time_with_and_without_augmentation
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.samples import (
+    augmented_positions,
     can_read_samples,
     nested_class_names,
     unaugmented_dataset,
-    varying_places,
 )
 from chirp_migrate.verify.measures.metric_data import (
     AugmentationCost,
     EntryMeasures,
     PassTiming,
-    SideMeasures,
-    UsagePoint,
+    UsageReading,
+    VersionMeasures,
 )
 from chirp_migrate.verify.measures.worker_safety import Collate, check_workers, measure_loader_rates
 from chirpid_patch import BatchedDataLoader, DataLoaderPerformanceMonitor
 from chirpid_patch.loading.batch_timer import batch_samples
 from chirpid_patch.machine.process_memory import MemoryReading
 
-__all__ = ["Measuring", "augmentation_cost", "resident_bytes"]
+__all__ = ["TrainingMeasurement", "augmentation_cost", "resident_bytes"]
 
 _INTERVAL_S = 0.1
 _FOR_RATES = 0.35
@@ -69,7 +69,7 @@ class _EntryMeasurement:
     lost_workers: set[int] = field(default_factory=set)
 
 
-class Measuring(Interception):
+class TrainingMeasurement(Interception):
     """Context manager under which :meth:`train` measures entry points. The results are in :attr:`found`.
 
     Args:
@@ -80,7 +80,7 @@ class Measuring(Interception):
 
     def __init__(self, worker_counts: Sequence[int], extra_s: float) -> None:
         super().__init__(self._measure)
-        self.found = SideMeasures()
+        self.found = VersionMeasures()
         self._worker_counts = worker_counts
         self._rates_s = extra_s * _FOR_RATES if worker_counts else 0.0
         self._extra_s = extra_s - self._rates_s
@@ -112,7 +112,7 @@ class Measuring(Interception):
         for sample, resident in zip(usage.samples, watching.resident, strict=True):
             memory, gpu = sample.memory, sample.gpu
             self.found.memory_kind = memory.kind if memory is not None else self.found.memory_kind
-            point = UsagePoint(
+            point = UsageReading(
                 self._trained_s + min(sample.seconds, seconds),
                 None if memory is None else memory.bytes,
                 resident,
@@ -134,7 +134,7 @@ class Measuring(Interception):
             began = time.monotonic()
             until = began + self._extra_s
             try:
-                if varying_places(held.dataset, held.collate):
+                if augmented_positions(held.dataset, held.collate):
                     cost = augmentation_cost(held.dataset, held.collate, held.batch_size, held.batched, until)
                     self.found.augmentation.append(cost)
                 if self._worker_counts:
@@ -148,7 +148,7 @@ class Measuring(Interception):
         augmented = {cost.dataset for cost in self.found.augmentation}
         self.found.entries[label].augmentations = sorted(entry.trained_on & augmented)
 
-    def finish(self) -> SideMeasures:
+    def finish(self) -> VersionMeasures:
         """Measure loading without training, for the dataset that loads slowest, and return all results.
 
         Call this method after the end of the context.
@@ -241,7 +241,7 @@ def augmentation_cost(
             loader = DataLoader(source, batch_size=batch_size, collate_fn=collate)
         return float(monitor.time_batch_loading(loader, _COST_BATCHES)["p50_batch_time"])
 
-    cost.with_s, cost.without_s = time_both(dataset, plain, batch_s, _COST_ROUNDS, until)
+    cost.with_s, cost.without_s = time_with_and_without_augmentation(dataset, plain, batch_s, _COST_ROUNDS, until)
     return cost
 
 

@@ -8,17 +8,17 @@ __all__ = [
     "AugmentationCost",
     "EntryMeasures",
     "LoaderRate",
-    "Measure",
+    "MemoryGrowth",
+    "Metric",
     "PassTiming",
-    "SideMeasures",
-    "Slope",
-    "UsagePoint",
-    "WorkerTrial",
+    "UsageReading",
+    "VersionMeasures",
+    "WorkerCheck",
 ]
 
 
 @dataclass(frozen=True)
-class Measure:
+class Metric:
     """The definition of a metric.
 
     Attributes:
@@ -37,7 +37,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Slope:
+class MemoryGrowth:
     """Growth of memory in MiB per epoch, with the lower and upper end of its 95 % interval."""
 
     value: float
@@ -102,7 +102,7 @@ class AugmentationCost:
 
 
 @dataclass
-class WorkerTrial:
+class WorkerCheck:
     """The check of one dataset with a number of worker processes of PyTorch's own loader.
 
     Attributes:
@@ -142,7 +142,7 @@ class LoaderRate:
 
 
 @dataclass
-class UsagePoint:
+class UsageReading:
     """One reading of memory and GPU use.
 
     Attributes:
@@ -160,7 +160,7 @@ class UsagePoint:
 
 
 @dataclass
-class SideMeasures:
+class VersionMeasures:
     """The results of the measured run of one version.
 
     Attributes:
@@ -175,10 +175,10 @@ class SideMeasures:
     """
 
     entries: dict[str, EntryMeasures] = field(default_factory=dict)
-    usage: list[UsagePoint] = field(default_factory=list)
+    usage: list[UsageReading] = field(default_factory=list)
     memory_kind: str = ""
     gpu: str = ""
     augmentation: list[AugmentationCost] = field(default_factory=list)
-    workers: list[WorkerTrial] = field(default_factory=list)
+    workers: list[WorkerCheck] = field(default_factory=list)
     rates: list[LoaderRate] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from chirp_migrate.verify.measures.metric_data import SideMeasures
+from chirp_migrate.console.text import pluralize
+from chirp_migrate.verify.measures.metric_data import VersionMeasures
 
 __all__ = [
     "AUGMENTATION_PERCENT",
@@ -59,20 +60,20 @@ class TargetVerdict:
 
 
 def judge_targets(
-    after: SideMeasures, figures: Mapping[str, float | None], batch_size: int, simulated: bool
+    after: VersionMeasures, metrics: Mapping[str, float | None], batch_size: int, simulated: bool
 ) -> list[TargetVerdict]:
     """Judge every target from the measurements of the migrated version.
 
     Args:
         after: measurements of the migrated version.
-        figures: name of a metric → value (see :func:`chirp_migrate.verify.measures.figures.figures`).
+        metrics: name of a metric → value (see :func:`chirp_migrate.verify.measures.figures.metrics_of_measured_run`).
         batch_size: samples per batch of the training.
         simulated: whether device steps were simulated. If so, GPU targets are not measurable.
     """
     return [
         _judge_throughput(after, batch_size),
-        *(_judge_gpu(after, figures, wanted, requirement, simulated) for wanted, requirement in _GPU),
-        _judge_augmentation(after, figures, simulated),
+        *(_judge_gpu(after, metrics, wanted, requirement, simulated) for wanted, requirement in _GPU),
+        _judge_augmentation(after, metrics, simulated),
         _judge_workers(after),
     ]
 
@@ -81,7 +82,7 @@ def _not_measurable(requirement: str, target: str, why: str) -> TargetVerdict:
     return TargetVerdict(requirement, target, NOT_MEASURABLE, None, why)
 
 
-def _judge_throughput(after: SideMeasures, batch_size: int) -> TargetVerdict:
+def _judge_throughput(after: VersionMeasures, batch_size: int) -> TargetVerdict:
     target = f"more than {BATCHES_PER_S:.0f} batches/s at batch size {BATCH}, loading without training"
     if batch_size != BATCH:
         return _not_measurable("R-004", target, f"the batch size is {batch_size}: verify with --batch-size {BATCH}")
@@ -95,7 +96,7 @@ def _judge_throughput(after: SideMeasures, batch_size: int) -> TargetVerdict:
 
 
 def _judge_gpu(
-    after: SideMeasures, figures: Mapping[str, float | None], wanted: float, requirement: str, simulated: bool
+    after: VersionMeasures, figures: Mapping[str, float | None], wanted: float, requirement: str, simulated: bool
 ) -> TargetVerdict:
     target = f"GPU utilisation above {wanted:.0f} %"
     value = figures.get("gpu_percent")
@@ -110,7 +111,7 @@ def _judge_gpu(
     return TargetVerdict(requirement, target, MET if value > wanted else NOT_MET, value, why)
 
 
-def _judge_augmentation(after: SideMeasures, figures: Mapping[str, float | None], simulated: bool) -> TargetVerdict:
+def _judge_augmentation(after: VersionMeasures, figures: Mapping[str, float | None], simulated: bool) -> TargetVerdict:
     target = f"augmentation overhead below {AUGMENTATION_PERCENT:.0f} % of the time of a batch"
     value, added = figures.get("augmentation_percent"), figures.get("augmentation_ms")
     if value is None or added is None:
@@ -118,7 +119,7 @@ def _judge_augmentation(after: SideMeasures, figures: Mapping[str, float | None]
         return _not_measurable("R-004", target, reasons[0] if reasons else "the training used no augmented dataset")
     period = 100 * added / value if value > 0 else 0.0
     with_step = " with simulated steps" if simulated else ""
-    why = f"{value:.0f} %: {added:.2f} ms of {period:.1f} ms from batch to batch{with_step}"
+    why = f"{value:.0f} %: augmentation takes {added:.2f} of the {period:.1f} ms between two batches{with_step}"
     loading = figures.get("augmentation_of_loading_percent")
     if loading is not None:
         why += f"; {loading:.0f} % of loading alone"
@@ -126,7 +127,7 @@ def _judge_augmentation(after: SideMeasures, figures: Mapping[str, float | None]
     return TargetVerdict("R-004", target, verdict, value, why, value > AUGMENTATION_WARNING)
 
 
-def _judge_workers(after: SideMeasures) -> TargetVerdict:
+def _judge_workers(after: VersionMeasures) -> TargetVerdict:
     requirement, target = "R-000-5.1", "every sample arrives once and no worker is lost, at any number of workers"
     tried = [trial for trial in after.workers if trial.tried]
     lost = sum(entry.lost_workers for entry in after.entries.values())
@@ -142,7 +143,7 @@ def _judge_workers(after: SideMeasures) -> TargetVerdict:
         return _not_measurable(requirement, target, "no dataset was read in worker processes")
     counts = ", ".join(str(count) for count in sorted({trial.workers for trial in tried}))
     datasets = len({trial.dataset for trial in tried})
-    why = f"{datasets} {'dataset' if datasets == 1 else 'datasets'} at {counts} workers ({tried[0].start_method})"
+    why = f"checked {pluralize(datasets, 'dataset')} with {counts} workers ({tried[0].start_method})"
     if after.unread:
         name, reason = next(iter(after.unread.items()))
         return _not_measurable(

@@ -16,16 +16,16 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
-from chirp_migrate.training.errors import first_line
+from chirp_migrate.training.errors import first_message_line
 from chirp_migrate.training.watch.samples import (
-    contents,
-    differing_places,
+    augmented_positions,
+    differing_positions,
     leaf_type,
+    leaves_by_position,
     nested_class_names,
-    read,
-    varying_places,
+    read_samples,
 )
-from chirp_migrate.verify.measures.metric_data import LoaderRate, WorkerTrial
+from chirp_migrate.verify.measures.metric_data import LoaderRate, WorkerCheck
 from chirpid_patch import DataLoaderPerformanceMonitor
 
 __all__ = ["check_workers", "measure_loader_rates"]
@@ -51,7 +51,7 @@ class _Numbered(Dataset[Any]):
         self.dataset = dataset
 
     def __getitems__(self, indices: list[int]) -> tuple[list[int], list[Any]]:
-        return list(indices), read(self.dataset, indices)
+        return list(indices), read_samples(self.dataset, indices)
 
 
 def _collate_with_indices(collate: Collate, numbered: tuple[list[int], list[Any]]) -> tuple[list[int], Any]:
@@ -60,7 +60,7 @@ def _collate_with_indices(collate: Collate, numbered: tuple[list[int], list[Any]
     return indices, collate(samples)
 
 
-def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: float) -> list[WorkerTrial]:
+def check_workers(dataset: Any, collate: Collate, worker_counts: Sequence[int], until: float) -> list[WorkerCheck]:
     """Read a part of the dataset with each number of workers, and compare the batches with batches of this process.
 
     Each worker reads two batches, and no sample is read twice. Of augmented values, only type and shape are compared.
@@ -68,24 +68,24 @@ def check_workers(dataset: Any, collate: Collate, counts: Sequence[int], until: 
     Args:
         dataset: the dataset to read.
         collate: ``collate_fn`` of the loader.
-        counts: numbers of worker processes.
+        worker_counts: numbers of worker processes.
         until: time on the clock of ``time.monotonic``. Numbers of workers that would probably take longer are skipped.
     """
     method = multiprocessing.get_context().get_start_method()
     name = nested_class_names(dataset)
-    random = varying_places(dataset, collate)
+    random = augmented_positions(dataset, collate)
     trials = []
-    for workers in counts:
+    for workers in worker_counts:
         size = min(_BATCH, max(1, len(dataset) // max(1, workers * _BATCHES_PER_WORKER)))
         began = time.perf_counter()
         _read_batch(dataset, collate, range(min(size, len(dataset))))
         expected_s = (2 * (time.perf_counter() - began) * _BATCHES_PER_WORKER + _START_S[method]) * max(1, workers)
         if problem := _why_skipped(expected_s, until):
-            trials.append(WorkerTrial(name, workers, method, 0, problem, tried=False))
+            trials.append(WorkerCheck(name, workers, method, 0, problem, tried=False))
             continue
         indices = list(range(min(len(dataset), size * max(1, workers) * _BATCHES_PER_WORKER)))
         found = _batch_problem(dataset, collate, workers, size, indices, random)
-        trials.append(WorkerTrial(name, workers, method, len(indices), found))
+        trials.append(WorkerCheck(name, workers, method, len(indices), found))
     return trials
 
 
@@ -117,7 +117,7 @@ def _batch_problem(
         dead = [worker for worker in started if worker.exitcode]
         if dead:  # the exit of the worker caused the error
             return f"a worker exited unexpectedly, with exit code {dead[0].exitcode}"
-        return f"{type(error).__name__}: {first_line(error) or 'no message'}"
+        return f"{type(error).__name__}: {first_message_line(error) or 'no message'}"
     if seen != indices:
         lost = len(set(indices) - set(seen))
         return (
@@ -132,11 +132,11 @@ def _batch_difference(dataset: Any, collate: Collate, numbers: list[int], batch:
 
     Positions in the batch that vary from read to read, because of augmentation, are added to ``random``.
     """
-    got, here = contents(batch), _read_batch(dataset, collate, numbers)
-    wrong = differing_places(got, here)
+    got, here = leaves_by_position(batch), _read_batch(dataset, collate, numbers)
+    wrong = differing_positions(got, here)
     if wrong - random:  # earlier reads may have missed a rare augmentation
         again = (_read_batch(dataset, collate, numbers) for _ in range(_FETCHES_BEFORE_BLAME))
-        random |= {place for other in again for place in differing_places(here, other)}
+        random |= {place for other in again for place in differing_positions(here, other)}
     wrong = {place for place in wrong if place not in random or leaf_type(got.get(place)) != leaf_type(here.get(place))}
     if not wrong:
         return None
@@ -148,7 +148,7 @@ def _batch_difference(dataset: Any, collate: Collate, numbers: list[int], batch:
 
 def _read_batch(dataset: Any, collate: Collate, numbers: Sequence[int]) -> dict[str, Any]:
     """Read the samples ``numbers`` in this process, collate them, and return the leaves of the batch."""
-    return contents(collate(read(dataset, numbers)))
+    return leaves_by_position(collate(read_samples(dataset, numbers)))
 
 
 def _why_skipped(expected_s: float, until: float) -> str:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.source.git import ignored_paths, run_git
-from chirp_migrate.training.errors import InvalidTree, NotMigrated
-from chirp_migrate.training.process.snapshot import LARGEST_FILE, copy_tree, restore
+from chirp_migrate.training.errors import NothingToCompare, NoTrainingFound
+from chirp_migrate.training.process.snapshot import LARGEST_FILE, copy_tree, write_originals
 from chirp_migrate.transaction.journal import applied_runs
 
 __all__ = ["OriginalVersion", "find_original_version"]
@@ -42,8 +42,8 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
             the journal of ``apply``.
 
     Raises:
-        NotMigrated: ``against`` is None and nothing is applied.
-        InvalidTree: ``against`` is neither a folder nor a revision that contains ``root``.
+        NothingToCompare: ``against`` is None and nothing is applied.
+        NoTrainingFound: ``against`` is neither a folder nor a revision that contains ``root``.
         JournalDamaged: a journal cannot be read or trusted.
     """
     if against is None:
@@ -55,12 +55,12 @@ def find_original_version(root: Path, against: str | None) -> OriginalVersion:
     if folder.is_dir():
         folder = folder.resolve()
         if folder == root:
-            raise InvalidTree(
+            raise NoTrainingFound(
                 f"--baseline {against} is PATH itself: pass the folder of the project before the migration."
             )
         return OriginalVersion(f"the folder {folder}", lambda target: copy_tree(folder, target))
     if folder.is_file():
-        raise InvalidTree(
+        raise NoTrainingFound(
             f"--baseline {against} is a file: pass the folder of the project before the migration, or a git revision."
         )
     return _in_revision(root, against)
@@ -72,7 +72,7 @@ def original_files(root: Path) -> dict[str, bytes | None]:
     The keys are POSIX paths relative to ``root``.
 
     Raises:
-        NotMigrated: ``apply`` changed no file below ``root``, or all runs are rolled back.
+        NothingToCompare: ``apply`` changed no file below ``root``, or all runs are rolled back.
         JournalDamaged: a journal cannot be read or trusted.
     """
     project = journal_root(root)
@@ -85,7 +85,7 @@ def original_files(root: Path) -> dict[str, bytes | None]:
             if file.path.startswith(below) and path not in originals:
                 originals[path] = None if file.before is None else run.original(file.path)
     if not originals:
-        raise NotMigrated(
+        raise NothingToCompare(
             f"nothing was applied in {root}: run `chirp-migrate apply {root}` first, then verify it. To compare with "
             "something else, pass --baseline a revision or folder."
         )
@@ -94,7 +94,7 @@ def original_files(root: Path) -> dict[str, bytes | None]:
 
 def _as_before(root: Path, originals: dict[str, bytes | None], target: Path) -> tuple[str, ...]:
     too_large = copy_tree(root, target)
-    restore(target, originals)
+    write_originals(target, originals)
     return too_large
 
 
@@ -112,15 +112,15 @@ def _in_revision(root: Path, revision: str) -> OriginalVersion:
     neither = f"--baseline {revision} is neither a folder nor a git revision"
     place = _git(root, ["rev-parse", "--show-prefix"])
     if place is None:
-        raise InvalidTree(f"{neither}: {root} is not in a git work tree, or git is not installed.")
+        raise NoTrainingFound(f"{neither}: {root} is not in a git work tree, or git is not installed.")
     answer = _git(root, ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"])
     if answer is None:
-        raise InvalidTree(f"{neither} of {root}: pass a commit, a branch, a tag or a folder.")
+        raise NoTrainingFound(f"{neither} of {root}: pass a commit, a branch, a tag or a folder.")
     # The prefix is the path from the top of the repository. It is empty or ends in /.
     prefix, commit = os.fsdecode(place).removesuffix("\n"), answer.decode("ascii").strip()
     listed = _git(root, ["ls-tree", "-r", "-z", "-l", "--full-tree", f"{commit}:{prefix}"])
     if listed is None:
-        raise InvalidTree(f"git revision {revision} has no folder {prefix}: pass a later revision.")
+        raise NoTrainingFound(f"git revision {revision} has no folder {prefix}: pass a later revision.")
     files = []
     for line in listed.split(b"\0")[:-1]:
         facts, _, name = line.partition(b"\t")
@@ -149,7 +149,7 @@ def _write_revision(root: Path, commit: str, files: Sequence[_RevisionFile], tar
             meant = os.path.normpath(Path(file.name).parent / os.fsdecode(objects[file.object]))
             if contents.get(meant) is not None:  # a link to a file becomes a file, as in `copy_tree`
                 contents[file.name] = contents[meant]
-    restore(target, contents)
+    write_originals(target, contents)
     for file in wanted:
         if file.mode == _EXECUTABLE:
             (target / file.name).chmod(0o755)
@@ -163,7 +163,7 @@ def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, by
     for name in names:
         header = answer.readline().split()
         if len(header) != 3:
-            raise InvalidTree(f"git has no content for a file of {commit[:12]} in {root}: fetch all of it first.")
+            raise NoTrainingFound(f"git has no content for a file of {commit[:12]} in {root}: fetch all of it first.")
         contents[name] = answer.read(int(header[2]))
         answer.readline()
     return contents

@@ -7,20 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from chirp_migrate.console.progress import Progress, ProgressStep
-from chirp_migrate.training.errors import InvalidTree
-from chirp_migrate.training.process.snapshot import copy_tree, keep_pristine
+from chirp_migrate.training.errors import NoTrainingFound
+from chirp_migrate.training.process.snapshot import copy_tree, store_original_files
 from chirp_migrate.training.workload.choosing import select_entry_points
-from chirp_migrate.training.workload.entry_points import Discovery, Source
-from chirp_migrate.training.workload.hook import file_of
-from chirp_migrate.verify.options import VerifyOptions, training_of
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, TrainingSource
+from chirp_migrate.training.workload.hook import candidate_files
+from chirp_migrate.verify.options import VerifyOptions, entry_points_for
 from chirp_migrate.verify.sides.baseline import OriginalVersion
-from chirp_migrate.verify.spec import Job, RunSpec
+from chirp_migrate.verify.spec import JobKind, RunSpec
 from chirp_migrate.verify.timing.children import run_child
 
-__all__ = ["find_training", "make_sides"]
+__all__ = ["copy_both_versions", "find_entry_points_before"]
 
 
-def make_sides(
+def copy_both_versions(
     root: Path, before: OriginalVersion, options: VerifyOptions, scratch: Path
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
     """Copy both versions to ``scratch``. If the old version lacks the file of the hook, add the present file.
@@ -35,40 +35,40 @@ def make_sides(
     if too_large:
         notes.append(f"too large, so not copied: {', '.join(too_large)}")
     if options.entry is not None and options.entry.hook:
-        candidates = file_of(options.entry.hook)
+        candidates = candidate_files(options.entry.hook)
         own = next((name for name in candidates if (trees["after"] / name).is_file()), None)
         if own is not None and not any((trees["before"] / name).is_file() for name in candidates):
             (trees["before"] / own).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(trees["after"] / own, trees["before"] / own)
             notes.append(f"{own} is not in the version before the migration, so both versions use the current one")
     for tree in trees.values():
-        keep_pristine(tree)
+        store_original_files(tree)
     return trees, tuple(notes)
 
 
-def find_training(
+def find_entry_points_before(
     tree: Path, root: Path, before: OriginalVersion, options: VerifyOptions, progress: Progress
-) -> Discovery:
+) -> DiscoveredEntryPoints:
     """Find the entry points in the version before the migration; a hook lists its calls in a child process.
 
     Raises:
         UsageProblem: no entry point is selected, or the hook does not exist.
-        InvalidTree: no entry point is found, or the file of the hook does not exist.
+        NoTrainingFound: no entry point is found, or the file of the hook does not exist.
         WorkloadFailed: the hook failed.
     """
     try:
-        found = training_of(tree, root, options)
-    except InvalidTree as problem:
-        if options.source is not Source.FOUND:
+        found = entry_points_for(tree, root, options)
+    except NoTrainingFound as problem:
+        if options.source is not TrainingSource.FOUND:
             raise
         # The message omits ``tree``, a temporary folder that users do not know.
-        raise InvalidTree(
+        raise NoTrainingFound(
             f"found no training in {before.described}: pass the original project as --baseline."
         ) from problem
-    if options.source is Source.HOOK:
+    if options.source is TrainingSource.HOOK:
         (entry,) = found.entry_points
         progress(f"calling {entry.hook} for its training calls")
         progress(ProgressStep(f"calling {entry.hook}"))
-        names = run_child(RunSpec(str(tree), found, options, Job.NAMES), "before").names
+        names = run_child(RunSpec(str(tree), found, options, JobKind.NAMES), "before").names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))
     return select_entry_points(found, options.select)

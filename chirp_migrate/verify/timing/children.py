@@ -22,18 +22,23 @@ import torch
 
 from chirp_migrate.console.progress import Progress, ProgressStep, no_progress
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.background_load import Watch, own_cpu_seconds
-from chirp_migrate.training.process.descendants import own_cpus
-from chirp_migrate.training.process.run_child import Child, ChildLabels, workload_failed
-from chirp_migrate.training.process.snapshot import freshen
-from chirp_migrate.training.workload.entry_points import Discovery, EntryPoint, Source, WorkloadSizes
-from chirp_migrate.verify.measures.metric_data import SideMeasures
+from chirp_migrate.training.process.background_load import BackgroundLoadWatch, cpu_seconds_of_this_process
+from chirp_migrate.training.process.descendants import cpus_of_this_process
+from chirp_migrate.training.process.run_child import Child, ChildLabels, workload_failure
+from chirp_migrate.training.process.snapshot import restore_original_files
+from chirp_migrate.training.workload.entry_points import (
+    DiscoveredEntryPoints,
+    EntryPoint,
+    TrainingSource,
+    WorkloadSizes,
+)
+from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import REPEATED, EntryTiming, Job, RunResult, RunSpec
+from chirp_migrate.verify.spec import REPEATED, EntryTiming, JobKind, RunResult, RunSpec
 from chirp_migrate.verify.timing.rounds import TimedRound
 from chirpid_patch.machine.cpus import usable_cpus
 
-__all__ = ["Children", "child_of", "run_child"]
+__all__ = ["ChildStarter", "make_child", "run_child"]
 
 _SIDES = ("before", "after")
 _WATCH_SHARE, _LEAST_WATCH_S = 1 / 4, 30.0
@@ -49,31 +54,31 @@ class _OutOfTime(Exception):
     """Raised if the time budget ends in the middle of a turn."""
 
 
-def child_of(spec: RunSpec, side: str, progress: Progress = no_progress) -> Child[RunResult]:
-    """Return a child process that is not yet started; ``side`` (``before`` or ``after``) is for messages."""
-    freshen(Path(spec.tree))
+def make_child(spec: RunSpec, version: str, progress: Progress = no_progress) -> Child[RunResult]:
+    """Return a child process that is not yet started; ``version`` (``before`` or ``after``) is for messages."""
+    restore_original_files(Path(spec.tree))
     role = ChildLabels(
-        f"The version {side} the migration",
-        f"The version {side} the migration failed: ",
+        f"The version {version} the migration",
+        f"The version {version} the migration failed: ",
         "raise --timeout, or reduce the work with --samples and --epochs",
-        side,
+        version,
     )
     environment = dict.fromkeys(_THREAD_SETTINGS, str(spec.threads))
     environment["PYTHONHASHSEED"] = str(spec.hash_seed)
     return Child("chirp_migrate.verify.runner", spec, RunResult, role, spec.options.timeout_s, environment, progress)
 
 
-def run_child(spec: RunSpec, side: str) -> RunResult:
+def run_child(spec: RunSpec, version: str) -> RunResult:
     """Run one child process to its end, and return its result.
 
     Raises:
         WorkloadFailed: the project's code raised an error, crashed the interpreter, or took too long.
     """
-    with child_of(spec, side) as child:
+    with make_child(spec, version) as child:
         return child.result()
 
 
-class Children:
+class ChildStarter:
     """Starts child processes with the same training for both versions.
 
     Attributes:
@@ -85,7 +90,11 @@ class Children:
     """
 
     def __init__(
-        self, trees: Mapping[str, Path], discovery: Discovery, settings: VerifyOptions, progress: Progress = no_progress
+        self,
+        trees: Mapping[str, Path],
+        discovery: DiscoveredEntryPoints,
+        settings: VerifyOptions,
+        progress: Progress = no_progress,
     ) -> None:
         self.progress = progress
         self.spent_s: dict[str, float] = defaultdict(float)
@@ -95,12 +104,12 @@ class Children:
         self._trees = trees
         self._discovery = discovery
         self._settings = settings
-        synthetic = discovery.source is Source.FOUND and settings.sizes.data is None
+        synthetic = discovery.source is TrainingSource.FOUND and settings.sizes.data is None
         self._together = synthetic and not torch.cuda.is_available()
         self.threads = settings.threads or usable_cpus()
         self._watching_threads = max(1, self.threads // 2)
 
-    def narrow(self, discovery: Discovery, sizes: WorkloadSizes) -> None:
+    def narrow(self, discovery: DiscoveredEntryPoints, sizes: WorkloadSizes) -> None:
         """Limit all later processes to the entry points of ``discovery``, with ``sizes``."""
         self._discovery = discovery
         self._settings = replace(self._settings, sizes=sizes)
@@ -130,7 +139,7 @@ class Children:
 
     def watching(self, side: str, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
         """Return a process that records runs of these entry points, each in its own turn."""
-        return self._child(side, Job.WATCH, entries, **more)
+        return self._child(side, JobKind.WATCH, entries, **more)
 
     def time_round(
         self,
@@ -157,14 +166,16 @@ class Children:
         began = time.monotonic()
         entries = self._choose_entry_points(number, labels)
         visits: dict[str, dict[str, EntryTiming]] = {side: {} for side in _SIDES}
-        watch = Watch()
+        watch = BackgroundLoadWatch()
         chance = random.Random(f"{self._settings.sizes.seed}-{number}-turns")
         with ExitStack() as stack:
             more = {"repeats": tuple(repeats), "whole": tuple(whole), "hash_seed": number}
             pair: dict[str, Child[RunResult]] = {}
             for side in _SIDES:
                 self.progress(ProgressStep(f"round {number + 1}: starting"))
-                pair[side] = stack.enter_context(self._child(side, Job.TIME, entries, cached=side == "after", **more))
+                pair[side] = stack.enter_context(
+                    self._child(side, JobKind.TIME, entries, cached=side == "after", **more)
+                )
             with self.spending("starting interpreters, importing"):
                 for child in pair.values():
                     child.wait_until_ready()
@@ -178,7 +189,9 @@ class Children:
                     break
                 self.progress(ProgressStep(f"round {number + 1}: {entry.label}", done, len(entries)))
                 try:
-                    with watch.watching(lambda: own_cpu_seconds() + sum(child.cpu_s for child in pair.values())):
+                    with watch.watching(
+                        lambda: cpu_seconds_of_this_process() + sum(child.cpu_s for child in pair.values())
+                    ):
                         found = self._time_entry_point(pair, chance, deadline)
                 except _OutOfTime:
                     break
@@ -191,7 +204,7 @@ class Children:
         self.make_room(watch.others())
         return TimedRound.of(visits, own, watch.others(), time.monotonic() - began)
 
-    def measure(self, seconds: float, labels: Sequence[str], whole: Sequence[str]) -> dict[str, SideMeasures]:
+    def measure(self, seconds: float, labels: Sequence[str], whole: Sequence[str]) -> dict[str, VersionMeasures]:
         """Train each version once more, and measure waits, memory and GPU use.
 
         Args:
@@ -204,12 +217,12 @@ class Children:
         """
         by_label = {entry.label: entry for entry in self._discovery.entry_points}
         entries = [by_label[label] for label in labels if label in by_label and label not in self.failing]
-        found: dict[str, SideMeasures] = {}
+        found: dict[str, VersionMeasures] = {}
         for side in _SIDES:
             # Only the datasets of the migrated version are read in worker processes.
             options = self._settings if side == "after" else replace(self._settings, worker_counts=())
             more = {"options": options, "seconds": seconds, "whole": tuple(whole)}
-            with self.spending("measuring"), self._child(side, Job.MEASURE, entries, **more) as child:
+            with self.spending("measuring"), self._child(side, JobKind.MEASURE, entries, **more) as child:
                 child.wait_until_ready()
                 try:
                     child.give_turn(min(self._settings.timeout_s, seconds + options.extra_s + _GRACE_S))
@@ -258,7 +271,7 @@ class Children:
             _OutOfTime: the time ran out in a turn, and the process of the turn was ended.
             WorkloadFailed: the project's code crashed, or took longer than ``--timeout``.
         """
-        turn, cpus = 0, own_cpus()
+        turn, cpus = 0, cpus_of_this_process()
         while True:
             left = [side for side in _SIDES if not pair[side].found]
             if not left:
@@ -302,7 +315,7 @@ class Children:
         before, after = found["before"], found["after"]
         if after.error and not before.error:
             raised = f"The version after the migration failed: {entry.label} raised {after.error}."
-            raise workload_failed(raised, after.printed, "after")
+            raise workload_failure(raised, after.printed, "after")
         if before.error:
             self.failing[entry.label] = before.error
             return
@@ -335,7 +348,7 @@ class Children:
 
         return tuple(sorted(entries, key=rank))
 
-    def _child(self, side: str, job: Job, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
+    def _child(self, side: str, job: JobKind, entries: Sequence[EntryPoint], **more: Any) -> Child[RunResult]:
         given: dict[str, Any] = {
             "options": self._settings,
             "threads": self.threads,
@@ -344,7 +357,7 @@ class Children:
         }
         discovery = replace(self._discovery, entry_points=tuple(entries))
         spec = RunSpec(str(self._trees[side]), discovery, job=job, **given)
-        return child_of(spec, side, partial(self._pass_on_progress, side))
+        return make_child(spec, side, partial(self._pass_on_progress, side))
 
     def _pass_on_progress(self, side: str, what: str | ProgressStep) -> None:
         self.progress(

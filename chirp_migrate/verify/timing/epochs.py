@@ -17,10 +17,10 @@ import torch
 from chirp_migrate.training.watch.interception import Interception, PassingIterator
 from chirp_migrate.training.watch.pacing import Pacing
 from chirp_migrate.verify.spec import EntryTiming
-from chirp_migrate.verify.timing.constant_batch import CachedLoading
+from chirp_migrate.verify.timing.constant_batch import RepeatedBatchLoading
 from chirpid_patch.loading.batch_timer import batch_samples
 
-__all__ = ["FOR_ALL_S", "LONGEST_VISIT", "EnoughEpochs", "Epochs"]
+__all__ = ["FOR_ALL_S", "LONGEST_VISIT", "EnoughEpochsTimed", "EpochTimer"]
 
 LONGEST_VISIT = 6
 """Largest number of epochs after the first to time in one round; more short epochs than long epochs are timed."""
@@ -34,11 +34,11 @@ Each entry point has the share that its own run has in all own runs, because lon
 """
 
 
-class EnoughEpochs(BaseException):
+class EnoughEpochsTimed(BaseException):
     """Ends a training call whose epochs are timed. ``except Exception`` does not catch a ``BaseException``."""
 
 
-class Epochs(Interception):
+class EpochTimer(Interception):
     """Context manager under which :meth:`time` divides a training call into epochs.
 
     Enter this context after other interceptions, because an epoch must begin before other code uses its loader.
@@ -54,7 +54,7 @@ class Epochs(Interception):
         self,
         turn: Callable[[], None],
         least: int = 1,
-        cached: CachedLoading | None = None,
+        cached: RepeatedBatchLoading | None = None,
         most: int = LONGEST_VISIT,
     ) -> None:
         super().__init__(self._pass)
@@ -83,7 +83,7 @@ class Epochs(Interception):
         self._mark()
         self._is_timing = True
         try:
-            with self._pacing, suppress(EnoughEpochs):
+            with self._pacing, suppress(EnoughEpochsTimed):
                 value = call()
                 self._visit.rest_s = self._since()
                 del value
@@ -124,7 +124,7 @@ class Epochs(Interception):
     def _end_epoch(self) -> None:
         seconds, visit = self._since(), self._visit
         if self._over:
-            raise EnoughEpochs
+            raise EnoughEpochsTimed
         if self._pacing.later == 1:
             self._count_as_start_up(seconds)
         elif self._cached is not None and self._cached.is_active:
@@ -137,7 +137,7 @@ class Epochs(Interception):
         if self._pacing.is_over(1 + (self._least if is_long else self._most)):
             if self._cached is None or visit.cached_s:
                 self._over = True
-                raise EnoughEpochs
+                raise EnoughEpochsTimed
             self._cached.is_active = True
         self._turn()
         self._mark()

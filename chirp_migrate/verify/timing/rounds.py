@@ -18,39 +18,39 @@ from types import MappingProxyType
 import msgspec
 
 from chirp_migrate.stats.sequential_looks import MIN_ROUNDS, InterimAnalysis, planned_analyses
-from chirp_migrate.training.process.background_load import BUSY_ABOVE, not_watched
+from chirp_migrate.training.process.background_load import BUSY_ABOVE, why_not_measurable
 from chirp_migrate.training.workload.entry_points import OwnRun
 from chirp_migrate.verify.spec import EntryTiming
 
-__all__ = ["SIDES", "Rounds", "StopReason", "TimedRound", "own_seconds", "take_rounds"]
+__all__ = ["SIDES", "Rounds", "StopReason", "TimedRound", "own_run_seconds", "run_rounds"]
 
 SIDES = ("before", "after", "cached")
 """Names of timings: the version before the migration, the migrated version, and the migrated version with zero-cost
 loading."""
 
 
-def own_seconds(visit: EntryTiming, own: OwnRun) -> float:
+def own_run_seconds(timing: EntryTiming, own_run: OwnRun) -> float:
     """Compute the seconds of the user's own run from a timing of its entry point.
 
     Each fold takes the start-up time with the first epoch, and the median time of a later epoch for all other epochs.
     If no later epoch was timed, the result is the time of the whole call.
 
     Args:
-        visit: timing of the entry point in one round.
-        own: epochs and folds of the user's own run.
+        timing: timing of the entry point in one round.
+        own_run: epochs and folds of the user's own run.
     """
-    if not visit.epochs_s:
-        return visit.start_s + visit.rest_s
-    epoch_s = statistics.median(visit.epochs_s)
-    return own.folds * (max(visit.start_s, epoch_s) + (own.epochs - 1) * epoch_s)
+    if not timing.epochs_s:
+        return timing.start_s + timing.rest_s
+    epoch_s = statistics.median(timing.epochs_s)
+    return own_run.folds * (max(timing.start_s, epoch_s) + (own_run.epochs - 1) * epoch_s)
 
 
-def zero_cost_seconds(visit: EntryTiming, own: OwnRun) -> float | None:
+def zero_cost_run_seconds(timing: EntryTiming, own_run: OwnRun) -> float | None:
     """Compute the seconds of the user's own run with zero-cost loading; None if zero-cost loading was not timed."""
-    if not visit.cached_s or not visit.epochs_s:
+    if not timing.cached_s or not timing.epochs_s:
         return None
-    loading_s = max(0.0, statistics.median(visit.epochs_s) - statistics.median(visit.cached_s))
-    return max(own_seconds(visit, own) - own.all_epochs * loading_s, 1e-9)
+    loading_s = max(0.0, statistics.median(timing.epochs_s) - statistics.median(timing.cached_s))
+    return max(own_run_seconds(timing, own_run) - own_run.all_epochs * loading_s, 1e-9)
 
 
 @dataclass
@@ -80,8 +80,10 @@ class TimedRound:
     ) -> TimedRound:
         """Build a round from its timings; entry points that were not timed in both versions do not count."""
         labels = [label for label in own if all(label in visits[side] for side in ("before", "after"))]
-        seconds = {side: {label: own_seconds(visits[side][label], own[label]) for label in labels} for side in visits}
-        zero_cost_ratio = {label: zero_cost_seconds(visits["after"][label], own[label]) for label in labels}
+        seconds = {
+            side: {label: own_run_seconds(visits[side][label], own[label]) for label in labels} for side in visits
+        }
+        zero_cost_ratio = {label: zero_cost_run_seconds(visits["after"][label], own[label]) for label in labels}
         seconds["cached"] = {label: value for label, value in zero_cost_ratio.items() if value is not None}
         return cls(seconds, others, duration_s, visits)
 
@@ -115,7 +117,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         others_median, others_most: median and largest share of the CPUs that other processes used in a round, 0 to 1;
             None if it was not measured.
         others_limit: share of the CPUs from which a round counts as disturbed; None if it was not measured.
-        not_watched: why the CPU use of other processes was not measured; None if it was measured.
+        why_not_measurable: why the CPU use of other processes was not measured; None if it was measured.
     """
 
     made: list[TimedRound] = []
@@ -141,7 +143,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
             others_median=statistics.median(others) if others else None,
             others_most=max(others, default=None),
             others_limit=BUSY_ABOVE if others else None,
-            not_watched=None if others else not_watched(),
+            not_watched=None if others else why_not_measurable(),
         )
 
     def seconds(self, side: str, label: str) -> list[float]:
@@ -154,21 +156,21 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         return math.fsum(statistics.median(self.seconds(side, label)) for label in labels)
 
 
-def take_rounds(
-    make: Callable[[int, frozenset[str] | None, float], TimedRound],
-    still_open: Callable[[Sequence[TimedRound], Sequence[InterimAnalysis]], frozenset[str]],
-    most: int,
+def run_rounds(
+    run_round: Callable[[int, frozenset[str] | None, float], TimedRound],
+    find_open: Callable[[Sequence[TimedRound], Sequence[InterimAnalysis]], frozenset[str]],
+    max_rounds: int,
     deadline: float,
     own_epochs: Mapping[str, int] = MappingProxyType({}),
 ) -> Rounds:
-    """Run rounds until every question is answered, ``most`` rounds have run, or the time is used up.
+    """Run rounds until every question is answered, ``max_rounds`` rounds have run, or the time is used up.
 
     Args:
-        make: runs one round. Its arguments are the number of the round (from 0), the labels of the entry points that
-            may run (None for all), and the time after which no further entry point begins.
-        still_open: runs an interim analysis on the rounds, and returns the labels of the entry points with an open
+        run_round: runs one round. Its arguments are the number of the round (from 0), the labels of the entry points
+            that may run (None for all), and the time after which no further entry point begins.
+        find_open: runs an interim analysis on the rounds, and returns the labels of the entry points with an open
             question; empty if every question is answered.
-        most: largest number of rounds.
+        max_rounds: largest number of rounds.
         deadline: end of the time budget, on the clock of ``time.monotonic``.
         own_epochs: entry point → number of epochs of the user's own run. If the entry points of the first round have
             less than half of all these epochs, fewer rounds run, so that each has time for more entry points.
@@ -177,15 +179,15 @@ def take_rounds(
         KeyboardInterrupt: the user interrupted before the first interim analysis. A later interruption ends the rounds
             without an error.
     """
-    planned = planned_analyses(most)
+    planned = planned_analyses(max_rounds)
     made: list[TimedRound] = []
     looks: list[InterimAnalysis] = []
     labels: frozenset[str] | None = None
-    lost, wanted = 0, max(most, MIN_ROUNDS)
+    lost, wanted = 0, max(max_rounds, MIN_ROUNDS)
 
     def look(share: float) -> frozenset[str]:
         looks.append(InterimAnalysis(len(made), share))
-        return still_open(made, looks)
+        return find_open(made, looks)
 
     def left() -> float:
         return 1.0 - math.fsum(each.share for each in looks)
@@ -193,7 +195,7 @@ def take_rounds(
     while True:
         try:
             now = time.monotonic()
-            latest = make(len(made), labels, now + (deadline - now) / max(1, wanted - len(made)))
+            latest = run_round(len(made), labels, now + (deadline - now) / max(1, wanted - len(made)))
         except KeyboardInterrupt:
             if len(made) < MIN_ROUNDS - 1:
                 raise
@@ -206,7 +208,7 @@ def take_rounds(
             wanted = MIN_ROUNDS if 2 * covered < sum(own_epochs.values()) else wanted
         else:
             lost += 1  # an entry point crashed its process, or time was up before any entry point was timed
-        out_of_time = lost > most or time.monotonic() + _WORTH_BEGINNING * latest.duration_s > deadline
+        out_of_time = lost > max_rounds or time.monotonic() + _WORTH_BEGINNING * latest.duration_s > deadline
         if not latest.labels and not out_of_time:
             continue
         due = next((each for each in planned if each.rounds >= len(made)), planned[-1])

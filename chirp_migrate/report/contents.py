@@ -12,16 +12,16 @@ from itertools import groupby
 
 from chirp_migrate.doctor.doctor_report import DoctorReport
 from chirp_migrate.plans.plan import Finding, SkippedFile
-from chirp_migrate.report.hunks import Section
-from chirp_migrate.report.wording import sections
-from chirp_migrate.review.loader_account import Ledger
+from chirp_migrate.report.hunks import ChangeSection
+from chirp_migrate.report.wording import group_unchanged_findings
+from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.verify.verify_report import VerifyReport
 
-__all__ = ["FileStory", "FindingStory", "HunkStory", "RunStory", "Story", "reported_by_file"]
+__all__ = ["FileDetails", "FindingDetails", "HunkDetails", "ReportContents", "RunDetails", "group_by_file"]
 
 
 @dataclass(frozen=True)
-class FindingStory:
+class FindingDetails:
     """A finding with the details that a reader needs.
 
     Attributes:
@@ -36,7 +36,7 @@ class FindingStory:
 
 
 @dataclass(frozen=True)
-class HunkStory:
+class HunkDetails:
     """One change of a file: a hunk, or changes that follow from hunks.
 
     Attributes:
@@ -54,15 +54,15 @@ class HunkStory:
     id: str
     number: int
     kind: str
-    findings: tuple[FindingStory, ...]
+    findings: tuple[FindingDetails, ...]
     imports: tuple[str, ...]
     decision: str | None
     edited: bool
-    sections: tuple[Section, ...]
+    sections: tuple[ChangeSection, ...]
 
 
 @dataclass(frozen=True)
-class FileStory:
+class FileDetails:
     """A file that a run wrote or that a plan would write.
 
     Attributes:
@@ -81,13 +81,13 @@ class FileStory:
     note: str
     added: int
     removed: int
-    hunks: tuple[HunkStory, ...]
+    hunks: tuple[HunkDetails, ...]
     edited_since: bool = False
     id: str = ""
 
 
 @dataclass(frozen=True)
-class RunStory:
+class RunDetails:
     """One run of ``apply``, or a plan that was not applied.
 
     Attributes:
@@ -105,21 +105,21 @@ class RunStory:
     number: int | None
     created: str
     tool: str
-    files: tuple[FileStory, ...]
-    reported: tuple[FindingStory, ...]
+    files: tuple[FileDetails, ...]
+    reported: tuple[FindingDetails, ...]
     skipped: tuple[SkippedFile, ...]
     left_out: tuple[SkippedFile, ...]
-    ledger: Ledger | None
+    ledger: LoaderLedger | None
     notes: tuple[str, ...]
 
     @property
-    def findings(self) -> tuple[FindingStory, ...]:
+    def findings(self) -> tuple[FindingDetails, ...]:
         """Return all findings: rewritten findings first, then the others."""
         return (*(finding for file in self.files for hunk in file.hunks for finding in hunk.findings), *self.reported)
 
 
 @dataclass(frozen=True)
-class Story:
+class ReportContents:
     """The data of a report on one project.
 
     Attributes:
@@ -131,18 +131,18 @@ class Story:
     """
 
     name: str
-    runs: tuple[RunStory, ...]
+    runs: tuple[RunDetails, ...]
     verdict: VerifyReport | None
     notices: tuple[str, ...]
     doctor: DoctorReport | None = None
 
     @property
-    def files(self) -> tuple[FileStory, ...]:
+    def files(self) -> tuple[FileDetails, ...]:
         """Return the changed files of all runs."""
         return tuple(file for run in self.runs for file in run.files)
 
     @property
-    def findings(self) -> tuple[FindingStory, ...]:
+    def findings(self) -> tuple[FindingDetails, ...]:
         """Return the findings of all runs."""
         return tuple(finding for run in self.runs for finding in run.findings)
 
@@ -152,18 +152,18 @@ class Story:
         return any(run.number is None for run in self.runs)
 
 
-def reported_by_file(
-    reported: Iterable[FindingStory],
-) -> Iterator[tuple[str, list[tuple[str, list[list[FindingStory]]]]]]:
+def group_by_file(
+    findings: Iterable[FindingDetails],
+) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:
     """Group findings that were not rewritten: yield title → (path → groups of findings with equal messages)."""
-    for title, stories in sections(reported, lambda story: story.finding):
-        files = groupby(stories, key=lambda story: story.finding.path)
+    for title, found in group_unchanged_findings(findings, lambda one: one.finding):
+        files = groupby(found, key=lambda one: one.finding.path)
         yield title, [(path, _group_equal(of_file)) for path, of_file in files]
 
 
-def _group_equal(stories: Iterable[FindingStory]) -> list[list[FindingStory]]:
+def _group_equal(found: Iterable[FindingDetails]) -> list[list[FindingDetails]]:
     """Group findings by rule and message, in the order of the first finding of each group."""
-    kinds: dict[tuple[str, str], list[FindingStory]] = {}
-    for story in stories:
-        kinds.setdefault((story.finding.rule, story.finding.message_with_gain), []).append(story)
+    kinds: dict[tuple[str, str], list[FindingDetails]] = {}
+    for one in found:
+        kinds.setdefault((one.finding.rule, one.finding.message_with_gain), []).append(one)
     return list(kinds.values())

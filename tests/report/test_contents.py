@@ -10,20 +10,20 @@ from report_tools import LOADERS, applied, backend, doctor_file, doctor_json, ve
 from support import run
 
 from chirp_migrate.doctor import doctor_report
-from chirp_migrate.errors import JournalDamaged, Refused, UsageProblem
-from chirp_migrate.plans.plan import FilePlan, Status
+from chirp_migrate.errors import JournalDamaged, UsageProblem, WriteRefused
+from chirp_migrate.plans.plan import FilePlan, FindingStatus
+from chirp_migrate.report.contents import FileDetails, ReportContents
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
-from chirp_migrate.report.hunks import Row, differing_words, side_by_side
-from chirp_migrate.report.kept_verdict import keep_problems, keep_verdict, verified_files
-from chirp_migrate.report.reading import read_story
-from chirp_migrate.report.story import FileStory, Story
-from chirp_migrate.report.verdict_rows import all_together, entry_times, figures, waits_ms
+from chirp_migrate.report.hunks import ChangeRow, differing_words, side_by_side
+from chirp_migrate.report.kept_verdict import hashes_of_written_files, store_doctor_report, store_verdict
+from chirp_migrate.report.reading import read_report_contents
+from chirp_migrate.report.verdict_rows import batch_waits_ms, entry_times, measured_metrics, total_times
 from chirp_migrate.verify.verify_report import VerifyReport, decode
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "backend"
 
 
-def rebuilt(file: FileStory, before: str) -> list[str]:
+def rebuilt(file: FileDetails, before: str) -> list[str]:
     """The lines that a reader would make of ``before`` by hand, from the lines of the hunks."""
     rows = [row for hunk in file.hunks for section in hunk.sections for row in section.rows]
     gone = {row.before: row.text for row in rows if row.sign == "-"}
@@ -37,19 +37,19 @@ def rebuilt(file: FileStory, before: str) -> list[str]:
 
 def verified(root: Path) -> VerifyReport:
     """A verification of the files in ``root`` as they are."""
-    return decode(json.dumps(verdict_json(files=verified_files(root))).encode())
+    return decode(json.dumps(verdict_json(files=hashes_of_written_files(root))).encode())
 
 
-def the_file(story: Story, path: str = "train.py") -> FileStory:
-    return next(file for run in story.runs for file in run.files if file.path == path)
+def the_file(contents: ReportContents, path: str = "train.py") -> FileDetails:
+    return next(file for run in contents.runs for file in run.files if file.path == path)
 
 
 def test_a_run_is_told_with_its_rules_and_reasons_and_its_account(tmp_path: Path) -> None:
-    story = read_story(applied(tmp_path / "mine"))
-    (told,) = story.runs
-    assert (story.name, story.is_plan, story.verdict, story.notices) == ("mine", False, None, ())
+    contents = read_report_contents(applied(tmp_path / "mine"))
+    (told,) = contents.runs
+    assert (contents.name, contents.is_plan, contents.verdict, contents.notices) == ("mine", False, None, ())
     assert told.number == 1 and told.created.endswith("Z") and told.tool.startswith("chirp-migrate ")
-    file = the_file(story)
+    file = the_file(contents)
     first, second, follows = file.hunks
     assert [hunk.kind for hunk in file.hunks] == ["rewrite", "rewrite", "follows"]
     assert first.findings[0].finding.rule == "CHP001" and first.findings[0].reason
@@ -62,7 +62,7 @@ def test_a_run_is_told_with_its_rules_and_reasons_and_its_account(tmp_path: Path
     assert told.ledger is not None
     sites = told.ledger.account().sites
     assert sites["found"] == sites["migrated"] + sites["suppressed"] + sites["listed"] == 4
-    assert {one.finding.status for one in told.reported} == {Status.REPORT, Status.SUPPRESSED}
+    assert {one.finding.status for one in told.reported} == {FindingStatus.REPORT, FindingStatus.SUPPRESSED}
 
 
 @pytest.mark.slow
@@ -74,7 +74,7 @@ def test_the_hunks_of_a_file_are_all_of_its_change(tmp_path: Path, name: str) ->
         root = backend(tmp_path / "mine", **{name.replace("/", "__"): (FIXTURE / name).read_text()})
     before = (root / name).read_text()
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    file = the_file(read_story(root), name)
+    file = the_file(read_report_contents(root), name)
     assert rebuilt(file, before) == (root / name).read_text().splitlines() != before.splitlines()
     assert (file.added, file.removed) == tuple(
         sum(row.sign == sign for hunk in file.hunks for section in hunk.sections for row in section.rows)
@@ -102,7 +102,7 @@ def test_a_notebook_is_told_by_its_cells(tmp_path: Path) -> None:
         ),
     ]
     book = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
-    file = the_file(read_story(applied(tmp_path / "mine", **{"train.ipynb": book})), "train.ipynb")
+    file = the_file(read_report_contents(applied(tmp_path / "mine", **{"train.ipynb": book})), "train.ipynb")
     (section,) = file.hunks[0].sections
     assert section.cell == 3
     assert [(row.sign, row.before, row.text) for row in section.rows][:3] == [
@@ -120,59 +120,61 @@ def test_a_plan_is_told_with_what_was_decided_on_it(tmp_path: Path) -> None:
     content = json.loads(plan.read_text())
     content["files"][0]["hunks"][1]["decision"] = "refused"
     plan.write_text(json.dumps(content))
-    story = read_story(root, plan_file=plan)
-    assert story.is_plan and story.runs[0].number is None
-    assert [hunk.decision for hunk in the_file(story).hunks] == [None, "refused", None]
-    assert story.runs[0].ledger is not None and story.runs[0].ledger.sites[Status.REFUSED] == 1
-    assert all(one.finding.status is not Status.REFUSED for one in story.runs[0].reported), "it is told with its hunk"
+    contents = read_report_contents(root, plan_file=plan)
+    assert contents.is_plan and contents.runs[0].number is None
+    assert [hunk.decision for hunk in the_file(contents).hunks] == [None, "refused", None]
+    assert contents.runs[0].ledger is not None and contents.runs[0].ledger.sites[FindingStatus.REFUSED] == 1
+    assert all(one.finding.status is not FindingStatus.REFUSED for one in contents.runs[0].reported), (
+        "it is told with its hunk"
+    )
     assert not (root / ".chirp-migrate").exists()
     (root / "train.py").write_text("x = 1\n")
-    with pytest.raises(Refused, match=r"train\.py"):
-        read_story(root, plan_file=plan)
+    with pytest.raises(WriteRefused, match=r"train\.py"):
+        read_report_contents(root, plan_file=plan)
 
 
 def test_with_nothing_to_report_one_sentence_says_what_to_do(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine")
     with pytest.raises(UsageProblem, match=r"`chirp-migrate apply .*mine`.* --plan FILE"):
-        read_story(root)
+        read_report_contents(root)
     with pytest.raises(UsageProblem, match="run 7"):
-        read_story(applied(tmp_path / "other"), run=7)
+        read_report_contents(applied(tmp_path / "other"), run=7)
 
 
 def test_every_run_that_stands_is_told_and_one_alone_on_request(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1])\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    story = read_story(root)
-    assert [[file.path for file in told.files if file.note == "rewrite"] for told in story.runs] == [
+    contents = read_report_contents(root)
+    assert [[file.path for file in told.files if file.note == "rewrite"] for told in contents.runs] == [
         ["train.py"],
         ["later.py"],
     ]
-    assert the_file(story, "later.py").hunks[0].id == "later.py:run2:1"
-    only = read_story(root, run=2)
+    assert the_file(contents, "later.py").hunks[0].id == "later.py:run2:1"
+    only = read_report_contents(root, run=2)
     assert [told.number for told in only.runs] == [2]
     assert len(only.notices) == 1
 
 
 def test_later_edits_are_said_and_what_apply_wrote_is_shown(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    whole = the_file(read_story(root))
+    whole = the_file(read_report_contents(root))
     (root / "train.py").write_text("x = 1\n")
-    story = read_story(root)
-    assert the_file(story).edited_since and the_file(story).hunks == whole.hunks
-    (notice,) = story.notices
+    contents = read_report_contents(root)
+    assert the_file(contents).edited_since and the_file(contents).hunks == whole.hunks
+    (notice,) = contents.notices
     assert "train.py" in notice
 
 
 def test_a_run_without_its_plan_is_told_without_rules(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    before = the_file(read_story(root))
+    before = the_file(read_report_contents(root))
     (root / ".chirp-migrate" / "0001" / "plan.json").unlink()
-    story = read_story(root)
-    (hunk,) = the_file(story).hunks
-    assert (hunk.kind, hunk.findings, story.runs[0].ledger) == ("unknown", (), None)
-    assert (the_file(story).added, the_file(story).removed) == (before.added, before.removed)
-    assert len(story.notices) == 1
+    contents = read_report_contents(root)
+    (hunk,) = the_file(contents).hunks
+    assert (hunk.kind, hunk.findings, contents.runs[0].ledger) == ("unknown", (), None)
+    assert (the_file(contents).added, the_file(contents).removed) == (before.added, before.removed)
+    assert len(contents.notices) == 1
 
 
 @pytest.mark.parametrize("name", ["plan.json", "verify.json", "doctor.json"])
@@ -183,7 +185,7 @@ def test_a_damaged_document_of_a_run_is_refused_by_name(tmp_path: Path, name: st
     root = applied(tmp_path / "mine", **{"a.py": "from torch.utils.data import DataLoader\nx = DataLoader([1])\n"})
     (root / ".chirp-migrate" / "0001" / name).write_bytes(content)
     with pytest.raises(JournalDamaged, match=name):
-        read_story(root)
+        read_report_contents(root)
 
 
 def test_a_plan_with_edits_that_overlap_is_refused_by_name(tmp_path: Path) -> None:
@@ -194,46 +196,46 @@ def test_a_plan_with_edits_that_overlap_is_refused_by_name(tmp_path: Path) -> No
     content["files"][0]["hunks"][0]["edits"] = [edit, {**edit, "start": [2, 1]}]
     kept.write_text(json.dumps(content))
     with pytest.raises(JournalDamaged, match=r"remove .*plan\.json"):
-        read_story(root)
+        read_report_contents(root)
 
 
 def test_files_that_could_not_be_written_are_no_changes(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine", **{"train.py": LOADERS, "fixed.py": LOADERS})
     (root / "fixed.py").chmod(0o444)
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 1
-    (told,) = read_story(root).runs
+    (told,) = read_report_contents(root).runs
     assert [file.path for file in told.files] == ["train.py"]
     assert [one.path for one in told.skipped] == ["fixed.py"]
     assert told.ledger is not None
-    assert (told.ledger.sites[Status.REWRITE], told.ledger.reasons["file-not-written"]) == (2, 2)
+    assert (told.ledger.sites[FindingStatus.REWRITE], told.ledger.reasons["file-not-written"]) == (2, 2)
     assert {one.finding.why for one in told.reported if one.finding.path == "fixed.py"} >= {"file-not-written"}
 
 
 def test_a_verdict_is_kept_with_the_last_run_and_says_what_changed_since(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    assert keep_verdict(root, verified(root)) is None
+    assert store_verdict(root, verified(root)) is None
     assert (root / ".chirp-migrate" / ".gitignore").read_text() == "*\n", "git is not to see it"
-    story = read_story(root)
-    assert story.verdict is not None and story.verdict.verdict == "faster" and story.notices == ()
+    contents = read_report_contents(root)
+    assert contents.verdict is not None and contents.verdict.verdict == "faster" and contents.notices == ()
     (root / "train.py").write_text("x = 1\n")
-    (notice,) = [one for one in read_story(root).notices if "verify" in one]
+    (notice,) = [one for one in read_report_contents(root).notices if "verify" in one]
     assert "train.py" in notice
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1])\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    assert any("Run 2" in one and "verify" in one for one in read_story(root).notices)
+    assert any("Run 2" in one and "verify" in one for one in read_report_contents(root).notices)
     assert run("rollback", root, "--back-to", "1", "--force", "-q").exit_code in (0, 2)
 
 
 def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
     found = doctor_report.decode(json.dumps(doctor_json()).encode())
-    assert read_story(root).doctor is None
-    assert keep_problems(root, found) is None
-    story = read_story(root)
-    assert story.doctor == found and story.notices == ()
+    assert read_report_contents(root).doctor is None
+    assert store_doctor_report(root, found) is None
+    contents = read_report_contents(root)
+    assert contents.doctor == found and contents.notices == ()
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1])\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    assert read_story(root).notices == ("Run 2 was applied after the last run of doctor: run doctor again.",)
+    assert read_report_contents(root).notices == ("Run 2 was applied after the last run of doctor: run doctor again.",)
     other = doctor_file(tmp_path, problems=[])
     assert run("report", root, "--doctor", other).stdout.count("[overlap]") == 0
     shown = " ".join(run("report", root).stdout.split())
@@ -246,19 +248,19 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
 def test_a_result_of_doctor_that_cannot_be_kept_is_one_sentence(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
     (root / ".chirp-migrate" / "0001" / "journal.json").write_text("{}")
-    said = keep_problems(root, doctor_report.decode(json.dumps(doctor_json()).encode()))
+    said = store_doctor_report(root, doctor_report.decode(json.dumps(doctor_json()).encode()))
     assert said is not None and said.startswith("The result could not be stored for `chirp-migrate report`")
 
 
 def test_a_verdict_in_place_of_a_result_of_doctor_is_refused(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
     with pytest.raises(UsageProblem, match="not a result of doctor"):
-        read_story(root, doctor_file=verdict_file(tmp_path))
+        read_report_contents(root, doctor_file=verdict_file(tmp_path))
 
 
 def test_nothing_is_kept_where_nothing_is_applied(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine")
-    assert keep_verdict(root, verified(root)) is None
+    assert store_verdict(root, verified(root)) is None
     assert not (root / ".chirp-migrate").exists()
 
 
@@ -266,7 +268,7 @@ def test_rollback_takes_what_was_kept_with_it(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine")
     before = sorted(path.name for path in root.rglob("*"))
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    keep_verdict(root, verified(root))
+    store_verdict(root, verified(root))
     assert run("rollback", root).exit_code == 0
     assert sorted(path.name for path in root.rglob("*")) == before
 
@@ -279,10 +281,10 @@ def test_a_verification_is_kept_though_its_plots_cannot_be_written(
     (root / "chirp_verify.py").write_text("")
     (tmp_path / "plots" / "training-time.svg").mkdir(parents=True)
     report = verified(root)
-    monkeypatch.setattr("chirp_migrate.verify.session.verification", lambda *_: report)
+    monkeypatch.setattr("chirp_migrate.verify.session.verify_versions", lambda *_: report)
     done = run("verify", root, "--json", target, "--plot", tmp_path / "plots")
     assert done.exit_code == 2 and "training-time.svg" in done.output
-    assert decode(target.read_bytes()) == report == read_story(root).verdict
+    assert decode(target.read_bytes()) == report == read_report_contents(root).verdict
 
 
 @pytest.mark.slow
@@ -292,17 +294,17 @@ def test_what_verify_found_is_told_failed_or_not(tmp_path: Path) -> None:
     (root / "chirp_verify.py").write_text("raise ValueError('no data here')\n")
     done = run("verify", root, "--samples", "8", "--threads", "1", "-q")
     assert done.exit_code == 14
-    story = read_story(root)
-    assert story.verdict is not None and story.verdict.verdict == "failed"
-    assert "no data here" in story.verdict.reason + story.verdict.output_tail
-    assert story.verdict.created.endswith("Z") and story.notices == ()
+    contents = read_report_contents(root)
+    assert contents.verdict is not None and contents.verdict.verdict == "failed"
+    assert "no data here" in contents.verdict.reason + contents.verdict.output_tail
+    assert contents.verdict.created.endswith("Z") and contents.notices == ()
 
 
 def test_a_verdict_from_a_file_is_read_as_docs_json_has_it(tmp_path: Path) -> None:
-    story = read_story(applied(tmp_path / "mine"), verdict_file=verdict_file(tmp_path))
-    found = story.verdict
+    contents = read_report_contents(applied(tmp_path / "mine"), verdict_file=verdict_file(tmp_path))
+    found = contents.verdict
     assert found is not None
-    together = all_together(found)
+    together = total_times(found)
     assert together is not None
     assert together.ratio.saved == pytest.approx((0.5, 0.4, 0.6))
     assert together.ratio.speed_up == pytest.approx((2.0, 1 / 0.6, 2.5))
@@ -311,8 +313,8 @@ def test_a_verdict_from_a_file_is_read_as_docs_json_has_it(tmp_path: Path) -> No
         ("train.one", "meets the threshold"),
         ("train.two", "not shown"),
     ]
-    assert waits_ms(found)["before"] == pytest.approx((2.0, 4.0, 8.0)), "start-up and validation are left out"
-    assert [(one.name, before, after) for one, before, after in figures(found)] == [("wait_p50_ms", 8.0, 1.5)]
+    assert batch_waits_ms(found)["before"] == pytest.approx((2.0, 4.0, 8.0)), "start-up and validation are left out"
+    assert [(one.name, before, after) for one, before, after in measured_metrics(found)] == [("wait_p50_ms", 8.0, 1.5)]
     assert found.described.rounds.startswith("4 made")
 
 
@@ -332,7 +334,7 @@ def test_a_verdict_from_a_file_is_read_as_docs_json_has_it(tmp_path: Path) -> No
 def test_what_is_no_verdict_is_refused_in_one_sentence(tmp_path: Path, changes: dict[str, object]) -> None:
     root = applied(tmp_path / "mine", **{"a.py": "from torch.utils.data import DataLoader\nx = DataLoader([1])\n"})
     with pytest.raises(UsageProblem, match=r"verdict\.json .*`verify --json`"):
-        read_story(root, verdict_file=verdict_file(tmp_path, **changes))
+        read_report_contents(root, verdict_file=verdict_file(tmp_path, **changes))
 
 
 def test_lines_that_no_hunk_made_are_what_follows() -> None:
@@ -364,6 +366,11 @@ def test_where_two_lines_differ_is_told_in_words(old: str, new: str, parts: tupl
 
 
 def test_removed_lines_stand_beside_those_that_replace_them() -> None:
-    rows = [Row("-", 1, None, "a"), Row("-", 2, None, "b"), Row("+", None, 1, "A"), Row(" ", 3, 2, "c")]
+    rows = [
+        ChangeRow("-", 1, None, "a"),
+        ChangeRow("-", 2, None, "b"),
+        ChangeRow("+", None, 1, "A"),
+        ChangeRow(" ", 3, 2, "c"),
+    ]
     texts = [tuple(row and row.text for row in pair) for pair in side_by_side(rows)]
     assert texts == [("a", "A"), ("b", None), ("c", "c")]
