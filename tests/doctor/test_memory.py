@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from chirp_migrate.doctor.checks.memory import check
 from chirp_migrate.doctor.recording import BatchRecord, CodeLine, FetcherRun, LoaderInfo, LoaderPass, Recording
-from chirp_migrate.doctor.watch.objects import held_bytes, large_containers
+from chirp_migrate.doctor.watch.objects import bytes_of_tensors, large_containers
 
 MIB = 2**20
 
@@ -98,5 +98,5 @@ def test_only_containers_of_many_bytes_in_python_objects_count(held: Any, is_lar
 @pytest.mark.parametrize("held", [{"a": range(400), "b": [0.5] * 400}, {"a": list("chirp") * 80, "b": range(400)}])
 def test_a_table_of_pandas_holds_its_samples_in_memory(held: dict[str, Any]) -> None:
     table = pytest.importorskip("pandas").DataFrame(held)
-    assert held_bytes(Holds(table)) >= 2 * 8 * 400
-    assert held_bytes(Holds(table["b"])) >= 8 * 400
+    assert bytes_of_tensors(Holds(table)) >= 2 * 8 * 400
+    assert bytes_of_tensors(Holds(table["b"])) >= 8 * 400

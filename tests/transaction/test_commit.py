@@ -18,7 +18,7 @@ from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.commit import commit_plan
 from chirp_migrate.transaction.journal import JournalRun
-from chirp_migrate.transaction.journal_schema import State
+from chirp_migrate.transaction.journal_schema import RunState
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.transaction.rollback import rollback
 
@@ -333,9 +333,9 @@ def test_an_interrupt_after_the_run_is_recorded_undoes_all_too(tree: Path, monke
     before = snapshot(tree)
     change = journal.change_state
 
-    def interrupt(run: JournalRun, state: State) -> JournalRun:
+    def interrupt(run: JournalRun, state: RunState) -> JournalRun:
         changed = change(run, state)
-        if state is State.APPLIED:
+        if state is RunState.APPLIED:
             raise KeyboardInterrupt
         return changed
 

@@ -16,9 +16,9 @@ from chirp_migrate.additions.dependency import (
     add_to_torch_extras,
     dependency_plan,
     dependency_removal,
+    remove_from_setup_script,
     runtime_requirement,
     with_setup_entry,
-    without_setup_entry,
 )
 from chirp_migrate.engine.migration import plan_migration
 
@@ -381,7 +381,7 @@ def test_a_setup_script_gets_one_entry(before: str, after: str) -> None:
     head = f"# setup(){newline}import setuptools as s{newline}{newline}s.setup("
     assert with_setup_entry(f"{head}{before}){newline}", WANTED, 120) == f"{head}{after}){newline}"
     assert with_setup_entry(f"{head}{after})", WANTED) == f"{head}{after})"
-    assert without_setup_entry(f"\ufeff{head}{after})") == f"\ufeff{head}{before})"
+    assert remove_from_setup_script(f"\ufeff{head}{after})") == f"\ufeff{head}{before})"
 
 
 def test_a_list_that_gets_too_long_for_its_line_gets_lines(tmp_path: Path) -> None:
@@ -394,13 +394,13 @@ def test_a_list_that_gets_too_long_for_its_line_gets_lines(tmp_path: Path) -> No
     assert run("apply", root).exit_code == 0
     after = (root / "setup.py").read_text()
     assert after.endswith(f"    install_requires=[\n{entries}    ],\n)\n")
-    assert WANTED not in without_setup_entry(after)
+    assert WANTED not in remove_from_setup_script(after)
 
 
 def test_a_list_of_a_setup_script_may_be_a_variable_of_the_module() -> None:
     script = "from setuptools import setup\nNEEDED = [\n    'torch',\n]\nif True:\n    setup(install_requires=NEEDED)\n"
     expected = script.replace("'torch',\n", f"'torch',\n    '{WANTED}',\n")
-    assert with_setup_entry(script, WANTED) == expected and without_setup_entry(expected) == script
+    assert with_setup_entry(script, WANTED) == expected and remove_from_setup_script(expected) == script
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_a_setup_script_without_a_plain_list_is_named(tmp_path: Path, script: st
     write_files(tmp_path, {"setup.py": head + script})
     plan, note = dependency_plan(tmp_path, "0.1.0")
     assert plan is None and note is not None and WANTED in note
-    assert without_setup_entry(head + script) == head + script
+    assert remove_from_setup_script(head + script) == head + script
 
 
 def test_a_plain_list_in_a_setup_script_is_extended_and_rolled_back(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from chirp_migrate.errors import JournalDamaged, WriteRefused
 from chirp_migrate.plans.plan import FilePlan, sha256
 from chirp_migrate.transaction import journal
 from chirp_migrate.transaction.commit import commit_plan
-from chirp_migrate.transaction.journal import DOCTOR, VERDICT, JournalRun, applied_runs, keep_document
+from chirp_migrate.transaction.journal import DOCTOR, VERDICT, JournalRun, applied_runs, store_document
 from chirp_migrate.transaction.journal_schema import (
     FileVersion,
     JournalFile,
@@ -231,14 +231,14 @@ def test_a_place_that_cannot_have_a_journal_is_named(tree: Path) -> None:
 def test_a_document_that_is_no_file_is_named_and_never_replaced(tree: Path) -> None:
     commit_plan(plan_of(tree, FilePlan("a.py", None, b"x = 1\n", "scaffold")))
     (run,) = applied_runs(tree)
-    keep_document(run, DOCTOR, b"{}")
+    store_document(run, DOCTOR, b"{}")
     assert (run.document(DOCTOR), run.document(VERDICT)) == (b"{}", None)
     (run.folder / VERDICT).mkdir()
     left = snapshot(tree)
     with pytest.raises(JournalDamaged, match=r"verify\.json cannot be read"):
         run.document(VERDICT)
     with pytest.raises(OSError):
-        keep_document(run, VERDICT, b"{}")
+        store_document(run, VERDICT, b"{}")
     assert snapshot(tree) == left
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from chirp_migrate.verify.equivalence.first_difference import compare_entry, sketch
+from chirp_migrate.verify.equivalence.first_difference import compare_passes_of_entry, encode_sample_values
 from chirp_migrate.verify.spec import PassTrace
 
 #: Two batches of two samples, read to the end.
@@ -30,17 +30,17 @@ PASS = PassTrace(
 
 def named(before: dict[str, Any], after: dict[str, Any]) -> str:
     """The name of the difference between two passes with these values; empty if there is none."""
-    found = compare_entry([replace(PASS, **before)], [replace(PASS, **after)])
+    found = compare_passes_of_entry([replace(PASS, **before)], [replace(PASS, **after)])
     assert len(found) <= 1
     return found[0][0] if found else ""
 
 
 def test_equal_passes_have_no_difference() -> None:
-    assert compare_entry([PASS, PASS], [PASS, PASS]) == []
+    assert compare_passes_of_entry([PASS, PASS], [PASS, PASS]) == []
 
 
 def test_further_passes_are_a_difference() -> None:
-    (found,) = compare_entry([PASS], [PASS, PASS])
+    (found,) = compare_passes_of_entry([PASS], [PASS, PASS])
     assert found == ("epochs-added", "train loaders have 1 passes before and 2 after")
 
 
@@ -75,7 +75,7 @@ def test_losses_that_follow_from_other_samples_are_not_named() -> None:
     ],
 )
 def test_the_size_of_a_change_of_values_is_told_where_values_are_known(changed: list[list[float]], name: str) -> None:
-    old, new = sketch([torch.tensor([[1.0, 2.0]])]), sketch([torch.tensor(changed)])
+    old, new = encode_sample_values([torch.tensor([[1.0, 2.0]])]), encode_sample_values([torch.tensor(changed)])
     before, after = {"sketches": [old, old]}, {"sketches": [old, new], "batches": ["a", "c"], "contents": "ac"}
     assert named(before, after) == name
 
@@ -93,6 +93,6 @@ def test_a_shuffled_pass_beside_augmented_ones_is_compared_without_its_order() -
     validation = replace(PASS, role="validation", shuffled=True)
     reordered = replace(validation, batches=["b", "a"])
     others = replace(validation, batches=["b", "c"], contents="bc")
-    assert compare_entry([augmented, validation], [augmented, reordered]) == []
-    (found,) = compare_entry([augmented, validation], [augmented, others])
+    assert compare_passes_of_entry([augmented, validation], [augmented, reordered]) == []
+    (found,) = compare_passes_of_entry([augmented, validation], [augmented, others])
     assert found[0] == "samples-differ"

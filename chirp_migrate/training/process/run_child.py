@@ -269,7 +269,7 @@ class Child(Generic[_T]):
             return None  # the child has ended, although its own children may keep the pipe open
         # The timer ends a child that stops in the middle of a message, because reading would wait for ever.
         late = threading.Timer(
-            max(0.0, self._remaining_s()), kill_processes, (self._mark, self._process.pid), {"alive": True}
+            max(0.0, self._remaining_s()), kill_processes, (self._mark, self._process.pid), {"include_living": True}
         )
         late.start()
         try:
