@@ -238,7 +238,7 @@ def test_a_result_counts_although_the_process_does_not_end(stub: Start, monkeypa
         child.wait_until_ready()
         assert not _runs(int(str(said[0])))
         assert child.result().total == 1
-    fails = f"{THREAD}raise UserCodeError('train raised') from NotUsable()"
+    fails = f"{THREAD}raise UserCodeError('train raised') from TaskNotPossible()"
     with pytest.raises(WorkloadFailed, match=r"^The stub failed: train raised\.$"), stub(fails) as child:
         child.result()
 

@@ -56,7 +56,7 @@ def test_four_plots_with_units_machine_and_escaped_names(tmp_path: Path) -> None
         "training-time.svg": ("Seconds of training", "before", "after", "model only", "2 / 2 / 2 s"),
         "batch-waits.svg": ("milliseconds", "before: median 30 ms", "after: median 0.5"),
         "worker-counts.svg": ("Samples/s", "worker processes", "factory"),
-        "memory.svg": ("MiB", "with its workers", "seconds of training"),
+        "memory.svg": ("MiB", "and its workers", "seconds of training"),
     }
     for name, text in plots.items():
         ElementTree.fromstring(text)
