@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from chirp_migrate.doctor.doctor_report import DoctorReport
-from chirp_migrate.plans.plan_document import PlanDocument, RunDocument
+from chirp_migrate.plans.plan_document import PlanDocument, PlanJson
 from chirp_migrate.transaction.journal_schema import RunRecord
 from chirp_migrate.tune.tune_report import TuneReport
 from chirp_migrate.verify.verify_report import VerifyReport
@@ -23,7 +23,7 @@ DOCUMENTS = {
     "doctor": DoctorReport,
     "journal": RunRecord,
     "plan": PlanDocument,
-    "run": RunDocument,
+    "run": PlanJson,
     "tune": TuneReport,
     "verify": VerifyReport,
 }

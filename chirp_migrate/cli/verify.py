@@ -167,7 +167,7 @@ Examples:
 )  # fmt: skip
 @_decided(
     "--threads", type=WholeNumber(1), metavar="N", show_default="the CPUs that other processes leave free",
-    help="Compute threads of each version."
+    help="Number of compute threads for each version."
 )  # fmt: skip
 @_decided(
     "--timeout", "timeout_s", type=Number(1), default=_DEFAULTS.timeout_s, metavar="SECONDS",

@@ -15,13 +15,15 @@ from chirp_migrate.doctor.recording import (
     LoaderPass,
     Recording,
 )
-from chirp_migrate.verify.spec import PassTrace
+from chirp_migrate.verify.spec import LoaderPassTrace
 from chirp_migrate.verify.verify_report import LoadingProblem
 
 __all__ = ["find_problems_in_traces"]
 
 
-def find_problems_in_traces(traces: Mapping[str, Sequence[PassTrace]], has_own_data: bool) -> list[LoadingProblem]:
+def find_problems_in_traces(
+    traces: Mapping[str, Sequence[LoaderPassTrace]], has_own_data: bool
+) -> list[LoadingProblem]:
     """Return the loading problems of all entry points. A problem that several entry points have appears once.
 
     Args:
@@ -34,7 +36,7 @@ def find_problems_in_traces(traces: Mapping[str, Sequence[PassTrace]], has_own_d
     return [LoadingProblem(check, message, list(labels)) for (check, message), labels in found.items()]
 
 
-def _recording(label: str, traces: Sequence[PassTrace], has_own_data: bool) -> Recording:
+def _recording(label: str, traces: Sequence[LoaderPassTrace], has_own_data: bool) -> Recording:
     """Convert the loader passes of an entry point to a recording. The number of a loader replaces its unknown line."""
     seen = Recording(label, has_own_data=has_own_data)
     numbers: dict[int, int] = {}
@@ -58,7 +60,7 @@ def _recording(label: str, traces: Sequence[PassTrace], has_own_data: bool) -> R
     return seen
 
 
-def _loader(number: int, dataset: int, one: PassTrace) -> LoaderInfo:
+def _loader(number: int, dataset: int, one: LoaderPassTrace) -> LoaderInfo:
     return LoaderInfo(
         number=number,
         place=CodeLine("", number),
@@ -77,7 +79,7 @@ def _loader(number: int, dataset: int, one: PassTrace) -> LoaderInfo:
     )
 
 
-def _tasks(one: PassTrace) -> list[BatchRecord]:
+def _tasks(one: LoaderPassTrace) -> list[BatchRecord]:
     """Return the batches of a pass. The name of a sample is its index in the innermost dataset, if that is known."""
     names = [f"{one.base} {index}" for index in one.base_indices] if " " in one.base else []
     ends = pairwise(accumulate(one.sizes, initial=0))

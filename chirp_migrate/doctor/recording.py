@@ -119,7 +119,7 @@ class NormalizationCall(msgspec.Struct):
 
 
 class LoaderPass(msgspec.Struct):
-    """The recording of one loader pass by the training process.
+    """What the training process records during one pass over a loader.
 
     Attributes:
         number: number of the pass, in the order in which passes began.

@@ -275,7 +275,7 @@ def import_lines(module: Module, captured: Iterable[CapturedName]) -> list[str]:
 def remove_repeated_imports(module: Module, span: tuple[int, int], captured: Iterable[CapturedName]) -> Iterator[Edit]:
     """Yield edits that remove imports inside enclosing functions if only the lines in ``span`` use them.
 
-    The lines in ``span`` move, and the moved code contains these imports itself. Imports of modules that may have side
+    The lines in ``span`` move, together with a copy of each import that they use. Imports of modules that may have side
     effects stay.
     """
     for one in captured:

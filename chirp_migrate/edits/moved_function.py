@@ -11,7 +11,7 @@ from chirp_migrate.analysis.dataflow.function_flow import FunctionUse, find_func
 from chirp_migrate.analysis.dataflow.function_inspection import CODE, DETAILS, find_read_of_function_attribute
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
-    any_attribute_read_by_getattr,
+    getattr_may_read_any_of,
     has_bases_or_subclasses,
     may_access_attribute_outside_class,
     may_be_patched_elsewhere,
@@ -233,7 +233,7 @@ class MovedFunction:
             and not replaced
             and (
                 self.project.holds(_TELLS_PARTIALS, "partial")
-                or any_attribute_read_by_getattr(self.project, "func", "keywords")
+                or getattr_may_read_any_of(self.project, "func", "keywords")
             )
         ):
             raise NotMovable("the project checks for `partial` objects, and the rewrite would create one")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.symbolic import names_in_code, statements_of_block
+from chirp_migrate.analysis.dataflow.symbolic import block_statements, names_in_code
 from chirp_migrate.edits.call_arguments import call_text
 from chirp_migrate.edits.statements import delete_definition, delete_lines_of_statement
 from chirp_migrate.plans.plan import Edit
@@ -104,7 +104,7 @@ def _merge_branches(module: Module, statement: cst.If, above: list[AttributeStor
 
 def _values(module: Module, branch: cst.BaseSuite) -> dict[str, str]:
     """Return the value of each attribute that a branch assigns; empty if the branch contains any other statement."""
-    lines = [_stores(module, line) for line in statements_of_block(branch)]
+    lines = [_stores(module, line) for line in block_statements(branch)]
     return {store.attribute: store.value for line in lines for store in line} if all(lines) else {}
 
 

@@ -49,7 +49,7 @@ class Settings:
         unsafe: also apply rules that change behaviour.
         notebooks: whether notebooks are checked; ``None``: only those without stored outputs.
         tests: also check tests.
-        scaffold: whether the scaffold is added; ``None``: only if ``utils/`` has training modules.
+        scaffold: whether to add the scaffold; ``None``: only if ``utils/`` has Python modules for training.
         vendor: whether the runtime is copied into the project.
         all_loaders: also rewrite loaders whose rewrite gains nothing.
         excluded: globs of further files that are not rewritten, relative to the folder of the run.

@@ -18,9 +18,9 @@ __all__ = [
     "HunkEntry",
     "LoaderCounts",
     "PlanDocument",
+    "PlanJson",
     "PlannedFileEntry",
     "ReplacementEntry",
-    "RunDocument",
 ]
 
 KIND: Final = "chirp-migrate plan"
@@ -108,7 +108,7 @@ class LoaderCounts(Struct, frozen=True, kw_only=True):
     files_not_handled: int
 
 
-class RunDocument(Struct, frozen=True, kw_only=True):
+class PlanJson(Struct, frozen=True, kw_only=True):
     """The document of a finished or simulated run. For ``check`` it also has ``strict`` and ``exit_code``."""
 
     schema: Literal[1] = SCHEMA

@@ -27,9 +27,9 @@ from chirp_migrate.plans.plan_document import (
     FileEntry,
     HunkEntry,
     PlanDocument,
+    PlanJson,
     PlannedFileEntry,
     ReplacementEntry,
-    RunDocument,
 )
 from chirp_migrate.review.blocks import SourceLines
 from chirp_migrate.review.loader_account import LoaderLedger
@@ -89,7 +89,7 @@ def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
     )
 
 
-def run_document(plan: Plan, skipped: Sequence[SkippedFile], **more: Any) -> RunDocument:
+def run_document(plan: Plan, skipped: Sequence[SkippedFile], **more: Any) -> PlanJson:
     """Return the document of a finished or simulated run, without the contents of files.
 
     Args:
@@ -97,7 +97,7 @@ def run_document(plan: Plan, skipped: Sequence[SkippedFile], **more: Any) -> Run
         skipped: files that could not be written.
         more: ``strict`` and ``exit_code`` of ``check``.
     """
-    return RunDocument(
+    return PlanJson(
         tool=f"chirp-migrate {__version__}",
         files=[FileEntry.of(file) for file in plan.files],
         findings=list(plan.findings),

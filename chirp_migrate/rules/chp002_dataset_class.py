@@ -53,7 +53,8 @@ class WorkerSafeDatasetClass(Rule):
     - `plain-switches`: the code tests whether a flag is true, or whether a transform is not None.
     - `nothing-else`: every expression in these methods becomes part of the sample or of a condition, and no call occurs
       twice.
-    - `clear-names`: the methods use no names from outside, except provably ``torch``, None, True and False.
+    - `clear-names`: the only names that the methods use from outside the class are None, True, False, and ``torch`` if
+      it certainly is the PyTorch module.
 
     By default the rule does not decorate a class if no loader of the project reads its samples in batches.
     """

@@ -14,8 +14,8 @@ from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.symbolic import Name
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
-    any_attribute_read_by_getattr,
     any_attribute_read_in_try,
+    getattr_may_read_any_of,
     pattern_of_outside_assignments,
 )
 from chirp_migrate.analysis.datasets.dataset_meaning import AugmentedSamples
@@ -136,7 +136,7 @@ def _made_by_type(
     problem = next(
         (one for place in constructions if (one := early_binding_problem(module, project, place, captured))), None
     )
-    if problem is None and any_attribute_read_by_getattr(project, *_ATTRIBUTES):
+    if problem is None and getattr_may_read_any_of(project, *_ATTRIBUTES):
         problem = "the project reads `dataset` or `transforms` of objects with `hasattr` or `getattr`"
     if problem is None and any_attribute_read_in_try(project, *_ATTRIBUTES):
         problem = "the project reads `dataset` or `transforms` of objects that may lack these attributes"

@@ -74,9 +74,8 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
     augmenter = next((s for s in stores if re.search(rf"self\.{s.attribute}\(", getitem)), None)
     made = _mask_construction(module, project, augmenter)
     if base is None or augmenter is None or made is None:
-        return RuleMatch(
-            offset, f"{found}; mask the tensor instead. Not rewritten: the rule does not recognise its masks"
-        )
+        reason = "the rule does not recognise how this code masks the spectrogram"
+        return RuleMatch(offset, f"{found}; mask the tensor instead. Not rewritten: {reason}")
     imports = frozenset({runtime_import(_SHIPPED), runtime_import("SpecAugment as WorkerSafeSpecAugment")})
     sources = [base.value]
     if training is not None:

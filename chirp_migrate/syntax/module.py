@@ -210,7 +210,7 @@ class Module:
         return self._index[0]
 
     def find(self, *types: type[Node]) -> list[Node]:
-        """Return every node of the given types, in order of the text for each type."""
+        """Return every node of the given types, grouped by type; within a type, in source order."""
         by_type = self._index[1]
         return [node for kind in types for node in by_type.get(kind, ())]  # type: ignore[misc]
 

@@ -97,7 +97,7 @@ class Outline:
         return self._nodes.all[start + 1 : end]
 
     def find(self, *types: type[Node]) -> list[Node]:
-        """Return every node of the given types, in order of the text for each type."""
+        """Return every node of the given types, grouped by type; within a type, in source order."""
         return [node for one in types for node in self._nodes.by_type.get(one, ())]  # type: ignore[misc]
 
     @property

@@ -25,7 +25,7 @@ from chirp_migrate.verify.measures.figures import (
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.measures.targets import judge_targets
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryTiming, PassTrace
+from chirp_migrate.verify.spec import EntryTiming, LoaderPassTrace
 from chirp_migrate.verify.timing.rounds import SIDES, Rounds, StopReason
 from chirp_migrate.verify.verdict import Verdict, judge_rounds
 from chirp_migrate.verify.verify_report import (
@@ -210,7 +210,7 @@ def rounds_line(rounds: Rounds) -> str:
     )
 
 
-def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[PassTrace]]]) -> str:
+def _describe_uncompared(traces: Mapping[str, Mapping[str, Sequence[LoaderPassTrace]]]) -> str:
     """Return one sentence that names the uncompared objects in batches; an empty string if all were compared."""
     types: dict[str, set[str]] = {}
     for entries in traces.values():

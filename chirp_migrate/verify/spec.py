@@ -10,7 +10,7 @@ from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.measures.metric_data import VersionMeasures
 from chirp_migrate.verify.options import VerifyOptions
 
-__all__ = ["REPEATED", "EntryResult", "EntryTiming", "JobKind", "PassTrace", "RunResult", "RunSpec", "StepCount"]
+__all__ = ["REPEATED", "EntryResult", "EntryTiming", "JobKind", "LoaderPassTrace", "RunResult", "RunSpec", "StepCount"]
 
 REPEATED = "results of watched runs that were repeated"
 """Name of the message in which a child sends these results: label of the entry point → fingerprint."""
@@ -91,7 +91,7 @@ class StepCount:
 
 
 @dataclass
-class PassTrace:
+class LoaderPassTrace:
     """The record of one loader pass.
 
     Attributes:
@@ -177,9 +177,9 @@ class EntryResult:
 
     seconds: float
     fingerprint: dict[str, str]
-    traces: list[PassTrace]
+    traces: list[LoaderPassTrace]
     seeds: list[dict[str, str]] = field(default_factory=list)
-    again: list[PassTrace] = field(default_factory=list)
+    again: list[LoaderPassTrace] = field(default_factory=list)
     error: str = ""
     printed: str = ""
     lost: bool = False

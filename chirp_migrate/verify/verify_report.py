@@ -17,7 +17,7 @@ from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.transaction.journal_schema import check_relative_path
 from chirp_migrate.verify.measures.metric_data import MemoryGrowth, Metric, VersionMeasures
 from chirp_migrate.verify.measures.targets import TargetVerdict
-from chirp_migrate.verify.spec import PassTrace, StepCount
+from chirp_migrate.verify.spec import LoaderPassTrace, StepCount
 from chirp_migrate.verify.timing.rounds import Rounds
 
 __all__ = [
@@ -251,7 +251,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     smallest_adjusted_p: dict[str, float] = {}
     noticed: dict[str, dict[str, DetectableDifference]] = {}
     unrepeatable: list[str] = []
-    passes: dict[str, dict[str, list[PassTrace]]] = {}
+    passes: dict[str, dict[str, list[LoaderPassTrace]]] = {}
     problems: list[LoadingProblem] = []
     workload: Workload | None = None
     machine: dict[str, Any] = {}

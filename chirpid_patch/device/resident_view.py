@@ -71,27 +71,29 @@ def _name(thing: Any) -> str:
     return str(getattr(thing, "__name__", type(thing).__name__))
 
 
-def resident_view(dataset: Any, copy: Copy) -> Any:
-    """Return a copy of ``dataset`` whose tensors are replaced by ``copy(tensor)``.
+def resident_view(dataset: Any, copy_tensor: Copy) -> Any:
+    """Return a copy of ``dataset`` whose tensors are replaced by ``copy_tensor(tensor)``.
 
     The tensors are those of ``base_tensors``, and means and deviations that are tensors.
     """
     if reads_like_class(dataset, TensorDataset):
-        return RowsOnDevice(*map(copy, dataset.tensors))
+        return RowsOnDevice(*map(copy_tensor, dataset.tensors))
     joint = subset_or_concat_node(dataset)
     if joint is not None:
-        children = [resident_view(child, copy) for child in joint.children]
+        children = [resident_view(child, copy_tensor) for child in joint.children]
         return _copy_without_constructor(
             dataset, **{"datasets": children} if hasattr(dataset, "datasets") else {"dataset": children[0]}
         )
     dataset = batched_object_for(dataset)
     if isinstance(dataset, WorkerSafeArrayDataset):
-        return _copy_without_constructor(dataset, x=copy(dataset.x), y=copy(dataset.y))
+        return _copy_without_constructor(dataset, x=copy_tensor(dataset.x), y=copy_tensor(dataset.y))
     if isinstance(dataset, WorkerSafeSequenceDataset):
-        return _copy_without_constructor(dataset, data_list=resident_view(dataset.data_list, copy))
-    below = resident_view(dataset.base_dataset, copy)
+        return _copy_without_constructor(dataset, data_list=resident_view(dataset.data_list, copy_tensor))
+    below = resident_view(dataset.base_dataset, copy_tensor)
     if isinstance(dataset, WorkerSafeStandardizedDataset):
-        mean, divisor = (copy(one) if isinstance(one, Tensor) and one.ndim else one for one in dataset.operands())
+        mean, divisor = (
+            copy_tensor(one) if isinstance(one, Tensor) and one.ndim else one for one in dataset.operands()
+        )
         return _copy_without_constructor(dataset, base_dataset=below, _cached=((mean, divisor), {}))
     return _copy_without_constructor(dataset, base_dataset=below)
 

@@ -20,7 +20,7 @@ import pytest
 from chirp_migrate.console.progress import ProgressStep, no_progress
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.training.errors import WorkloadFailed
-from chirp_migrate.training.process.descendants import cpus_of_this_process, pinned_to_cpu
+from chirp_migrate.training.process.descendants import cpus_of_this_process, run_on_one_cpu
 from chirp_migrate.training.process.run_child import Child, ChildLabels
 
 STUB = """
@@ -133,7 +133,7 @@ def test_a_turn_may_begin_on_a_certain_cpu_and_goes_on_anywhere(stub: Start) -> 
     with stub("parent.wait_for_turn()\nparent.wait_for_turn()\nreturn Found(1, {})") as child:
         child.wait_until_ready()
         process = psutil.Process(child._process.pid)
-        with pinned_to_cpu(process.pid, cpus[-1]):
+        with run_on_one_cpu(process.pid, cpus[-1]):
             assert process.cpu_affinity() == [cpus[-1]]
         assert process.cpu_affinity() == cpus
         child.suspend()
@@ -145,7 +145,7 @@ def test_a_turn_may_begin_on_a_certain_cpu_and_goes_on_anywhere(stub: Start) -> 
 def test_a_cpu_is_no_matter_where_the_system_restricts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(psutil.Process, "cpu_affinity", raising=False)
     assert cpus_of_this_process() == []
-    with pinned_to_cpu(os.getpid(), 0):
+    with run_on_one_cpu(os.getpid(), 0):
         pass
 
 

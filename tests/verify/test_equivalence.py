@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_results
-from chirp_migrate.verify.spec import EntryResult, PassTrace
+from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
 
 
 def result(augmented: bool = False, **leaves: str) -> dict[str, EntryResult]:
-    return {"entry": EntryResult(1.0, leaves, [PassTrace(0, "train", random=augmented)])}
+    return {"entry": EntryResult(1.0, leaves, [LoaderPassTrace(0, "train", random=augmented)])}
 
 
 def compared(*runs: dict[str, EntryResult]) -> Equivalence:

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from chirp_migrate.verify.equivalence.first_difference import compare_passes_of_entry, encode_sample_values
-from chirp_migrate.verify.spec import PassTrace
+from chirp_migrate.verify.spec import LoaderPassTrace
 
 #: Two batches of two samples, read to the end.
-PASS = PassTrace(
+PASS = LoaderPassTrace(
     0,
     role="train",
     whole=True,

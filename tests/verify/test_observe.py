@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, Tenso
 from chirp_migrate.verify.equivalence.augmentation_statistics import sample_statistics
 from chirp_migrate.verify.equivalence.compare import compare_traces
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
-from chirp_migrate.verify.spec import EntryResult, PassTrace
+from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
 from chirpid_patch.torch_private import has_global_hooks
 
 FEATURES = torch.rand(101, 1, 12, 40, generator=torch.Generator().manual_seed(1))
@@ -234,7 +234,7 @@ def test_a_pass_broken_off_is_recorded_as_far_as_it_went() -> None:
     with LoaderRecorder() as watch:
         for _batch in DataLoader(DATA, batch_size=16):
             break
-        record: PassTrace = watch.take()[0]
+        record: LoaderPassTrace = watch.take()[0]
     assert (record.samples, len(record.batches)) == (16, 1)
 
 

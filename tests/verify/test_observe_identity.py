@@ -12,7 +12,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, Sampler, Subset,
 from chirp_migrate.verify.equivalence.first_difference import aspect_that_ignores_seed
 from chirp_migrate.verify.equivalence.identity import describe_dataset, nested_datasets
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
-from chirp_migrate.verify.spec import PassTrace
+from chirp_migrate.verify.spec import LoaderPassTrace
 from chirpid_patch import WorkerSafeAugmentedDataset, WorkerSafeStandardizedDataset
 
 DATA = TensorDataset(torch.arange(60.0).reshape(10, 1, 2, 3), torch.arange(10))
@@ -41,7 +41,7 @@ class Stubborn(Backwards):
         yield from super().__iter__()
 
 
-def record_of(loader: DataLoader[Any]) -> PassTrace:
+def record_of(loader: DataLoader[Any]) -> LoaderPassTrace:
     with LoaderRecorder() as watch:
         list(loader)
         (record,) = watch.take()

@@ -16,7 +16,7 @@ from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, 
 from chirp_migrate.verify.build_report import VerificationResults, build_report
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.options import VerifyOptions
-from chirp_migrate.verify.spec import EntryResult, PassTrace
+from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound
 from chirp_migrate.verify.verify_report import DetectableDifference, OwnRunTimes, TrainingDifference, VerifyReport
 from chirp_migrate.verify.watching import WatchedRuns
@@ -57,7 +57,7 @@ def reported(
     unseen: Mapping[str, list[str]] | None = None,
 ) -> VerifyReport:
     held = unseen or {}
-    seen = {label: EntryResult(1.0, {}, [PassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
+    seen = {label: EntryResult(1.0, {}, [LoaderPassTrace(0, "train", unseen=held.get(label, []))]) for label in labels}
     watched = WatchedRuns({"before": seen, "after": seen}, failing=dict(failing or {}))
     discovery = DiscoveredEntryPoints(tuple(EntryPoint("", label) for label in labels), "utils.models:BirdCNN")
     return build_report(discovery, SETTINGS, VerificationResults(watched, equivalence, rounds))

@@ -68,7 +68,7 @@ def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]
 
 
 def original_nodes(module: Module, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Return nodes of the module for ``nodes``: a line from ``statements_of_block`` is replaced by its parts."""
+    """Return nodes of the module for ``nodes``: a line from ``block_statements`` is replaced by its parts."""
     return [part for one in nodes for part in ((one,) if one in module.parents else code_children(one))]
 
 

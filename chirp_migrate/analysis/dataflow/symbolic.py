@@ -294,7 +294,7 @@ class Evaluator:
                     self._assign(small, env)
             elif isinstance(statement, cst.If):
                 holds = self._holds_on_path(statement.test, env)
-                value = self._run(statements_of_block(statement.body) if holds else else_statements(statement), env)
+                value = self._run(block_statements(statement.body) if holds else else_statements(statement), env)
             else:
                 raise UnmodelledCode(f"a {type(statement).__name__.lower()} statement")
             if value is not None:
@@ -423,7 +423,7 @@ class Evaluator:
             changed = definition.decorators or definition.asynchronous
             if len(parameters) == len(args) and not changed and takes_plain_arguments(definition):
                 self._depth += 1
-                returned = self._run(statements_of_block(definition.body), dict(zip(parameters, args, strict=True)))
+                returned = self._run(block_statements(definition.body), dict(zip(parameters, args, strict=True)))
                 self._depth -= 1
                 self._path.returned.append(returned or Const("None"))
                 return self._path.returned[-1]
@@ -451,14 +451,14 @@ def takes_plain_arguments(function: cst.FunctionDef | cst.Lambda) -> bool:
     return not others and all(parameter.default is None for parameter in given.params)
 
 
-def statements_of_block(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:
+def block_statements(suite: cst.BaseSuite) -> Sequence[cst.CSTNode]:
     """Return the statements of a block; the block may be on the same line as its header."""
-    if isinstance(body, cst.SimpleStatementSuite):
-        return [cst.SimpleStatementLine(body=body.body)]
-    return body.body
+    if isinstance(suite, cst.SimpleStatementSuite):
+        return [cst.SimpleStatementLine(body=suite.body)]
+    return suite.body
 
 
 def else_statements(if_statement: cst.If) -> Sequence[cst.CSTNode]:
     """Return the statements of the ``else`` part of an ``if``; for an ``elif`` part, the ``if`` statement in it."""
     other = if_statement.orelse
-    return [other] if isinstance(other, cst.If) else statements_of_block(other.body) if other is not None else ()
+    return [other] if isinstance(other, cst.If) else block_statements(other.body) if other is not None else ()

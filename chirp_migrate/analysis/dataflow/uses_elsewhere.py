@@ -270,7 +270,7 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     return project.settings_match(re.compile(rf"\b{owner}\.{last}\b{value}"))
 
 
-def any_attribute_read_by_getattr(project: Project, *attributes: str) -> bool:
+def getattr_may_read_any_of(project: Project, *attributes: str) -> bool:
     """Return whether any file reads one of ``attributes`` with ``hasattr`` or ``getattr``."""
     names = "|".join(map(re.escape, attributes))
     asked = r"(?:has|get)attr\b"

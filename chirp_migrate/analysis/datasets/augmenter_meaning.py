@@ -141,7 +141,7 @@ class _MaskGrammar:
         if not self._trace(work):
             raise UnknownAugmentation("it does not return the cloned sample")
         if sorted(self._masked) != sorted(_AXES):
-            raise UnknownAugmentation("it does not mask time and frequency once each")
+            raise UnknownAugmentation("it must mask time exactly once and frequency exactly once")
         if self._guarded not in (set(), set(_AXES)):
             raise UnknownAugmentation("it leaves short axes unmasked for only one of time and frequency")
         return bool(self._guarded)

@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.effects import side_effect_message
 from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations
-from chirp_migrate.analysis.dataflow.symbolic import else_statements, statements_of_block
+from chirp_migrate.analysis.dataflow.symbolic import block_statements, else_statements
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.queries import dotted_source, find_in_scope, parameters_by_name
@@ -31,7 +31,7 @@ def only_collects(statements: Sequence[cst.CSTNode]) -> bool:
 
 def _is_collecting(statement: cst.CSTNode) -> bool:
     if isinstance(statement, cst.If):
-        return only_collects([*statements_of_block(statement.body), *else_statements(statement)])
+        return only_collects([*block_statements(statement.body), *else_statements(statement)])
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
     return all(isinstance(small, cst.Pass) or _target_and_values(small) is not None for small in statement.body)

@@ -14,7 +14,7 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     Evaluator,
     UnmodelledCode,
     Value,
-    statements_of_block,
+    block_statements,
     takes_plain_arguments,
 )
 from chirp_migrate.analysis.datasets.dataset_meaning import (
@@ -166,7 +166,7 @@ class _DeclaredReader:
         self_name, index = _parameters(getitem, 2)
         evaluator = Evaluator(self._module.source, self._inline)
         attributes: dict[str, Value] = {name: Attr(SELF, name) for name in captured}
-        return evaluator.paths(statements_of_block(getitem.body), attributes | {self_name: SELF, index: INDEX})
+        return evaluator.paths(block_statements(getitem.body), attributes | {self_name: SELF, index: INDEX})
 
     def _inline(self, function: Value) -> cst.FunctionDef | None:
         if not isinstance(function, Attr) or function.base != SELF:

@@ -9,7 +9,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.effects import first_side_effect, side_effect_message
 from chirp_migrate.analysis.dataflow.read_outside import is_read_outside_loop
-from chirp_migrate.analysis.dataflow.symbolic import statements_of_block
+from chirp_migrate.analysis.dataflow.symbolic import block_statements
 from chirp_migrate.analysis.datasets.collecting_loops import early_reading_problem, only_collects
 from chirp_migrate.analysis.datasets.label_scan import (
     IsDataset,
@@ -69,7 +69,7 @@ def read_label_loop(module: Module, project: Project, is_dataset: IsDataset, nod
     """Return the label scan of a ``for`` statement, if it only uses the labels of a dataset; else None."""
     if node.orelse is not None or node.asynchronous is not None:
         return None
-    body, scope = statements_of_block(node.body), module.enclosing_scope(node)
+    body, scope = block_statements(node.body), module.enclosing_scope(node)
     if isinstance(scope, cst.ClassDef) or not only_collects(body):
         return None
     scan = read_label_scan(module, is_dataset, node.target, node.iter, body)

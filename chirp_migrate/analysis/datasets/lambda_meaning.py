@@ -16,7 +16,7 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     takes_plain_arguments,
 )
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
-    any_attribute_read_by_getattr,
+    getattr_may_read_any_of,
     is_bound_once,
     is_passed_as_keyword,
 )
@@ -91,7 +91,7 @@ def _find_replacement(module: Module, project: Project, node: cst.Lambda) -> Run
     # Unlike a lambda, `Standardize` has attributes, so code that checks for them may treat it in another way.
     return (
         None
-        if any_attribute_read_by_getattr(project, "mean", "std")
+        if getattr_may_read_any_of(project, "mean", "std")
         else RuntimeReplacement(source, "Standardize", "standardises a sample")
     )
 

@@ -1,4 +1,4 @@
-"""Check whether code only reads single keys of a configuration, so that another key in it has no visible effect."""
+"""Check whether code reads a configuration only key by key, so that an added key has no visible effect."""
 
 from __future__ import annotations
 

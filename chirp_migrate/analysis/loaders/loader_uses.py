@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_mentions
-from chirp_migrate.analysis.dataflow.uses_elsewhere import any_attribute_read_by_getattr
+from chirp_migrate.analysis.dataflow.uses_elsewhere import getattr_may_read_any_of
 from chirp_migrate.analysis.dataflow.value_flow import (
     BaseClass,
     CallArgument,
@@ -99,7 +99,7 @@ def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute,
         case CallArgument(cst.Arg(star="") as argument, call) if call.args[0] is argument and is_call_of(
             module, call, _PARTIAL
         ):
-            is_read = project.holds(_FUNC, "func") or any_attribute_read_by_getattr(project, "func")
+            is_read = project.holds(_FUNC, "func") or getattr_may_read_any_of(project, "func")
             return LoaderMentionUse("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
         case ValueAssignment((cst.Name() as name,), cst.Assign()) | ParameterDefault(cst.Param(name=name)):
             return _use_of_variable(module, project, name)

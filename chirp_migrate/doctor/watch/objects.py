@@ -23,7 +23,7 @@ from chirp_migrate.verify.equivalence.fingerprint import Hash
 from chirpid_patch.randomness.random_states import generator_state
 
 __all__ = [
-    "attributes_in",
+    "attributes_with_paths",
     "bytes_of_tensors",
     "container_lengths",
     "generator_states",
@@ -47,10 +47,10 @@ _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, rand
 _LEAVES = (torch.Tensor, torch.nn.Module, np.ndarray, str, bytes, type, FunctionType, ModuleType, *_GENERATORS)
 
 
-def attributes_in(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]:
+def attributes_with_paths(root: Any, root_name: str = "dataset") -> Iterator[tuple[str, Any]]:
     """Yield attribute path and value of ``root`` and of the objects in it, outermost first. Each object occurs once."""
     seen = {id(root)}
-    level = [(name, root)]
+    level = [(root_name, root)]
     left = _MOST_OBJECTS
     for _ in range(_DEEPEST):
         below: list[tuple[str, Any]] = []
@@ -68,7 +68,9 @@ def attributes_in(root: Any, name: str = "dataset") -> Iterator[tuple[str, Any]]
 
 def inner_datasets(dataset: Any) -> list[Any]:
     """Return the dataset and every dataset that it wraps, outermost first."""
-    return [value for _, value in attributes_in(dataset) if isinstance(value, torch.utils.data.Dataset)] or [dataset]
+    return [value for _, value in attributes_with_paths(dataset) if isinstance(value, torch.utils.data.Dataset)] or [
+        dataset
+    ]
 
 
 def generator_states(dataset: Any) -> dict[str, str]:
@@ -79,7 +81,7 @@ def generator_states(dataset: Any) -> dict[str, str]:
         "numpy.random": _short(repr(numpy_state["state"]["pos"]).encode() + numpy_state["state"]["key"].tobytes()),
         "torch": _short(torch.get_rng_state().numpy().tobytes()),
     }
-    for path, value in attributes_in(dataset):
+    for path, value in attributes_with_paths(dataset):
         if isinstance(value, _GENERATORS) and not isinstance(value, random.SystemRandom):
             state = generator_state(value)
             content = state.numpy().tobytes() if isinstance(state, torch.Tensor) else repr(_plain(state)).encode()
@@ -94,7 +96,7 @@ def container_lengths(dataset: Any) -> dict[str, int]:
     also omits containers of open files, archives and connections, because each process must open its own.
     """
     found: dict[str, int] = {}
-    for path, value in attributes_in(dataset):
+    for path, value in attributes_with_paths(dataset):
         is_named = not path.endswith("]")
         if type(value) in _CONTAINERS and (is_named or path.endswith("']")):
             if _holds_handles(value) or (type(value) is deque and value.maxlen is not None):
@@ -122,7 +124,7 @@ def large_containers(dataset: Any) -> dict[str, int]:
     about 8 MiB or more.
     """
     found = {}
-    for path, value in attributes_in(dataset):
+    for path, value in attributes_with_paths(dataset):
         if type(value) in (*_CONTAINERS, tuple) and len(value) >= _MANY_OBJECTS:
             some = list(islice(value.values() if isinstance(value, dict) else value, _MOST_ITEMS))
             is_object = type(some[0]) in (str, bytes, tuple, list, dict, float, int) or hasattr(some[0], "__dict__")
@@ -144,7 +146,7 @@ def bytes_of_tensors(dataset: Any) -> int:
     All entries of a list count as large as the first.
     """
     found = 0
-    for path, value in attributes_in(dataset):
+    for path, value in attributes_with_paths(dataset):
         if isinstance(value, (torch.Tensor, np.ndarray)) and not path.endswith("]"):
             found += value.nbytes
         elif type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "memory_usage"):
@@ -164,7 +166,7 @@ def _parts(sample: Any) -> tuple[Any, ...]:
 def open_files(dataset: Any) -> dict[str, int]:
     """Return attribute path → file descriptor, for each regular file that the dataset has opened for reading."""
     found = {}
-    for path, value in attributes_in(dataset):
+    for path, value in attributes_with_paths(dataset):
         if isinstance(value, io.IOBase) and not value.closed:
             with suppress(OSError, ValueError):  # the file has no descriptor, or it cannot be accessed
                 if value.readable() and stat.S_ISREG(os.fstat(value.fileno()).st_mode):
@@ -179,7 +181,7 @@ def plain_values(dataset: Any) -> dict[str, str]:
     hash. An attribute counts as read if code of the dataset, or of an object in it, loads an attribute of this name, or
     computes names of attributes.
     """
-    held = dict(attributes_in(dataset))
+    held = dict(attributes_with_paths(dataset))
     readers: set[Any] = {one if isinstance(one, FunctionType) else type(one) for one in held.values()}
     read = frozenset(name for one in readers for name in _names_read(one))
     return {

@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import Dataset
 
 from chirp_migrate.doctor.recording import DatasetFunctionCalls
-from chirp_migrate.doctor.watch.objects import attributes_in, is_library_class
+from chirp_migrate.doctor.watch.objects import attributes_with_paths, is_library_class
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_hash
 
@@ -37,7 +37,7 @@ _of_thread = threading.local()
 def functions_by_code(dataset: Any) -> dict[CodeType, FunctionType]:
     """Return code object → function, for the functions and methods in a dataset, except the outer ``__getitem__``."""
     found: dict[CodeType, FunctionType] = {}
-    for _, value in attributes_in(dataset):
+    for _, value in attributes_with_paths(dataset):
         members = [value]
         if isinstance(value, Dataset):
             members = [one for kind in type(value).__mro__ if not is_library_class(kind) for one in vars(kind).values()]

@@ -17,7 +17,7 @@ from chirp_migrate.report.verdict_rows import (
 )
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.verify.measures.metric_data import LoaderRate
-from chirp_migrate.verify.spec import PassTrace
+from chirp_migrate.verify.spec import LoaderPassTrace
 from chirp_migrate.verify.verify_report import VerifyReport
 
 __all__ = ["show_details", "show_verdict_and_reason", "verdict_style"]
@@ -241,7 +241,7 @@ def _show_loading(report: VerifyReport, screen: Screen) -> None:
         screen.text(f"{text} {_useful_workers_sentence(rates)}", 2)
 
 
-def _per_pass(passes: Sequence[PassTrace], role: str) -> str:
+def _per_pass(passes: Sequence[LoaderPassTrace], role: str) -> str:
     counts = sorted({record.samples for record in passes if record.role == role})
     if not counts:
         return "none"
@@ -252,7 +252,7 @@ def _both(before: str, after: str) -> str:
     return before if before == after else f"{before}>{after}"
 
 
-def _last_losses(passes: Sequence[PassTrace]) -> str:
+def _last_losses(passes: Sequence[LoaderPassTrace]) -> str:
     """Return the mean losses of the last training pass and of the last validation pass, as text."""
     texts = []
     for role in ("train", "validation"):

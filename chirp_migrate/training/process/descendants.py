@@ -18,8 +18,8 @@ __all__ = [
     "MARKER",
     "cpus_of_this_process",
     "kill_processes",
-    "pinned_to_cpu",
     "resume_processes",
+    "run_on_one_cpu",
     "suspend_with_descendants",
 ]
 
@@ -89,7 +89,7 @@ def cpus_of_this_process() -> list[int]:
 
 
 @contextmanager
-def pinned_to_cpu(pid: int, cpu: int | None) -> Iterator[None]:
+def run_on_one_cpu(pid: int, cpu: int | None) -> Iterator[None]:
     """Return a context in which a process runs on ``cpu`` only. After the context, the process may use all its CPUs.
 
     A process starts its turn on the CPU where it ran last, and some CPUs are busier than others. For a fair comparison,

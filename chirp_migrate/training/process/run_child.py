@@ -27,8 +27,8 @@ from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.descendants import (
     MARKER,
     kill_processes,
-    pinned_to_cpu,
     resume_processes,
+    run_on_one_cpu,
     suspend_with_descendants,
 )
 from chirp_migrate.training.process.exit_status import describe_exit
@@ -212,7 +212,7 @@ class Child(Generic[_T]):
             self.result()
         if within_s is not None:
             self._left_s = self._limit_s = within_s
-        with pinned_to_cpu(self._process.pid, cpu):
+        with run_on_one_cpu(self._process.pid, cpu):
             self._resume()
             self._began, self._waits = time.time(), False
             self._send(b"go")

@@ -22,7 +22,7 @@ __all__ = [
     "RELATIONS",
     "STATISTICS",
     "LoadedSample",
-    "RandomEffects",
+    "VisibleAugmentation",
     "count_equally_augmented_pairs",
     "find_masks",
     "fisher_p_value",
@@ -88,7 +88,7 @@ def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
 
 
 @dataclass(frozen=True)
-class RandomEffects:
+class VisibleAugmentation:
     """The visible effects of the random numbers that augmented one sample.
 
     Attributes:
@@ -109,7 +109,7 @@ class RandomEffects:
         """Return whether the sample has masks or noise that can be compared."""
         return bool(self.masked) or self.noisy
 
-    def equals(self, other: RandomEffects) -> bool:
+    def equals(self, other: VisibleAugmentation) -> bool:
         """Return whether both samples show the same random numbers."""
         if self.masked != other.masked or self.noisy != other.noisy:
             return False
@@ -134,7 +134,7 @@ class LoadedSample:
     content: bytes
     index: int | None = None
     plain: bytes | None = None
-    draw: RandomEffects = RandomEffects()
+    draw: VisibleAugmentation = VisibleAugmentation()
 
     @property
     def augmented(self) -> bytes:
@@ -142,11 +142,13 @@ class LoadedSample:
         return b"" if self.content == self.plain else self.content
 
 
-def pair_statistics(batch: torch.Tensor, unaugmented: torch.Tensor) -> tuple[list[list[float]], list[RandomEffects]]:
+def pair_statistics(
+    batch: torch.Tensor, unaugmented: torch.Tensor
+) -> tuple[list[list[float]], list[VisibleAugmentation]]:
     """Compare a batch with the same batch without augmentation; both have the shape (B, ..., F, T).
 
     Returns:
-        One row of :data:`PAIRED` statistics, and one :class:`RandomEffects`, for each sample.
+        One row of :data:`PAIRED` statistics, and one :class:`VisibleAugmentation`, for each sample.
     """
     x, before = _as_images(batch), _as_images(unaugmented)
     changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
@@ -167,17 +169,17 @@ def pair_statistics(batch: torch.Tensor, unaugmented: torch.Tensor) -> tuple[lis
     )
     rows: list[list[float]] = torch.stack(columns, dim=1).tolist()
     draws = [
-        RandomEffects(_pack_bits(*masks), change, row[0] > _NOISY, row[-1])
+        VisibleAugmentation(_pack_bits(*masks), change, row[0] > _NOISY, row[-1])
         for masks, change, row in zip(zip(frames, bins, strict=True), points.numpy(), rows, strict=True)
     ]
     return rows, draws
 
 
-def find_masks(batch: torch.Tensor) -> list[RandomEffects]:
+def find_masks(batch: torch.Tensor) -> list[VisibleAugmentation]:
     """Find masks in a batch whose samples without augmentation are not known: constant time frames and bins."""
     x = _as_images(batch)
     frames, bins = ((x.amax(dim=axis) == x.amin(dim=axis)).all(dim=1) for axis in (2, 3))
-    return [RandomEffects(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
+    return [VisibleAugmentation(_pack_bits(*masks)) for masks in zip(frames, bins, strict=True)]
 
 
 def count_equally_augmented_pairs(

@@ -19,7 +19,7 @@ from chirp_migrate.verify.equivalence.first_difference import (
     compare_passes_of_entry,
     decode_sample_values,
 )
-from chirp_migrate.verify.spec import EntryResult, PassTrace
+from chirp_migrate.verify.spec import EntryResult, LoaderPassTrace
 from chirp_migrate.verify.verify_report import DetectableDifference, TrainingDifference
 
 __all__ = ["ALPHA", "Equivalence", "compare_api", "compare_results", "compare_traces"]
@@ -197,7 +197,9 @@ def _differing_paths(first: Mapping[str, str], second: Mapping[str, str]) -> set
     return {path for path in first.keys() | second.keys() if first.get(path) != second.get(path)}
 
 
-def _distribution_tests(label: str, before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[_StatisticalTest]:
+def _distribution_tests(
+    label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
+) -> list[_StatisticalTest]:
     """Return the statistical tests on the augmented samples of one entry point."""
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
@@ -216,7 +218,7 @@ def _distribution_tests(label: str, before: Sequence[PassTrace], after: Sequence
     return tests + _repeat_tests(label, old, new)
 
 
-def _without_values(record: PassTrace, batches: bool) -> PassTrace:
+def _without_values(record: LoaderPassTrace, batches: bool) -> LoaderPassTrace:
     """Return a copy of a pass without its losses and, with ``batches``, without the values of its batches.
 
     The copy still shows which samples each batch has.
@@ -229,7 +231,7 @@ def _without_values(record: PassTrace, batches: bool) -> PassTrace:
 
 
 def _value_tests(
-    label: str, before: Sequence[PassTrace], after: Sequence[PassTrace], batches: bool
+    label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace], batches: bool
 ) -> list[_StatisticalTest]:
     """Return the tests on losses that do not repeat and, with ``batches``, on values of batches that do not repeat."""
     tests = []
@@ -249,7 +251,9 @@ def _value_tests(
     return tests
 
 
-def _repeat_tests(label: str, before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[_StatisticalTest]:
+def _repeat_tests(
+    label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
+) -> list[_StatisticalTest]:
     tests = []
     for relation, where in RELATIONS.items():
         counts = [[record.repeats.get(relation, (0, 0)) for record in side] for side in (before, after)]
@@ -263,7 +267,7 @@ def _repeat_tests(label: str, before: Sequence[PassTrace], after: Sequence[PassT
 
 
 def _compare_picklability(
-    result: Equivalence, label: str, before: Sequence[PassTrace], after: Sequence[PassTrace]
+    result: Equivalence, label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> None:
     """Report the first loader of the migrated version that cannot be pickled for spawned workers.
 
@@ -282,7 +286,7 @@ def _compare_picklability(
             return
 
 
-def _unseen_validation(after: Sequence[PassTrace]) -> list[str]:
+def _unseen_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
     """Return a sentence on the first validation pass that omits samples because of ``drop_last``."""
     for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
         if record.drop_last and 0 <= record.samples < record.available:

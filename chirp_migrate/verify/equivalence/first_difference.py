@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from chirp_migrate.verify.equivalence.fingerprint import Hash
-from chirp_migrate.verify.spec import PassTrace
+from chirp_migrate.verify.spec import LoaderPassTrace
 
 __all__ = [
     "OTHER_SEED",
@@ -37,7 +37,9 @@ _LEAST = 8
 _TOLERANCE = 1e-4
 
 
-def compare_passes_of_entry(before: Sequence[PassTrace], after: Sequence[PassTrace]) -> list[NamedDifference]:
+def compare_passes_of_entry(
+    before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
+) -> list[NamedDifference]:
     """Return the first difference between the training passes, and between the validation passes, of an entry point.
 
     Later differences are omitted, because they may follow from the first.
@@ -58,7 +60,9 @@ def compare_passes_of_entry(before: Sequence[PassTrace], after: Sequence[PassTra
     return causes or found  # different samples lead to different losses
 
 
-def _first_of_role(role: str, old: list[PassTrace], new: list[PassTrace], augmented: bool) -> list[NamedDifference]:
+def _first_of_role(
+    role: str, old: list[LoaderPassTrace], new: list[LoaderPassTrace], augmented: bool
+) -> list[NamedDifference]:
     """Return the first difference between the passes ``old`` and ``new`` of one role (``train`` or ``validation``).
 
     Args:
@@ -79,7 +83,7 @@ def _first_of_role(role: str, old: list[PassTrace], new: list[PassTrace], augmen
     return []
 
 
-def _count_difference(a: PassTrace, b: PassTrace) -> NamedDifference | None:
+def _count_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | None:
     """Return a difference in the number of samples, classes or batches of a pass; None if these are equal."""
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
@@ -100,7 +104,7 @@ def _count_difference(a: PassTrace, b: PassTrace) -> NamedDifference | None:
     return None
 
 
-def _name_shortened_epochs(a: PassTrace, b: PassTrace) -> str:
+def _name_shortened_epochs(a: LoaderPassTrace, b: LoaderPassTrace) -> str:
     if b.role == "validation":
         return "validation-drops-samples"
     whole_batches = a.sizes[: len(b.sizes)] == b.sizes
@@ -110,7 +114,7 @@ def _name_shortened_epochs(a: PassTrace, b: PassTrace) -> str:
     return "epoch-shortened" if whole_batches or not b.finished else "samples-missing"
 
 
-def _missing_samples(a: PassTrace, b: PassTrace) -> str:
+def _missing_samples(a: LoaderPassTrace, b: LoaderPassTrace) -> str:
     """Return a text with the first batch that differs or is missing, and the indices of the missing samples."""
     first = _first_unequal(a.sizes, b.sizes)
     text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
@@ -121,7 +125,7 @@ def _missing_samples(a: PassTrace, b: PassTrace) -> str:
     return f"{text}; {gone.total()} samples are missing (indices {some}{', ...' if len(gone) > _SHOWN else ''})"
 
 
-def _kind(a: PassTrace, b: PassTrace) -> NamedDifference | None:
+def _kind(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | None:
     if a.random and not b.random:
         return "augmentation-missing", "samples are augmented at random before, but not after"
     if b.random and not a.random:
@@ -133,7 +137,7 @@ def _kind(a: PassTrace, b: PassTrace) -> NamedDifference | None:
     return None
 
 
-def _sample_difference(a: PassTrace, b: PassTrace, augmented: bool) -> NamedDifference | None:
+def _sample_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) -> NamedDifference | None:
     """Return a difference in the samples of a pass, in their values, or in their order; None if these are equal."""
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
@@ -154,7 +158,7 @@ def _sample_difference(a: PassTrace, b: PassTrace, augmented: bool) -> NamedDiff
     return _other_indices(a, b)
 
 
-def _first_batch(a: PassTrace, b: PassTrace, number: int) -> NamedDifference:
+def _first_batch(a: LoaderPassTrace, b: LoaderPassTrace, number: int) -> NamedDifference:
     """Return the name and description of the difference in batch ``number``, the first batch that differs."""
     where = f"batch {number} of {len(a.batches)} is the first that differs"
     if a.contents == b.contents:
@@ -167,7 +171,7 @@ def _first_batch(a: PassTrace, b: PassTrace, number: int) -> NamedDifference:
     return name, f"{where} ({text})"
 
 
-def _other_indices(a: PassTrace, b: PassTrace) -> NamedDifference | None:
+def _other_indices(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | None:
     gone, come = _samples_missing_in(a, b), _samples_missing_in(b, a)
     if not gone:
         return None
@@ -191,7 +195,7 @@ def _other_values(before: str, after: str) -> NamedDifference | None:
     return "values-differ", f"other values; {size}"
 
 
-def _loss_difference(a: PassTrace, b: PassTrace, augmented: bool) -> NamedDifference | None:
+def _loss_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) -> NamedDifference | None:
     if augmented:
         return None
     if len(a.losses) != len(b.losses):
@@ -203,7 +207,7 @@ def _loss_difference(a: PassTrace, b: PassTrace, augmented: bool) -> NamedDiffer
     return None
 
 
-def _samples_missing_in(a: PassTrace, b: PassTrace) -> Counter[int]:
+def _samples_missing_in(a: LoaderPassTrace, b: LoaderPassTrace) -> Counter[int]:
     """Return the indices of samples that pass ``a`` has and pass ``b`` lacks.
 
     The result is empty if the indices of a pass are not known, or if the datasets differ.
@@ -212,14 +216,14 @@ def _samples_missing_in(a: PassTrace, b: PassTrace) -> Counter[int]:
     return Counter(a.base_indices) - Counter(b.base_indices) if comparable else Counter()
 
 
-def _is_shuffled(record: PassTrace) -> bool:
+def _is_shuffled(record: LoaderPassTrace) -> bool:
     """Return whether the indices of a pass are out of order; if they are not known, whether the sampler shuffles."""
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))
     return record.shuffled
 
 
-def _have_one_order(records: list[PassTrace]) -> bool:
+def _have_one_order(records: list[LoaderPassTrace]) -> bool:
     """Return whether a loader has two or more shuffled passes, and all of them have the same order."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:
@@ -249,7 +253,7 @@ def decode_sample_values(text: str) -> NDArray[np.float64]:
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float64)
 
 
-def compared_aspects(passes: Sequence[PassTrace], result: Mapping[str, str]) -> dict[str, str]:
+def compared_aspects(passes: Sequence[LoaderPassTrace], result: Mapping[str, str]) -> dict[str, str]:
     """Return the aspects of a run that a seed may affect: order, samples, batches, losses and results.
 
     Args:

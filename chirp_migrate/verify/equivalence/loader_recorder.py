@@ -15,7 +15,7 @@ from torch.utils.data import Sampler
 from chirp_migrate.training.watch.interception import Interception, PassingIterator, limit_workers
 from chirp_migrate.training.watch.pacing import watching_backward
 from chirp_migrate.verify.equivalence.pass_recorder import PassRecorder
-from chirp_migrate.verify.spec import PassTrace
+from chirp_migrate.verify.spec import LoaderPassTrace
 from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.randomness.random_states import restored_generators
 
@@ -31,7 +31,7 @@ _DRAWING_S = 10.0
 
 
 class LoaderRecorder(Interception):
-    """Context manager that records each pass over each loader (see :class:`PassTrace`).
+    """Context manager that records each pass over each loader (see :class:`LoaderPassTrace`).
 
     Recording does not change the state of the global random generators. A recording reads a few samples more than once,
     to find out whether a dataset augments them. The additional reads advance a random generator that the dataset owns,
@@ -98,7 +98,7 @@ class LoaderRecorder(Interception):
             walk.record.paired += more.record.paired
         return sum(more.record.samples for more in self._walks)
 
-    def take(self) -> list[PassTrace]:
+    def take(self) -> list[LoaderPassTrace]:
         """Return the loader passes since the last call, in the order in which they began; some may have no batch."""
         last: dict[tuple[str, int], PassRecorder] = {}
         for walk in self._walks:

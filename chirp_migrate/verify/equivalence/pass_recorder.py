@@ -31,7 +31,7 @@ from chirp_migrate.verify.equivalence.fingerprint import Hash, add_tensor_to_has
 from chirp_migrate.verify.equivalence.first_difference import encode_sample_values
 from chirp_migrate.verify.equivalence.identity import NestedDataset, dataset_length, describe_dataset, nested_datasets
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
-from chirp_migrate.verify.spec import PassTrace
+from chirp_migrate.verify.spec import LoaderPassTrace
 from chirpid_patch.randomness.random_states import restored_generators
 
 __all__ = ["PassRecorder"]
@@ -56,7 +56,7 @@ class PassRecorder:
     """
 
     loader: Any
-    record: PassTrace
+    record: LoaderPassTrace
     base: NestedDataset
     plain: NestedDataset | None
     drawn: list[list[Any]] = field(default_factory=list)
@@ -79,7 +79,7 @@ class PassRecorder:
         if by_index and id(base) not in names:
             names[id(base)] = describe_dataset(base)
         random = by_index and _has_random_samples(dataset, loader.collate_fn) is True
-        record = PassTrace(
+        record = LoaderPassTrace(
             loader=number,
             role="train" if torch.is_grad_enabled() else "validation",
             random=random,
