@@ -6,7 +6,8 @@ If pip finds no such build, it installs the default build only with `--default-b
 CUDA; otherwise only the tests that need no torch run. As root on Debian, it also sets up whole releases of Debian (with
 debootstrap), which have their own Python and torch.
 
-Writes `versions.json` and `versions.md` to `benchmarks/results/`, with `--write`.
+With `--write`, each environment replaces its row in `versions.json` and `versions.md` in `benchmarks/results/` as soon
+as its tests end. The other rows stay; each row names the commit of its code.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -69,6 +69,7 @@ class Tried:
 
     Attributes:
         name: name of the environment.
+        commit: the commit of the tested code.
         versions: versions of Python, torch (if installed) and other important packages.
         outcomes: outcome, such as passed → number of tests.
         failed: tests that failed.
@@ -76,6 +77,7 @@ class Tried:
     """
 
     name: str
+    commit: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     outcomes: dict[str, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
@@ -218,7 +220,7 @@ def _oldest(requirements: Sequence[str]) -> list[str]:
 
 def try_out(environment: Interpreter | Debian, folder: Path, *, default_builds: bool = False) -> Tried:
     """Run the fast tests in ``environment``, which is set up in ``folder``."""
-    tried = Tried(environment.name)
+    tried = Tried(environment.name, _run(["git", "-C", str(_ROOT), "rev-parse", "--short", "HEAD"]).strip())
     work = folder / "tree"
     if work.exists():
         shutil.rmtree(work)
@@ -241,6 +243,12 @@ def try_out(environment: Interpreter | Debian, folder: Path, *, default_builds: 
     if not report.is_file():
         tried.why_not = f"pytest ended with {ended.returncode}: {(ended.stdout + ended.stderr).strip()[-500:]}"
         return tried
+    count_outcomes(report, tried)
+    return tried
+
+
+def count_outcomes(report: Path, tried: Tried) -> None:
+    """Count the outcomes in pytest's XML file ``report``, and list the failed tests."""
     counts: Counter[str] = Counter()
     for test in ElementTree.parse(report).getroot().iter("testcase"):
         outcome = next((one.tag for one in test if one.tag in ("failure", "error", "skipped")), "passed")
@@ -248,7 +256,6 @@ def try_out(environment: Interpreter | Debian, folder: Path, *, default_builds: 
         if outcome in ("failure", "error"):
             tried.failed.append(f"{test.get('classname')}::{test.get('name')}")
     tried.outcomes = dict(counts)
-    return tried
 
 
 def _needing_torch(tree: Path) -> list[str]:
@@ -281,29 +288,29 @@ def copy_repository(folder: Path) -> None:
             shutil.copy2(_ROOT / name, folder / name)
 
 
-def as_markdown(tried: Sequence[Tried], command: str, machine: str) -> str:
+def as_markdown(tried: Sequence[Tried]) -> str:
     """Return the page with the results."""
     lines = [
         "# The fast tests with other versions",
         "",
-        f"`{command}` on {machine}.",
+        f"`make bench-versions` on {machines.summary_line(machines.describe(1)).partition(', torch')[0]}.",
         "",
         "The wheels are installed into a new environment, and the tests that are not slow run on what was installed "
         "(those of the packages themselves left out). Where no torch can be had without CUDA's libraries, the tests of "
         "the tool that need none: rules, command line, transaction, report. Of the oldest version that is required of "
         "each package the latest release is taken.",
         "",
-        "| environment | Python | torch | numpy | libcst | tests | passed | failed | skipped |",
-        "| --- | --- | --- | --- | --- | --: | --: | --: | --: |",
+        "| environment | commit | Python | torch | numpy | libcst | tests | passed | failed | skipped |",
+        "| --- | --- | --- | --- | --- | --- | --: | --: | --: | --: |",
     ]
     for one in tried:
         if one.why_not:
-            lines.append(f"| {one.name} | not run: {one.why_not} |" + " |" * 7)
+            lines.append(f"| {one.name} | {one.commit} | not run: {one.why_not} |" + " |" * 7)
             continue
         versions = [one.versions.get(name, "none") for name in ("Python", "torch", "numpy", "libcst")]
         failed = len(one.failed)
         counts = [sum(one.outcomes.values()), one.outcomes.get("passed", 0), failed, one.outcomes.get("skipped", 0)]
-        lines.append(f"| {' | '.join(map(str, [one.name, *versions, *counts]))} |")
+        lines.append(f"| {' | '.join(map(str, [one.name, one.commit, *versions, *counts]))} |")
     found = [f"- {one.name}: `{test}`" for one in tried for test in one.failed]
     return "\n".join([*lines, *(["", "## Failed", "", *found] if found else [])]) + "\n"
 
@@ -341,16 +348,22 @@ def main(only: tuple[str, ...], keep: Path | None, default_builds: bool, check: 
             one = try_out(environment, folder / re.sub(r"\W+", "-", environment.name), default_builds=default_builds)
             click.echo(f"    {one.versions} {one.why_not or one.outcomes}", err=True)
             tried.append(one)
-    machine = machines.machine_summary(machines.describe_machine(1))
-    command = shlex.join(["python", "benchmarks/versions.py", *sys.argv[1:]])
-    text = as_markdown(tried, command, machine)
-    click.echo(text)
-    if write:
-        data = {"schema": 1, "command": command, "machine": machine, "environments": [asdict(one) for one in tried]}
-        (_RESULTS / "versions.md").write_text(text, encoding="utf-8")
-        (_RESULTS / "versions.json").write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            if write:
+                write_rows([one])
+    click.echo(as_markdown(tried))
     if check and any(one.failed for one in tried):
         sys.exit(1)
+
+
+def write_rows(tried: Sequence[Tried]) -> None:
+    """Write the results of these environments, in place of their earlier results."""
+    data = _RESULTS / "versions.json"
+    known = json.loads(data.read_text(encoding="utf-8"))["environments"] if data.is_file() else []
+    rows = {one["name"]: Tried(**one) for one in known} | {one.name: one for one in tried}
+    ordered = [rows[one.name] for one in ENVIRONMENTS if one.name in rows]
+    document = {"schema": 2, "environments": [asdict(one) for one in ordered]}
+    data.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (_RESULTS / "versions.md").write_text(as_markdown(ordered), encoding="utf-8")
 
 
 if __name__ == "__main__":
