@@ -293,7 +293,7 @@ def as_markdown(tried: Sequence[Tried]) -> str:
     lines = [
         "# The fast tests with other versions",
         "",
-        f"`make bench-versions` on {machines.summary_line(machines.describe(1)).partition(', torch')[0]}.",
+        f"`make bench-versions` on {machines.machine_summary(machines.describe_machine(1)).partition(', torch')[0]}.",
         "",
         "The wheels are installed into a new environment, and the tests that are not slow run on what was installed "
         "(those of the packages themselves left out). Where no torch can be had without CUDA's libraries, the tests of "
