@@ -27,9 +27,9 @@ from chirp_migrate.doctor.watch.training import record_training
 _ROUNDS = 5
 _EPOCHS = 2
 _PARTS = (
-    (reading, ("describe_batch", "generator_states", "sizes", "plain_values", "large_containers")),
+    (reading, ("describe_batch", "generator_states", "container_lengths", "plain_values", "large_containers")),
     (training, ("describe_batch", "plain_values", "bytes_of_doubles", "batch_samples", "_handles")),
-    (training._Watch, ("_see_module", "_counting_backward", "_info", "_end_if_late", "_watch_sampler")),
+    (training._Watch, ("_see_module", "_see_backward", "_info", "_end_if_late", "_watch_sampler")),
 )
 
 
