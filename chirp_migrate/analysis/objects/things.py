@@ -271,12 +271,12 @@ class UnpicklableKind(Enum):
     LOCK = (
         "an object of `threading`",
         "cannot be pickled, and each forked worker has its own",
-        "create it there, drop it in `__getstate__`, or use one of `multiprocessing`",
+        "create it there, drop it in `__getstate__`, or use `multiprocessing`",
     )
     QUEUE = (
         "a queue for threads",
         "cannot be pickled, and each forked worker has its own",
-        "create it there, drop it in `__getstate__`, or use one of `multiprocessing`",
+        "create it there, drop it in `__getstate__`, or use `multiprocessing`",
     )
     THREADS = (
         "threads",
