@@ -46,9 +46,13 @@ def the_file(contents: ReportContents, path: str = "train.py") -> FileDetails:
 
 def test_a_run_is_told_with_its_rules_and_reasons_and_its_account(tmp_path: Path) -> None:
     contents = read_report_contents(applied(tmp_path / "mine"))
-    (told,) = contents.runs
+    (reported_run,) = contents.runs
     assert (contents.name, contents.is_plan, contents.verdict, contents.notices) == ("mine", False, None, ())
-    assert told.number == 1 and told.created.endswith("Z") and told.tool.startswith("chirp-migrate ")
+    assert (
+        reported_run.number == 1
+        and reported_run.created.endswith("Z")
+        and reported_run.tool.startswith("chirp-migrate ")
+    )
     file = the_file(contents)
     first, second, follows = file.hunks
     assert [hunk.kind for hunk in file.hunks] == ["rewrite", "rewrite", "follows"]
@@ -59,10 +63,10 @@ def test_a_run_is_told_with_its_rules_and_reasons_and_its_account(tmp_path: Path
     assert first.imports == ("from chirpid_patch import OptimalDataLoaderFactory",)
     assert {section.within for section in (*first.sections, *second.sections)} == {"make"}
     assert (first.id, follows.id) == ("train.py:1", "train.py:follows")
-    assert told.ledger is not None
-    sites = told.ledger.account().sites
+    assert reported_run.ledger is not None
+    sites = reported_run.ledger.account().sites
     assert sites["found"] == sites["migrated"] + sites["suppressed"] + sites["listed"] == 4
-    assert {one.finding.status for one in told.reported} == {FindingStatus.REPORT, FindingStatus.SUPPRESSED}
+    assert {one.finding.status for one in reported_run.reported} == {FindingStatus.REPORT, FindingStatus.SUPPRESSED}
 
 
 @pytest.mark.slow
@@ -84,8 +88,8 @@ def test_the_hunks_of_a_file_are_all_of_its_change(tmp_path: Path, name: str) ->
 
 
 def test_as_json_a_finding_has_its_reason_once_and_a_line_its_text_once(tmp_path: Path) -> None:
-    told = json.loads(run("report", applied(tmp_path / "mine"), "--json", "-").stdout)
-    hunk = told["runs"][0]["files"][0]["hunks"][0]
+    document = json.loads(run("report", applied(tmp_path / "mine"), "--json", "-").stdout)
+    hunk = document["runs"][0]["files"][0]["hunks"][0]
     assert hunk["findings"][0]["reason"] and "reason" not in hunk["findings"][0]["finding"]
     assert set(hunk["sections"][0]["rows"][0]) == {"sign", "before", "after", "text"}
 
@@ -125,7 +129,7 @@ def test_a_plan_is_told_with_what_was_decided_on_it(tmp_path: Path) -> None:
     assert [hunk.decision for hunk in the_file(contents).hunks] == [None, "refused", None]
     assert contents.runs[0].ledger is not None and contents.runs[0].ledger.sites[FindingStatus.REFUSED] == 1
     assert all(one.finding.status is not FindingStatus.REFUSED for one in contents.runs[0].reported), (
-        "it is told with its hunk"
+        "the report shows it with its hunk"
     )
     assert not (root / ".chirp-migrate").exists()
     (root / "train.py").write_text("x = 1\n")
@@ -146,13 +150,13 @@ def test_every_run_that_stands_is_told_and_one_alone_on_request(tmp_path: Path) 
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1])\n")
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
     contents = read_report_contents(root)
-    assert [[file.path for file in told.files if file.note == "rewrite"] for told in contents.runs] == [
+    assert [[file.path for file in reported_run.files if file.note == "rewrite"] for reported_run in contents.runs] == [
         ["train.py"],
         ["later.py"],
     ]
     assert the_file(contents, "later.py").hunks[0].id == "later.py:run2:1"
     only = read_report_contents(root, run=2)
-    assert [told.number for told in only.runs] == [2]
+    assert [reported_run.number for reported_run in only.runs] == [2]
     assert len(only.notices) == 1
 
 
@@ -203,12 +207,12 @@ def test_files_that_could_not_be_written_are_no_changes(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine", **{"train.py": LOADERS, "fixed.py": LOADERS})
     (root / "fixed.py").chmod(0o444)
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 1
-    (told,) = read_report_contents(root).runs
-    assert [file.path for file in told.files] == ["train.py"]
-    assert [one.path for one in told.skipped] == ["fixed.py"]
-    assert told.ledger is not None
-    assert (told.ledger.sites[FindingStatus.REWRITE], told.ledger.reasons["file-not-written"]) == (2, 2)
-    assert {one.finding.why for one in told.reported if one.finding.path == "fixed.py"} >= {"file-not-written"}
+    (reported_run,) = read_report_contents(root).runs
+    assert [file.path for file in reported_run.files] == ["train.py"]
+    assert [one.path for one in reported_run.skipped] == ["fixed.py"]
+    assert reported_run.ledger is not None
+    assert (reported_run.ledger.sites[FindingStatus.REWRITE], reported_run.ledger.reasons["file-not-written"]) == (2, 2)
+    assert {one.finding.why for one in reported_run.reported if one.finding.path == "fixed.py"} >= {"file-not-written"}
 
 
 def test_a_verdict_is_kept_with_the_last_run_and_says_what_changed_since(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def shown(page: Any) -> list[str]:
 
 
 def status(page: Any) -> list[int]:
-    """The numbers of what is told to be shown."""
+    """The numbers of the elements that the page shows."""
     return [int(number) for number in re.findall(r"\d+", page.text_content("[role=status]"))]
 
 

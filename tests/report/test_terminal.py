@@ -94,8 +94,8 @@ def finding(**changes: object) -> FindingDetails:
 def hunk(*rows: ChangeRow, **changes: object) -> HunkDetails:
     section = ChangeSection(rows, within="Trainer.fit")
     imports = ("from chirpid_patch import OptimalDataLoaderFactory",)
-    told = HunkDetails("utils/train.py:1", 1, "rewrite", (finding(),), imports, None, False, (section,))
-    return replace(told, **changes)  # type: ignore[arg-type]
+    hunk = HunkDetails("utils/train.py:1", 1, "rewrite", (finding(),), imports, None, False, (section,))
+    return replace(hunk, **changes)  # type: ignore[arg-type]
 
 
 ROWS = (
@@ -110,7 +110,7 @@ def run(*files: FileDetails, **changes: object) -> RunDetails:
     left_alone = {"status": FindingStatus.REPORT, "message": "the class is used as a value", "hunk": None}
     reported = [finding(**left_alone, line=line, why="used-as-value") for line in (40, 52)]
     found = [one.finding for file in files for each in file.hunks for one in each.findings]
-    told = RunDetails(
+    reported_run = RunDetails(
         number=1,
         created="2026-03-01T11:00:00Z",
         tool="chirp-migrate 0.1.0",
@@ -121,7 +121,7 @@ def run(*files: FileDetails, **changes: object) -> RunDetails:
         ledger=LoaderLedger.of(Plan(Path(), (), (*found, *(one.finding for one in reported)), ())),
         notes=(),
     )
-    return replace(told, **changes)  # type: ignore[arg-type]
+    return replace(reported_run, **changes)  # type: ignore[arg-type]
 
 
 FOLLOWS = hunk(ChangeRow("+", None, 3, "import x"), number=0, kind="follows", findings=(), imports=())
@@ -158,7 +158,7 @@ EVIL = ReportContents(
     (HOSTILE,),
 )
 
-TOLD = {"plain": CONTENTS, "hostile": EVIL}
+CONTENTS_BY_NAME = {"plain": CONTENTS, "hostile": EVIL}
 
 
 def lines(
@@ -179,7 +179,7 @@ def text(contents: ReportContents = CONTENTS, width: int = 80) -> str:
 def test_the_whole_report_is_what_somebody_has_read(name: str, width: int) -> None:
     """After a change that is meant: `python tests/report/test_terminal.py`, and read what git shows."""
     kept = SNAPSHOTS / f"{name}-{width}.txt"
-    assert lines(TOLD[name], width) == kept.read_text(encoding="utf-8").splitlines()
+    assert lines(CONTENTS_BY_NAME[name], width) == kept.read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("contents", [CONTENTS, EVIL], ids=["plain", "hostile"])
@@ -286,7 +286,7 @@ def test_what_verify_prints_fits_too(width: int) -> None:
 
 
 if __name__ == "__main__":
-    for name, contents in TOLD.items():
+    for name, contents in CONTENTS_BY_NAME.items():
         for width in (40, 80, 160):
             shown = "".join(f"{line}\n" for line in lines(contents, width))
             (SNAPSHOTS / f"{name}-{width}.txt").write_text(shown, encoding="utf-8")
