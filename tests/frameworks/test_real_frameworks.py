@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 import pytest
 from forked import run_python
 from support import copy_of, run
+from torch.distributed import TCPStore
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,6 @@ IMPORTED = [
     "lightning",
     "skorch",
     "torch._inductor.compile_fx",
-    "torch.distributed.run",
     "transformers.models.bert.modeling_bert",
     "transformers.trainer",
 ]
@@ -60,19 +59,24 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "before", folder / "after"
 
 
+#: A command and what its process has in its environment.
+Rank = tuple[list[str], dict[str, str]]
+Processes = Callable[..., Callable[[Path], list[Rank]]]
+
+
 def outcomes(
-    trees: Sequence[Path], commands: Callable[[Path], list[list[str]]], needed: Sequence[str] = ()
+    trees: Sequence[Path], ranks: Callable[[Path], list[Rank]], needed: Sequence[str] = ()
 ) -> list[list[Outcome]]:
-    """What the ranks tell in each tree, each command in a separate process and all at once.
+    """What the ranks tell in each tree, each rank in a separate process and all at once.
 
     Where a module that is ``needed`` cannot be imported, the test is skipped.
     """
     server = multiprocessing.get_context("forkserver")
     folders = {tree: Path(tempfile.mkdtemp(dir=tree.parent)) for tree in trees}
     running = [
-        server.Process(target=run_python, args=(command, tree, folder, needed))
+        server.Process(target=run_python, args=(command, environment, tree, folder, needed))
         for tree, folder in folders.items()
-        for command in commands(tree)
+        for command, environment in ranks(tree)
     ]
     for process in running:
         process.start()
@@ -90,16 +94,46 @@ def outcomes(
     return [[json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))] for folder in folders.values()]
 
 
-def by_torchrun(*arguments: str) -> list[str]:
-    """Ranks are forked from torchrun."""
-    return ["-m", "torch.distributed.run", "--rdzv-backend", "c10d", "--start-method", "fork", "--run-path", *arguments]
+def one_process(*command: str) -> Callable[[Path], list[Rank]]:
+    return lambda tree: [([str(tree / command[0]), *command[1:]], {})]
 
 
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    """The ranks of a program as torchrun starts them, without torchrun: it has threads, and could not safely fork them.
+
+    The store in which the ranks meet is in this process, as torchrun's is in its own.
+    """
+    stores = []
+
+    def ranks_of(program: str, nodes: int = 1) -> Callable[[Path], list[Rank]]:
+        def ranks(tree: Path) -> list[Rank]:
+            store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+            stores.append(store)
+            shared = {
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(store.port),
+                "WORLD_SIZE": "2",
+                "LOCAL_WORLD_SIZE": str(2 // nodes),
+                "GROUP_WORLD_SIZE": str(nodes),
+                "OMP_NUM_THREADS": "1",
+                "TORCHELASTIC_RESTART_COUNT": "0",
+                "TORCHELASTIC_RUN_ID": "test",
+                "TORCHELASTIC_USE_AGENT_STORE": "True",
+            }
+            places = [(rank, *divmod(rank, 2 // nodes)) for rank in range(2)]
+            return [
+                (
+                    [str(tree / program)],
+                    {**shared, "RANK": str(rank), "GROUP_RANK": str(node), "LOCAL_RANK": str(local)},
+                )
+                for rank, node, local in places
+            ]
+
+        return ranks
+
+    yield ranks_of
+    stores.clear()
 
 
 def assert_same_training(before: list[Outcome], after: list[Outcome], samples: int) -> None:
@@ -125,52 +159,38 @@ def assert_same_training(before: list[Outcome], after: list[Outcome], samples: i
     ],
 )
 def test_it_trains_the_same(trees: tuple[Path, Path], program: str, needed: list[str], samples: int) -> None:
-    before, after = outcomes(trees, lambda tree: [[str(tree / f"{program}.py")]], needed)
+    before, after = outcomes(trees, one_process(f"{program}.py"), needed)
     assert_same_training(before, after, samples)
 
 
 def test_a_compiled_step_trains_the_same(trees: tuple[Path, Path]) -> None:
     if shutil.which("g++") is None:
         pytest.skip("torch.compile needs g++")
-    before, after = outcomes(trees, lambda tree: [[str(tree / "with_compile.py")]])
+    before, after = outcomes(trees, one_process("with_compile.py"))
     assert_same_training(before, after, 40)
 
 
-def two_processes(program: str) -> Callable[[Path], list[list[str]]]:
-    options = ["--nproc-per-node", "2", "--rdzv-endpoint", "127.0.0.1:0"]
-    return lambda tree: [by_torchrun(*options, str(tree / program))]
-
-
-def test_two_processes_of_accelerate_share_the_samples(trees: tuple[Path, Path]) -> None:
-    before, after = outcomes(trees, two_processes("with_accelerate.py"), ["accelerate"])
+def test_two_processes_of_accelerate_share_the_samples(trees: tuple[Path, Path], processes: Processes) -> None:
+    before, after = outcomes(trees, processes("with_accelerate.py"), ["accelerate"])
     assert len(after) == 2
     assert_same_training(before, after, 48)
 
 
-def test_two_nodes_of_torchrun_share_the_samples(trees: tuple[Path, Path]) -> None:
-    def nodes(tree: Path) -> list[list[str]]:
-        port = free_port()
-        return [
-            by_torchrun("--nnodes", "2", "--node-rank", str(node), "--nproc-per-node", "1",
-                        "--rdzv-endpoint", f"127.0.0.1:{port}", "--local-addr", "127.0.0.1",
-                        str(tree / "with_torchrun.py"))
-            for node in range(2)
-        ]  # fmt: skip
-
-    before, after = outcomes(trees, nodes)
+def test_two_nodes_of_torchrun_share_the_samples(trees: tuple[Path, Path], processes: Processes) -> None:
+    before, after = outcomes(trees, processes("with_torchrun.py", nodes=2))
     assert [rank["nodes"] for rank in after] == [2, 2]
     assert_same_training(before, after, 40)
 
 
-def test_lightning_puts_its_sampler_into_our_loader(trees: tuple[Path, Path]) -> None:
-    before, after = outcomes(trees, two_processes("with_lightning.py"), ["lightning"])
+def test_lightning_puts_its_sampler_into_our_loader(trees: tuple[Path, Path], processes: Processes) -> None:
+    before, after = outcomes(trees, processes("with_lightning.py"), ["lightning"])
     assert [rank["loaders"] for rank in after] == [[["BatchedDataLoader", "DistributedSampler"]]] * 2
     assert_same_training(before, after, 40)
 
 
 def test_lightning_goes_on_in_the_middle_of_an_epoch(trees: tuple[Path, Path]) -> None:
-    before, (whole,) = outcomes(trees, lambda tree: [[str(tree / "with_lightning.py")]], ["lightning"])
+    before, (whole,) = outcomes(trees, one_process("with_lightning.py"), ["lightning"])
     assert_same_training(before, [whole], 40)
 
-    ((resumed,),) = outcomes(trees[1:], lambda tree: [[str(tree / "with_lightning.py"), str(whole["checkpoint"])]])
+    ((resumed,),) = outcomes(trees[1:], one_process("with_lightning.py", str(whole["checkpoint"])))
     assert resumed["epochs"] == [[], whole["epochs"][1][3 * 4 :]]  # PyTorch's loader would begin another epoch
