@@ -37,10 +37,10 @@ def test_the_script_prints_the_requested_number_of_each_kind_and_repeats_with_th
     assert [re.findall(r"^ *(\d+)\. \S", kind, re.MULTILINE) for kind in kinds if kind] == [list("12345")] * 4
 
 
-def test_docstrings_are_split_into_sentences_without_code() -> None:
+def test_docstrings_are_split_into_sentences_that_follow_each_other_without_code() -> None:
     assert list(sentences(docstrings(MODULE))) == [
         "First sentence of the module.",
-        "Second sentence of it, on two lines.",
+        "Second sentence of it, on two lines.\n     (after: First sentence of the module.)",
     ]
 
 
