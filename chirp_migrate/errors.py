@@ -28,7 +28,7 @@ class ChirpMigrateError(Exception):
 
 
 class UsageProblem(ChirpMigrateError):
-    """The path or an option cannot be worked with (exit code 2)."""
+    """The path does not exist or is not usable, or an option is invalid (exit code 2)."""
 
 
 class WriteRefused(ChirpMigrateError):

@@ -262,7 +262,7 @@ class BatchRecord(msgspec.Struct):
         labels: class of each sample, from a one-dimensional integer tensor; empty if the batch has no such tensor.
         moments: sums over the first floating-point tensor; None if the batch has no such tensor, or if the tensor has
             many columns.
-        generators: name of a random generator → its state after the batch was read; empty after the first two batches.
+        generators: name of a random generator → its state after the batch was read; only for the first two batches.
         sizes: attribute path of a container or cache in the dataset → its length after the batch was read; empty if
             lengths were not measured after this batch.
         native_threads: number of threads of C libraries that used CPU time since the first batch.

@@ -153,7 +153,7 @@ class MovedFunction:
         taken = defaulted[: moving[-1] + 1] if moving else []
         if any(one in given.posonly_params for one in taken):
             raise NotMovable(
-                "it has a positional-only parameter with a default, which the moved function would evaluate elsewhere"
+                "it has a positional-only parameter with a default, and the default would be evaluated at another place"
             )
         return taken + [parameter for parameter in given.kwonly_params if not self._default_stays(parameter)]
 

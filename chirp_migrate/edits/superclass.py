@@ -150,7 +150,7 @@ def superclass_edits(
         module: the module of the class.
         node: the class; it has an ``__init__`` and one base.
         stores: the assignments of attributes in its ``__init__``.
-        base: name of the runtime's class.
+        base: name of the class of the runtime that becomes the base class.
         arguments: source of the arguments of ``super().__init__``.
         consumed: the assignments whose values are among these arguments.
         provided: names of the attributes that the runtime's class sets itself.

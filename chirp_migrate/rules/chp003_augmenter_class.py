@@ -66,7 +66,7 @@ class WorkerSafeAugmenter(Rule):
     - `width`: each mask draws `width = random.randint(0, min(parameter, size))` for its axis.
     - `start`: after the width, each mask draws `start = random.randint(0, size - width)`, optionally with `max(0, …)`,
       or only if `width > 0`.
-    - `stretch`: after the start, each mask sets the range from `start` to `start + width`, in all rows or in all
+    - `stretch`: once `start` is drawn, each mask sets the range from `start` to `start + width`, in all rows or in all
       columns, to `self.mask_value`, and does nothing else. In `x[:, a:b, :]` the `x` provably has three axes: the code
       has unpacked its shape into three names.
     - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may assign parts of it to names that it

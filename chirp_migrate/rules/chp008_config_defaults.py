@@ -32,8 +32,8 @@ class ConfigDefaults(Rule):
     - `read-with-default`: the project uses the added key only as the key of a dictionary, and in `.get(key, value)`
       with the same value.
     - `only-looked-up`: the project uses every object called `…config` only to look up keys, to test it, to copy or
-      merge it, and to pass it on under such a name. The functions that get it belong to the project, have such a
-      parameter, and have no decorator that may show it. No code prints, saves, compares or unpacks it, or reads
+      merge it, and to pass it on under such a name. The functions that it is passed to belong to the project, have
+      such a parameter, and have no decorator that may show it. No code prints, saves, compares or unpacks it, or reads
       variables with `locals`, `globals`, `eval` or frames. If an object stores it, no code reads all attributes of an
       object, or saves an object other than a dictionary or list, and this object holds no command-line arguments. If a
       module stores it, no code lists names of a module. No class declares it as a field.

@@ -106,7 +106,7 @@ def _proposal(module: Module, project: Project, call: cst.Call, scan: ScannedSam
     if problem is not None:
         dataset = module.source(scan.dataset).strip()
         return RuleMatch(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Not rewritten: {problem}")
-    message = f"{_FOUND}: `{_RUNTIME}` gathers the same tensor at once"
+    message = f"{_FOUND}: `{_RUNTIME}` gathers the same tensor in one operation"
     edit = Edit(*module.span(call), f"{_RUNTIME}({scan.arguments(module)})")
     return RuleMatch(offset, message, (edit,), frozenset({runtime_import(_RUNTIME)}))
 

@@ -59,7 +59,7 @@ class Ratio(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= self.value <= self.high < math.inf:
-            raise ValueError(f"{self.value} in [{self.low}, {self.high}] is no ratio with an interval")
+            raise ValueError(f"{self.value} in [{self.low}, {self.high}] is not a positive ratio inside its interval")
 
     @property
     def saved(self) -> tuple[float, float, float]:

@@ -41,7 +41,7 @@ class RunSpec:
         job: the task.
         api_names: module → public names whose signatures the child reads; empty to read none.
         twice: whether the child records each entry point twice, because two runs on a GPU may differ.
-        repeats: for TIME: labels of the entry points whose recorded run the child repeats before the timing.
+        repeats: for the job TIME: labels of the entry points that the child records once more before it times them.
         whole: for TIME: labels of the entry points without epochs, whose whole call the child times.
         cached: for TIME: whether the child also times an epoch of each entry point with zero-cost loading.
         seconds: for MEASURE: seconds after which no further entry point begins.

@@ -179,9 +179,10 @@ class _Diagnosis:
         ), fewer
 
     def _most_useful_workers(self, now: int) -> tuple[SettingFinding | None, float]:
-        """Return the finding for the largest number of workers that was faster than all smaller numbers, and its speed.
+        """Return the finding for the best number of workers, and the speed with this number.
 
-        ``now`` is the current number. The speed is a multiple of the current speed.
+        The best number is the largest that was faster than all smaller numbers; ``now`` is the current number. The
+        speed is a multiple of the current speed.
         """
         context = {"multiprocessing_context": self._loader.multiprocessing_context}
         refused = why_workers_cannot_start(context, self._seconds / _CHANGES)

@@ -70,8 +70,8 @@ class LoadController:
 
     Loading begins without threads. If a CPU is idle during the first batches, the controller tries threads in the
     running loop: it measures some batches with threads, and some without, in turns. It keeps the mode with the shorter
-    time from batch to batch. It tries again when the duration of the training steps changes. The batches are the same
-    with and without threads.
+    time from batch to batch. If the duration of the training steps changes, the controller measures again. The batches
+    are the same with and without threads.
 
     Args:
         threads: fixed number of threads that load batches ahead; None: the controller tries whether threads help.

@@ -38,7 +38,7 @@ REMOVED = {
     "_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
     "_stream_assignments": "each batch is copied to `device` at once",
     "_worker_executor": "use `_num_workers`; `_pytorch_loader` is the loader that has the workers",
-    "_init_workers": "pass `num_workers`: the workers start with the first batch",
+    "_init_workers": "pass `num_workers`: its workers start when the first batch is requested",
     "_cleanup_workers": "call `shutdown()`",
     "_calculate_batch_memory_mb": "measure it: `DataLoaderPerformanceMonitor().memory_status()`",
 }

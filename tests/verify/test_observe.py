@@ -221,7 +221,7 @@ def test_augmenting_another_choice_of_samples_is_named() -> None:
         def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
             return super().__getitem__(index - 1 if index % 8 == 3 else index)
 
-    assert "other samples: labels" in differences(watched(Masked()), watched(HalfOfClassThreeReplaced()))
+    assert "different samples: labels" in differences(watched(Masked()), watched(HalfOfClassThreeReplaced()))
 
 
 def test_a_loss_that_differs_on_equal_batches_is_named() -> None:

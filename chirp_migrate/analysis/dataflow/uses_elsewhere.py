@@ -180,7 +180,7 @@ def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tup
 
 
 def _base_methods_called(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
-    """Return ``Base.method`` if ``node`` is the call ``Base.method(self, …)``, with one of ``bases``; else None."""
+    """Return ``Base.method`` if ``node`` is ``Base.method(self, …)`` and ``Base`` is one of ``bases``; else None."""
     match node:
         case ast.Call(func=ast.Attribute(value=asked) as called, args=[ast.Name(), *_]) if ast.unparse(asked) in bases:
             return called

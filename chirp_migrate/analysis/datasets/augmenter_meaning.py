@@ -62,8 +62,8 @@ def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
 def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
     """Return the arguments of ``masks_images`` with which ``SpecAugment`` masks like the class.
 
-    The function checks a class like :func:`masks_like_spec_augment`, but its samples are grey images (F, T), and the
-    method that masks is ``__call__``.
+    The conditions are those of :func:`masks_like_spec_augment`, but the samples are grey images (F, T), and the method
+    that masks is ``__call__``.
     """
     return _masking_arguments(class_source, "__call__", (2,))
 

@@ -211,7 +211,8 @@ class UnpicklableObjects:
         """Return the files about loading, and the names of the functions and classes in them that are about loading.
 
         A definition is about loading if its text contains a word for loading, or the name of another such definition. A
-        file is about loading if it contains such a word, or if it imports from such a file and contains such a name.
+        file is about loading if it contains a word for loading, or if it imports from a file about loading and contains
+        the name of a definition about loading.
         """
         paths: list[str] = []
         direct: set[str] = set()

@@ -37,7 +37,7 @@ def check(recording: Recording) -> Iterator[Problem]:
                     one,
                     "Batches are views whose values are out of order in memory, so each copy to the device reorders "
                     "them first.",
-                    f"at batch{one.strided[0]} is neither contiguous nor channels_last",
+                    f"the tensor at batch{one.strided[0]} is neither contiguous nor channels_last",
                     "Transpose on the device, after the copy, or call .contiguous() on the batch in the worker.",
                 )
             break

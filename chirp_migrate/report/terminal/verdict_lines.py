@@ -23,15 +23,15 @@ from chirp_migrate.verify.verify_report import VerifyReport
 __all__ = ["show_details", "show_verdict_and_reason", "verdict_style"]
 
 _MEANINGS = {
-    "faster": "Training takes at least {threshold} less time than before the migration, and nothing that was compared "
-    "differs from the training before.",
-    "faster, entry points inconclusive": "Training takes at least {threshold} less time in all, and nothing that was "
-    "compared differs from the training before. Whether some entry points became slower is unknown.",
-    "not shown to be faster": "Nothing that was compared differs from the training before. The measurement does not "
-    "show that {threshold} of the time are saved: the saving is smaller, or the times varied too much.",
-    "model-bound": "Nothing that was compared differs from the training before. Even loading that takes no time at all "
-    "would not save {threshold}: the time goes into the model.",
-    "slower": "Nothing that was compared differs from the training before, but it takes longer.",
+    "faster": "Training takes at least {threshold} less time than before the migration, and everything that was "
+    "compared is the same.",
+    "faster, entry points inconclusive": "Training takes at least {threshold} less time in all, and everything that "
+    "was compared is the same. Whether some entry points became slower is unknown.",
+    "not shown to be faster": "Everything that was compared is the same as before the migration. The measurement does "
+    "not show that {threshold} of the time are saved: the saving is smaller, or the times varied too much.",
+    "model-bound": "Everything that was compared is the same as before the migration. Even loading that takes no time "
+    "at all would not save {threshold}: the time goes into the model.",
+    "slower": "Everything that was compared is the same as before the migration, but training takes longer.",
     "not equivalent": "The training is not the same as before the migration, so its speed was not measured.",
     "failed": "The project's own code failed, so nothing was compared.",
 }

@@ -149,7 +149,7 @@ def _sample_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) 
     if not a.whole:
         return None
     if a.labels != b.labels:
-        return "samples-differ", f"other samples: labels {a.labels} before, {b.labels} after"
+        return "samples-differ", f"different samples: labels {a.labels} before, {b.labels} after"
     old, new = (a.plain_contents, b.plain_contents) if a.random else (a.contents, b.contents)
     if old and old == new:
         return None
