@@ -24,8 +24,8 @@ def check(recording: Recording) -> Iterator[Problem]:
     If all samples of a validation loader are training samples, there are two explanations: the split is wrong, or the
     loader measures the fit. The message names both explanations. If each of the two loaders also has samples that the
     other loader lacks, the split must be wrong: for example, there were two random splits. The check is certain of a
-    wrong split only if both passes read every sample, and if the training samples are equal in a second epoch: samplers and
-    random transforms may hide equal samples.
+    wrong split only if both passes read every sample, and if the training samples are equal in a second epoch:
+    samplers and random transforms may hide equal samples.
     """
     trained = recording.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None
