@@ -44,7 +44,7 @@ def main(seeds: int, first: int, jobs: int, save: bool, check: bool) -> None:
     share = found / len(failing)
     goals = [
         Goal(
-            "found where pickling fails",
+            "datasets that fail to pickle and are found",
             f"{_FOUND_SHARE:.0%}",
             f"{found} of {len(failing)} ({share:.1%})",
             share >= _FOUND_SHARE,

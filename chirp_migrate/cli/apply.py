@@ -257,7 +257,7 @@ def _show_diff(plan: Plan, output: Output) -> None:
     # Print the remarks after the diff as comments, which `patch` and `git apply` ignore.
     screen = output.screen(prose=False)
     remarks = render_to_text(
-        lambda shown: applied.show_remarks(plan, (), shown), width=screen.width - 2, verbose=output.verbose
+        lambda shown: applied.show_unrewritten_findings(plan, (), shown), width=screen.width - 2, verbose=output.verbose
     )
     for line in (*unified_diff(plan), *(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())):
         body, newline, no_newline = line.partition("\n")

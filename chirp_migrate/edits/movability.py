@@ -72,7 +72,7 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
             is_moved = one.value in _OF_CLASS and _own_class(module, one, node) is not None
             called = isinstance(module.parents[one], cst.Call) or one.value == "__class__"
             if called and not is_moved and module.scopes.lookup(one.value, one) is None:
-                raise NotMovable(f"`{one.value}` in it depends on its place in the code")
+                raise NotMovable(f"`{one.value}` would give another result at the new place")
         elif isinstance(one, cst.Name) and re.fullmatch(r"__\w*(?<!__)", one.value):
             around = module.enclosing_class(one)
             if around is not None and around is not _own_class(module, one, node):

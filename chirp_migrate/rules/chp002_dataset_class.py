@@ -51,8 +51,8 @@ class WorkerSafeDatasetClass(Rule):
     - `own-state-only`: dataset, indices, mean, std, transforms, samples and the flags that switch transforms on are
       attributes of the object.
     - `plain-switches`: the code tests whether a flag is true, or whether a transform is not None.
-    - `nothing-else`: every expression in these methods becomes part of the sample or of a condition, and no call occurs
-      twice.
+    - `nothing-else`: the value of every expression in these methods is used in the sample or in a condition, and no
+      call occurs twice.
     - `clear-names`: the only names that the methods use from outside the class are None, True, False, and ``torch`` if
       it certainly is the PyTorch module.
 

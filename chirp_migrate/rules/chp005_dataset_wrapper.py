@@ -59,8 +59,8 @@ class DatasetWrapper(Rule):
       with the default None. The code does not compare the flag with None.
     - `straight-line`: a function that the lambdas call is a plain function, defined once next to them. It consists of
       assignments to names, ``if`` and ``return``, and none of its names hides a name from outside.
-    - `nothing-else`: every expression becomes part of the sample or of a condition, every sample is read once, and no
-      call occurs twice.
+    - `nothing-else`: the value of every expression is used in the sample or in a condition, every sample is read once,
+      and no call occurs twice.
     - `own-names-only`: dataset, transforms and flag are variables of the enclosing functions.
     - `bound-once`: these variables provably have their values before the call, and the same values whenever a sample is
       read.

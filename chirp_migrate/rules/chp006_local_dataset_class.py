@@ -79,9 +79,9 @@ class LocalDatasetClass(Rule):
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the class and its
       objects. Such an object, and the loader that holds it, may be passed to a loader call, iterated over, measured
       with `len`, stored in a variable for the following statements of the same block, returned, or passed to a function
-      of the project with only such uses. The variable of a comprehension counts as bound again. The methods do not
-      pass on the object, one of its methods, or a generator or function that reads the name. No base is a class of the
-      project.
+      of the project with only such uses. The variable of a comprehension is bound again by each iteration. The methods
+      do not pass on the object, one of its methods, or a generator or function that reads the name. No base is a class
+      of the project.
     - `plain-values`: a captured value is no local function, class or lambda, and its name does not begin with two
       underscores. If the value is imported, one import statement binds its name, and the name always has the same value
       (see `one-import` of CHP012).

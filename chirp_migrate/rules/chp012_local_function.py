@@ -65,11 +65,11 @@ class LocalFunction(Rule):
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The
       function, and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored
       in a variable for the following statements of the same block, returned, or passed to a function of the project
-      with only such uses. The variable of a comprehension counts as bound again. No generator or function that the
-      function creates reads the name, unless the surrounding call consumes it.
-    - `one-import`: if a captured name is imported, only one import statement binds it, on every path to the function.
-      In the imported module, one statement at the top level assigns the name. No file replaces the name in that module,
-      or replaces a module in `sys.modules`.
+      with only such uses. The variable of a comprehension is bound again by each iteration. No generator or function
+      that the function creates reads the name, unless the surrounding call consumes it.
+    - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the
+      function runs it. In the imported module, one statement at the top level assigns the name. No file replaces the
+      name in that module, or replaces a module in `sys.modules`.
     - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. The analysis traces the
       function through all variables, attributes, containers and parameters that may hold it: no file of the project
       sets an attribute on it, or passes it on in a way that cannot be traced. If no values are bound, no file uses it

@@ -626,9 +626,9 @@ class Project:
     def imported_elsewhere(self, module: Module, name: str) -> bool:
         """Return whether another file or notebook of the backend may import or read ``name`` from ``module``.
 
-        A star import counts as an import of every name that the text of the importing file contains. It also counts if
-        that file may read names that it computes, or if other files take the name from that file. The result may be
-        True by mistake: any attribute of a module with the same name counts.
+        A star import counts as an import of every name that the text of the importing file contains. It also counts
+        if the importing file may look up names dynamically, as with ``getattr``, or if other files import the name from
+        it. The result may be True by mistake: any attribute of a module with the same name counts.
         """
         return self._is_taken(module.path, name, {module.path}) or self._is_run_with(module.path, name)
 

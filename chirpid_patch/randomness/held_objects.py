@@ -26,8 +26,8 @@ _MOST_VISITED = 20_000
 def reachable_objects(owners: Iterable[Any]) -> Iterator[Any]:
     """Yield ``owners`` and all objects to which they refer, directly or indirectly, without duplicates.
 
-    The function does not search arrays, tensors, long sequences, data frames and images. In a module that defines a
-    class or function, it finds only the globals that are random generators.
+    The function does not search arrays, tensors, long sequences, data frames and images. Of the globals of a
+    module that defines a class or function it has found, it yields only random generators.
 
     Args:
         owners: loaders, samplers, datasets, transforms or functions.

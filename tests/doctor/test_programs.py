@@ -260,7 +260,7 @@ def test_an_overlap_that_may_be_a_measure_of_the_fit_has_two_readings(
         ("double_from_numpy", "is float64 with 32,768 bytes"),
         ("transfers_pageable", "has 1.2 MiB, and is in memory that is not pinned; the model is on meta"),
         ("transfers_of_views", "the tensor at batch[0] is neither contiguous nor channels_last"),
-        ("memory_history_in_workers", " had 32 entries for 16 samples, 16 of them from the last epoch"),
+        ("memory_history_in_workers", " had 32 entries for 16 samples, the last epoch added 16 of the entries"),
         ("memory_list_of_strings", "dataset.paths has 400,000 objects. The memory of 1 worker rose by"),
         ("shared_handle_of_reader", "the position of dataset.readers[0].file in the training process moved"),
         ("repeated_reading", "16 samples were compared, and were the same in both epochs"),

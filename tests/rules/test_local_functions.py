@@ -362,7 +362,7 @@ def values(result: Any) -> Any:
             "def collate(b):\n    return ds, b\ntype('A', (), {'f': collate})",
             "it is an attribute of a class",
         ),
-        ("def collate(b):\n    return locals()", "`locals` in it depends on its place in the code"),
+        ("def collate(b):\n    return locals()", "`locals` would give another result at the new place"),
         ("def collate(b):\n    return b\nuse(locals())", "`locals` in the enclosing function may read its local names"),
         ("local = int\ndef collate(b: local):\n    return b", "its annotations use `local`"),
         ("def collate(b: Later):\n    return b", "its annotations use `Later`"),

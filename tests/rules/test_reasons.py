@@ -238,7 +238,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "`locals` in it depends on its place in the code",
+        "`locals` would give another result at the new place",
         ("def build(data, pad):\n    return DataLoader(data, collate_fn=lambda batch: [*batch, pad, locals()])\n"),
         ("locals()", "local()"),
     ),
@@ -254,7 +254,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "`super` in it depends",
+        "`super` would give another",
         (
             "class A(B):\n"
             "    def f(self, d):\n"

@@ -319,7 +319,7 @@ class LibraryCalls(VariableState, ABC):
     def _call_named(
         self, owner: AbstractObject, name: str, arguments: Arguments, place: CreationPlace, below: ClassObject | None
     ) -> Value:
-        """Return the result of a method of an object that no project code created."""
+        """Return the result of a method call on an object of a library."""
         match owner:
             case Container():
                 return self._call_container(owner, name, arguments, place)

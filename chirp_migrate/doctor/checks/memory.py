@@ -50,7 +50,7 @@ def _history(loader: LoaderInfo, runs: list[FetcherRun]) -> Problem | None:
                 "memory",
                 f"{path} grows in every epoch, so the memory grows, too.",
                 f"{path} had {pluralize(entries, 'entry')} for {loader.samples} samples, "
-                f"{entries - began} of them from the last epoch ({loader}).",
+                f"the last epoch added {entries - began} of the entries ({loader}).",
                 f"Empty {path} before each epoch, or do not store data for each sample.",
             )
     return None

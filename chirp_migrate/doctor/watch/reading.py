@@ -24,7 +24,7 @@ from chirp_migrate.doctor.watch.objects import container_lengths, generator_stat
 from chirp_migrate.doctor.watch.results import FunctionResultRecorder
 from chirp_migrate.doctor.watch.samples import describe_batch
 
-__all__ = ["RecordReceiver", "WorkerLoop", "passes_with_new_workers", "read_fetcher_runs", "record_fetchers"]
+__all__ = ["RecordReceiver", "RecordingWorkerLoop", "passes_with_new_workers", "read_fetcher_runs", "record_fetchers"]
 
 _TASKS_WITH_GENERATORS = 2
 _MOST_TASKS = 400
@@ -144,7 +144,7 @@ class _Memory:
         return found
 
 
-class WorkerLoop:
+class RecordingWorkerLoop:
     """A replacement for PyTorch's main loop of a worker process that also records the batches.
 
     Args:

@@ -47,8 +47,8 @@ from chirp_migrate.doctor.watch.objects import (
 from chirp_migrate.doctor.watch.pickling import pickled_bytes, unpicklable_parts
 from chirp_migrate.doctor.watch.places import LineFinder
 from chirp_migrate.doctor.watch.reading import (
+    RecordingWorkerLoop,
     RecordReceiver,
-    WorkerLoop,
     passes_with_new_workers,
     read_fetcher_runs,
     record_fetchers,
@@ -226,7 +226,7 @@ class _Watch(Interception):
         is_validation = not torch.is_grad_enabled()
         later = 1 if is_validation else 0 if info.is_stream else max(2, info.samples // _COMPARED)
         self._every = later if self._trained_at(info.place) else 1
-        loop = WorkerLoop(str(self._folder), one.number, (self._every, later))
+        loop = RecordingWorkerLoop(str(self._folder), one.number, (self._every, later))
         self._samplers.cover_new_classes()
         self._drawn.pop(id(loader), None)
         self._is_fetched, self._loading = False, loader

@@ -90,7 +90,7 @@ def show_planned(plan: Plan, screen: Screen) -> None:
         _show_attention(plan, (), screen)
         return
     _show_files(plan.files, plan.findings, screen)
-    show_remarks(plan, (), screen)
+    show_unrewritten_findings(plan, (), screen)
     screen.line()
     screen.text(totals_line(plan))
     show_notes(plan, screen)
@@ -116,7 +116,7 @@ def show_applied(
     done = result.applied
     plan = replace(plan, findings=tuple(move_to_new_lines(done, plan.findings)))
     _show_files(done, plan.findings, screen)
-    show_remarks(plan, left, screen)
+    show_unrewritten_findings(plan, left, screen)
     screen.line()
     screen.text(_count_files(done, " rewritten", " added") if done else _message_without_changes(plan))
     is_empty = not (done or left or plan.findings or plan.skipped)
@@ -168,7 +168,7 @@ def _show_attention(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> 
     show_notes(plan, screen)
 
 
-def show_remarks(plan: Plan, unwritten: Sequence[SkippedFile], screen: Screen) -> None:
+def show_unrewritten_findings(plan: Plan, unwritten: Sequence[SkippedFile], screen: Screen) -> None:
     """Print the findings that were not rewritten, by rule and file, with the reasons."""
     # Rules that change training. Likely bugs are not among them, because they are always shown.
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
