@@ -9,13 +9,19 @@ from typing import Any
 from torch.utils import data
 
 from chirpid_patch.loading.overridable import Overridable
-from chirpid_patch.torch_private import DataLoader
+from chirpid_patch.torch_private import DataLoader, MultiProcessingIterator, SingleProcessIterator
 
 #: The object that the program imports as ``torch.utils.data.DataLoader``. Debugging code may replace the class there.
 _IMPORTED: Callable[..., Any] = data.DataLoader
 #: Packages whose methods may replace methods of a loader. Methods of a framework record arguments or batches, and build
 #: and iterate over the loader as before.
 _KNOWN = frozenset({"chirp_migrate", "chirpid_patch", "lightning", "lightning_fabric", "pytorch_lightning", "torch"})
+#: The methods that lead from a loader to its batches.
+_ITERATION: tuple[tuple[type, str], ...] = (
+    (DataLoader, "__iter__"),
+    (DataLoader, "_get_iterator"),
+    *((kind, name) for kind in (SingleProcessIterator, MultiProcessingIterator) for name in ("__next__", "_next_data")),
+)
 
 
 def replaced_loader() -> Callable[..., Any] | None:
@@ -25,11 +31,16 @@ def replaced_loader() -> Callable[..., Any] | None:
 
 def is_changed(kind: type[DataLoader[Any]]) -> bool:
     """Return whether other code has assigned to a method or public attribute of a class."""
-    return any(is_changed_attribute(*one) for one in vars(kind).items())
+    return any(_is_changed_attribute(*one) for one in vars(kind).items())
 
 
-def is_changed_attribute(name: str, value: object) -> bool:
-    """Return whether other code has assigned the value of an attribute of ``DataLoader`` or of our loader."""
+def is_iteration_changed() -> bool:
+    """Return whether other code has assigned to a method that leads from a loader of PyTorch to its batches."""
+    return any(_is_changed_attribute(name, getattr(kind, name, None)) for kind, name in _ITERATION)
+
+
+def _is_changed_attribute(name: str, value: object) -> bool:
+    """Return whether other code has assigned ``value`` to an attribute of a loader or iterator."""
     function: object = value
     if isinstance(value, property):
         function = value.fget

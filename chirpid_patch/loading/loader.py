@@ -21,7 +21,7 @@ from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import EpochRequests, SharedRequestSettings
 from chirpid_patch.loading.batch_timer import TimedBatches, log_waits
 from chirpid_patch.loading.by_value import send_by_value
-from chirpid_patch.loading.changed_loader import is_changed_attribute
+from chirpid_patch.loading.changed_loader import is_iteration_changed
 from chirpid_patch.loading.in_process import BeginEpoch, EpochReaders, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
 from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes
@@ -261,10 +261,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return self._controller.watch(batches) if follows_load else batches
 
     def _iterates_as_pytorch(self) -> bool:
-        """Return whether PyTorch's iterators read the dataset, or other code has changed how loaders get iterators."""
-        return self._is_pytorchs or any(
-            is_changed_attribute(name, getattr(DataLoader, name)) for name in ("__iter__", "_get_iterator")
-        )
+        """Return whether PyTorch's iterators read the dataset. They do if other code has changed one of them."""
+        return self._is_pytorchs or is_iteration_changed()
 
     def _begin_epoch(self) -> Iterator[Any]:
         if self._iterates_as_pytorch():

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from types import FunctionType
 from typing import Any
 
 import pytest
 from originals import tensor_data
 from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
 
@@ -96,6 +98,15 @@ def test_an_iterator_that_is_replaced_later_is_used(name: str, monkeypatch: pyte
     loader = Factory.create_loader(tensor_data(3))
     monkeypatch.setattr(DataLoader, name, lambda self: iter(["other"]))
     assert list(loader) == ["other"]
+
+
+@pytest.mark.parametrize("name", ["__next__", "_next_data"])
+def test_a_method_of_an_iterator_that_is_replaced_is_called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = count()
+    loader = Factory.create_loader(tensor_data(3))
+    original = getattr(_SingleProcessDataLoaderIter, name)
+    monkeypatch.setattr(_SingleProcessDataLoaderIter, name, lambda self: (next(calls), original(self))[1])
+    assert len(list(loader)) == 3 and next(calls) == 4
 
 
 @pytest.mark.parametrize(
