@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
 from torch.utils import data
@@ -48,5 +48,7 @@ def _is_changed_attribute(name: str, value: object) -> bool:
         function = value.__func__
     if isinstance(function, FunctionType):
         return str(function.__globals__.get("__name__")).partition(".")[0] not in _KNOWN
+    if isinstance(function, WrapperDescriptorType):  # a method of `object`, which Lightning keeps under another name
+        return False
     # The classes have no public attributes with other values.
     return callable(function) or not (name.startswith("_") or isinstance(function, Overridable))

@@ -128,6 +128,13 @@ def test_a_framework_may_wrap_the_init() -> None:
     assert calls
 
 
+def test_lightning_may_record_the_arguments() -> None:
+    data = pytest.importorskip("lightning.fabric.utilities.data")
+    with data._replace_dunder_methods(DataLoader, "dataset"):
+        loader = Factory.create_loader(tensor_data(3))
+    assert type(loader) is BatchedDataLoader and vars(loader)["__pl_saved_kwargs"]["batch_size"] == 1
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
