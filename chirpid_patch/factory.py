@@ -12,13 +12,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Generator
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import IterableDataset
 
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
@@ -27,6 +27,7 @@ from chirpid_patch.loader_options import ABOUT_WORKERS, LoaderArguments, LoaderO
 from chirpid_patch.loader_speed.profiles import choice_key, default_profile_path, load_choice, save_choice
 from chirpid_patch.loader_speed.search import LoaderChoice, choose_loading
 from chirpid_patch.loading.batch_timer import TimedBatches, log_or_print, log_waits
+from chirpid_patch.loading.changed_loader import is_changed, replaced_loader
 from chirpid_patch.loading.limits import describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.overridable import Overridable
@@ -34,6 +35,7 @@ from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine import cpus
 from chirpid_patch.machine.accelerator import pinning_device
+from chirpid_patch.torch_private import DataLoader
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,6 +57,32 @@ class _NotGiven(Enum):
 _UNSAID = _NotGiven.UNSAID
 
 
+def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Callable[[_Function], _Function]:
+    """Let a function only pass its arguments on, if other code has changed or replaced ``DataLoader`` or our subclass.
+
+    The changed class gets exactly these arguments, as if the program itself called the class.
+
+    Args:
+        is_plain: returns whether a call with these keyword arguments has the meaning of a call of ``DataLoader``.
+    """
+
+    def decorate(function: _Function) -> _Function:
+        @wraps(function)
+        def create(*args: Any, **options: Any) -> Any:
+            changed = (kind for kind in (DataLoader, BatchedDataLoader) if is_changed(kind))
+            make = replaced_loader() or next(changed, None)
+            own = {name: value for name, value in options.items() if name in _OWN_ARGUMENTS and name != "optimize"}
+            if make is None or not is_plain(options) or any(own[name] != _DEFAULTS[name] for name in own):
+                return function(*args, **options)
+            logger.debug("other code has changed or replaced DataLoader, so %r builds the loader", make)
+            return make(*args, **{name: value for name, value in options.items() if name not in _OWN_ARGUMENTS})
+
+        return cast(_Function, create)
+
+    return decorate
+
+
+@_calls_changed_loader(lambda options: True)
 def create_loader(
     dataset: Any,
     batch_size: int | None = 1,
@@ -162,6 +190,8 @@ def create_loader(
 
 #: Defaults of all arguments. A default is not passed on, because some versions of PyTorch lack the argument.
 _DEFAULTS = {one.name: one.default for one in inspect.signature(create_loader).parameters.values()}
+#: Arguments that ``DataLoader`` does not have: ``thread_safe`` and all behind it.
+_OWN_ARGUMENTS = (*_DEFAULTS,)[[*_DEFAULTS].index("thread_safe") :]
 
 
 def _lists_arguments(function: _Function) -> _Function:
@@ -175,6 +205,7 @@ def _lists_arguments(function: _Function) -> _Function:
 
 
 @_lists_arguments
+@_calls_changed_loader(lambda options: not options.keys().isdisjoint({"shuffle", "sampler", "batch_sampler"}))
 def create_training_loader(
     dataset: Any,
     batch_size: int | None = 1,
@@ -195,6 +226,7 @@ def create_training_loader(
 
 
 @_lists_arguments
+@_calls_changed_loader(lambda options: not options.get("drop_last"))
 def create_validation_loader(
     dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **options: Unpack[LoaderArguments]
 ) -> DataLoader[Any]:
@@ -207,6 +239,7 @@ def create_validation_loader(
 
 
 @_lists_arguments
+@_calls_changed_loader(lambda options: not options.get("drop_last"))
 def create_test_loader(
     dataset: Any, batch_size: int | None = 1, *, shuffle: bool | None = False, **options: Unpack[LoaderArguments]
 ) -> DataLoader[Any]:
@@ -267,7 +300,7 @@ def _keep_all(options: LoaderArguments) -> Mapping[str, Any]:
         warnings.warn(
             "drop_last=True is ignored: validation and test read every sample. Omit drop_last.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return {**options, "drop_last": False}
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
-from torch.utils.data import DataLoader
 
 from chirpid_patch.distributed.sampling import RankShare, replace_rank_arguments
+from chirpid_patch.torch_private import DataLoader
 
 #: Arguments that have an effect only with worker processes.
 ABOUT_WORKERS = ("timeout", "multiprocessing_context")

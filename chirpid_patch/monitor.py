@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch.utils.data import DataLoader
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.loader_speed.measure import measure_waits, shut_down_workers
@@ -23,6 +22,7 @@ from chirpid_patch.machine.nvml import GpuProbe, GpuStatus, gpu_status
 from chirpid_patch.machine.polling import call_repeatedly
 from chirpid_patch.machine.process_memory import MemoryReading, process_memory
 from chirpid_patch.randomness.random_states import restored_generators
+from chirpid_patch.torch_private import DataLoader
 
 # The candidates of the best-practice guide.
 _GUIDE_CONFIGURATIONS: tuple[Mapping[str, Any], ...] = (

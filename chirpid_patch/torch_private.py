@@ -8,6 +8,7 @@ PyTorch changes the name.
 | ``_MultiProcessingDataLoaderIter`` and its members in ``MEMBERS`` | base class of the iterator with workers | loaders are PyTorch's own, as with ``optimize=False`` |
 | ``_SingleProcessDataLoaderIter`` and its members in ``MEMBERS`` | base class of the iterator without workers | loaders are PyTorch's own, as with ``optimize=False`` |
 | ``_MapDatasetFetcher`` of ``_utils.fetch`` | reading samples of datasets that are not of this package | loaders are PyTorch's own, as with ``optimize=False`` |
+| ``DataLoader`` as a direct subclass of ``Generic`` | finding the class after code has replaced it in PyTorch's modules | the runtime cannot be imported after such code |
 | ``DataLoader`` and its members in ``MEMBERS`` | creating the iterator of a loader, and keeping the iterator between epochs | loaders are PyTorch's own, as with ``optimize=False`` |
 | ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | a dead worker interrupts only the wait for a batch | loaders are PyTorch's own, as with ``optimize=False`` |
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | loaders are PyTorch's own, as with ``optimize=False`` |
@@ -25,12 +26,19 @@ import dis
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, _utils, dataloader, default_collate
+from torch.utils.data import _utils, dataloader, default_collate
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader as DataLoader
+else:
+    # Debugging code may have replaced the class in PyTorch's modules before it imports this package.
+    _own = (kind for kind in Generic.__subclasses__() if kind.__module__ == dataloader.__name__)
+    DataLoader = next(_own, dataloader.DataLoader)
 
 #: Methods and attributes of PyTorch's two iterators and of its loader that this package uses.
 # (The package also sets ``_workers_num_tasks``, which torch 2.6 lacks. The package never reads the attribute.)
@@ -52,7 +60,7 @@ def has_all_members() -> bool:
     A member is defined in the class, or assigned in ``__init__`` or ``_reset``.
     """
     for name, members in MEMBERS.items():
-        kind = getattr(dataloader, name, object)
+        kind = DataLoader if name == "DataLoader" else getattr(dataloader, name, object)
         methods = (vars(base).get(method) for base in kind.__mro__ for method in ("__init__", "_reset"))
         codes = [method.__code__ for method in methods if isinstance(method, FunctionType)]
         lines = (line for code in codes for line in dis.get_instructions(code))

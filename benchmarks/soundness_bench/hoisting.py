@@ -1,7 +1,8 @@
 """Programs about values that are bound early: which objects hold them, for how long, and what other code can see.
 
 The programs repeat faults that were found: objects that outlive an iteration, names that may have no value, state of
-classes, copies, names that other code sets, calling conventions, and lambdas inside lambdas.
+classes, copies, names that other code sets, calling conventions, lambdas inside lambdas, and methods that code stores
+on the class of loaders.
 """
 
 from __future__ import annotations
@@ -667,6 +668,43 @@ def _told(rng: random.Random) -> tuple[str, Mapping[str, str]]:
     return text, {}
 
 
+def _wrapped(rng: random.Random) -> tuple[str, Mapping[str, str]]:
+    """Return a program that stores a method on PyTorch's ``DataLoader`` by another name of the class."""
+    method = rng.choice(("__init__", "__init__", "__iter__", "__len__", "_get_iterator"))
+    way = rng.choice(
+        ("store(DataLoader, {0!r})", "store(target=DataLoader, name={0!r})", "Loader = DataLoader\nstore(Loader, {0!r})",
+         "for kind in (Subset, DataLoader):\n    if hasattr(kind, {0!r}):\n        store(kind, {0!r})",
+         "REGISTRY['loader'] = DataLoader\nfor kind in REGISTRY.values():\n    store(kind, {0!r})",
+         "store(type(build(DATA)), {0!r})", "store(getattr(torch.utils.data, 'DataLoader'), {0!r})",
+         "store(partial(DataLoader, DATA).func, {0!r})", "list(map(store, [DataLoader], [{0!r}]))")).format(method)  # fmt: skip
+    setting = rng.choice(("setattr(target, name, new)", "type.__setattr__(target, name, new)", f"target.{method} = new",
+                          "mock.patch.object(target, name, new).start()"))  # fmt: skip
+    data = rng.choice(("data", "TensorDataset(torch.tensor(data))", "Subset(data, [2, 0, 1])"))
+    options = rng.choice(("", ", 2", ", batch_size=2", ", 2, True", ", batch_size=2, shuffle=True, num_workers=0"))
+    early = rng.random() < 0.3
+    text = f"""
+
+def store(target, name):
+    old = getattr(target, name)
+    def new(self, *args, **options):
+        KEPT.append((name, len(args), sorted(options)))
+        return old(self, *args, **options)
+    {setting}
+
+
+def build(data):
+    return DataLoader({data}{options})
+
+
+def main():
+    {"loader = build(DATA)" if early else "pass"}
+{textwrap.indent(way, "    ")}
+    {"pass" if early else "loader = build(DATA)"}
+    return [repr(one) for one in loader], len(loader), KEPT, [repr(one) for one in loader]
+"""
+    return text, {}
+
+
 #: Name of a family → function that generates its programs.
 FAMILIES: tuple[tuple[str, Make], ...] = (
     ("lifetime", _lifetime),
@@ -680,6 +718,7 @@ FAMILIES: tuple[tuple[str, Make], ...] = (
     ("replacements", _replaced),
     ("nested functions", _nested),
     ("looks", _told),
+    ("loader class", _wrapped),
 )
 
 

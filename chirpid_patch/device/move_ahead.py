@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import IterableDataset
 
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
@@ -16,6 +16,7 @@ from chirpid_patch.device.side_stream import BatchCopy, CudaCopyStream
 from chirpid_patch.loading.limits import worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.samplers import batches_to_request_early
+from chirpid_patch.torch_private import DataLoader
 
 __all__ = ["DeviceIterator", "DevicePrefetcher", "move_batch"]
 

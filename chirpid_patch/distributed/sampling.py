@@ -56,7 +56,7 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
                 f"rank={rank} was passed in rank {here} of {known}. The loader reads the samples of rank {here}. Omit "
                 "rank and world_size, because torch.distributed or torchrun defines them.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         return here, known
     if count == 1:
@@ -70,7 +70,7 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
             f"neither torch.distributed nor torchrun reports {count} ranks. The loader reads only the samples of rank "
             f"{rank}. Call torch.distributed.init_process_group before, or omit rank and world_size.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
     return rank, count
 
@@ -93,7 +93,7 @@ def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last
             f"drop_last=True would drop all {len(dataset)} samples, because there are {share.world_size} ranks. "
             "Samples are repeated so that each rank has a sample. Start fewer ranks to avoid this warning.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
         drop_last = False
     return DistributedSampler(

@@ -7,10 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import DataLoader
-
 from chirpid_patch.loader_speed.measure import Times
 from chirpid_patch.loading.limits import worker_processes
+from chirpid_patch.torch_private import DataLoader
 
 logger = logging.getLogger("chirpid_patch")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import IterableDataset
 
 from chirpid_patch.loader_speed.advice import SettingFinding, pinning_finding, prefetch_finding, start_up_finding
 from chirpid_patch.loader_speed.loader_copy import copy_loader, copy_with_batched_reading
@@ -16,6 +16,7 @@ from chirpid_patch.loading.limits import TORCH_PREFETCH, batches_ahead, loader_l
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine.accelerator import pinning_device
+from chirpid_patch.torch_private import DataLoader
 
 #: Smallest ratio of samples per second for which a change is reported, and the ratio that suffices for fewer processes.
 _FASTER = 1.2

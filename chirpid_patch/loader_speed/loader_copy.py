@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import IterableDataset
 
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.prefetch_threads import ReusedThreads
 from chirpid_patch.loading.samplers import copy_sampler
+from chirpid_patch.torch_private import DataLoader
 
 
 def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> DataLoader[Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from torch.utils.data import BatchSampler, DataLoader, Sampler
+from torch.utils.data import BatchSampler, Sampler
 
 from chirpid_patch.loader_speed.measure import measure_rate
 from chirpid_patch.loading.limits import MOST_THREADS, MOST_WORKERS, WAITING, describe_loading_mode
@@ -19,6 +19,7 @@ from chirpid_patch.loading.samplers import batches_to_request_early, copy_sample
 from chirpid_patch.loading.worker_start import default_start_method, why_workers_cannot_start
 from chirpid_patch.machine.cpus import cpus_per_rank
 from chirpid_patch.randomness.random_states import restored_generators
+from chirpid_patch.torch_private import DataLoader
 
 #: Smallest speed of a chosen mode, as a multiple of the speed of every mode with fewer threads or workers.
 _WORTH = 1.05

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
+from torch.utils.data import IterableDataset, MapDataPipe
 
 from chirpid_patch.datasets.collate import stacks_samples, worker_collate
 from chirpid_patch.datasets.gather import GatherNode, gather_node, is_in_memory, permits_batched_reading
@@ -21,6 +21,7 @@ from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import EpochRequests, SharedRequestSettings
 from chirpid_patch.loading.batch_timer import TimedBatches, log_waits
 from chirpid_patch.loading.by_value import send_by_value
+from chirpid_patch.loading.changed_loader import is_iteration_changed
 from chirpid_patch.loading.in_process import BeginEpoch, EpochReaders, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
 from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes
@@ -35,7 +36,7 @@ from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.ranks import current_rank
 from chirpid_patch.randomness.random_states import GlobalGeneratorStates
 from chirpid_patch.randomness.seeding import worker_init_fn
-from chirpid_patch.torch_private import IS_COMPLETE, pin_batch, sample_fetcher
+from chirpid_patch.torch_private import IS_COMPLETE, DataLoader, pin_batch, sample_fetcher
 
 if TYPE_CHECKING:
     from chirpid_patch.distributed.epochs import RankEpochs
@@ -259,8 +260,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
             batches = self._epochs.count(self, batches)
         return self._controller.watch(batches) if follows_load else batches
 
+    def _iterates_as_pytorch(self) -> bool:
+        """Return whether PyTorch's iterators read the dataset. They do if other code has changed one of them."""
+        return self._is_pytorchs or is_iteration_changed()
+
     def _begin_epoch(self) -> Iterator[Any]:
-        if self._is_pytorchs:
+        if self._iterates_as_pytorch():
             return super().__iter__()
         progress = self._progress
         progress.begun += 1
@@ -285,7 +290,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return batches
 
     def _get_iterator(self) -> Any:
-        if self._is_pytorchs:
+        if self._iterates_as_pytorch():
             return DataLoader._get_iterator(send_by_value(self) if self.num_workers else self)
         if self.num_workers and self._is_refused_workers():
             return super()._get_iterator()  # raises PyTorch's error, even if this loader would start no worker

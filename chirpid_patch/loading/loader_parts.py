@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+
+from chirpid_patch.torch_private import DataLoader
 
 #: A ``DataLoader`` with the attributes of another loader, but without a reference to that loader. So the workers end
 #: when the program has no more reference to the original loader.

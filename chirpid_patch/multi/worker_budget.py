@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import IterableDataset
 
 from chirpid_patch.datasets.collate import stacks_samples
 from chirpid_patch.datasets.gather import is_in_memory
@@ -17,6 +17,7 @@ from chirpid_patch.loader_options import CommonArguments
 from chirpid_patch.machine.cpus import cpus_for_loading
 from chirpid_patch.multi.interleave import SamplingStrategy
 from chirpid_patch.multi.multi_loader import MultiDataLoaderConfig
+from chirpid_patch.torch_private import DataLoader
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

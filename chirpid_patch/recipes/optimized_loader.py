@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.machine.cpus import cpus_for_loading, usable_cpus
 from chirpid_patch.machine.ranks import ranks_on_this_machine
 from chirpid_patch.randomness.seeding import worker_init_fn
+from chirpid_patch.torch_private import DataLoader
 
 _WORKERS_A_DEVICE = 4
 

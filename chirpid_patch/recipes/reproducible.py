@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.randomness.seeding import worker_init_fn
+from chirpid_patch.torch_private import DataLoader
 
 #: The ``worker_init_fn`` that ``set_reproducible_training`` returns. It can be pickled for every start method.
 seed_worker = worker_init_fn

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import Subset
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
 from chirpid_patch.loader_options import CommonArguments
 from chirpid_patch.recipes.image_folder import ImageFolderDataset
+from chirpid_patch.torch_private import DataLoader
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -799,6 +799,14 @@ def test_a_setting_rewrites_all_loaders_and_the_command_line_goes_first(tmp_path
     assert [one["status"] for one in loaders(root, "--no-all-loaders")] == ["unchanged"]
 
 
+def test_a_migrated_call_is_no_gain_for_a_stored_class(tmp_path: Path) -> None:
+    body = "kind = DataLoader if data else None\na = DataLoader(data)\nb = kind(x)\n"
+    root = write_files(tmp_path / "mine", {"train.py": f"{HEAD}data = TensorDataset(torch.zeros(3))\n{body}"})
+    assert [one["status"] for one in loaders(root)] == ["unchanged", "rewrite"]
+    assert run("apply", root).exit_code == 0
+    assert [one["status"] for one in loaders(root)] == ["unchanged", "fine"]
+
+
 def test_a_migrated_project_says_the_same_again(tmp_path: Path) -> None:
     body = "a = DataLoader(data)\nb = DataLoader(Pictures([]))\nc = DataLoader(Pictures([]), num_workers=2)\n"
     text = f"{HEAD}from data import Pictures\n\ndata = TensorDataset(torch.zeros(3))\n{body}"

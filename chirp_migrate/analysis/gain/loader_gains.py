@@ -236,7 +236,7 @@ class LoaderGains:
         A file that stores ``DataLoader`` in a variable may build a loader with that variable. The result is the gain of
         such a loader, if its samples can be read in batches.
         """
-        direct = {"DataLoader", *self._project.aliases("DataLoader")}
+        direct = {"DataLoader", *FACTORY_FUNCTIONS, *self._project.aliases("DataLoader")}
         places = (CreationPlace(path, node) for node in self._loaders.get(path, ()) if _called_name(node) not in direct)
         gains = (self._gain_of_place(one, moves=False) for one in places)
         return next((one for one in gains if one.kind is GainKind.BATCHED), _NO_GAIN_AS_VALUE)

@@ -1,0 +1,54 @@
+"""Find out whether other code has changed a class of loaders, or has put another object in the place of the class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType, WrapperDescriptorType
+from typing import Any
+
+from torch.utils import data
+
+from chirpid_patch.loading.overridable import Overridable
+from chirpid_patch.torch_private import DataLoader, MultiProcessingIterator, SingleProcessIterator
+
+#: The object that the program imports as ``torch.utils.data.DataLoader``. Debugging code may replace the class there.
+_IMPORTED: Callable[..., Any] = data.DataLoader
+#: Packages whose methods may replace methods of a loader. Methods of a framework record arguments or batches, and build
+#: and iterate over the loader as before.
+_KNOWN = frozenset({"chirp_migrate", "chirpid_patch", "lightning", "lightning_fabric", "pytorch_lightning", "torch"})
+#: The methods that lead from a loader to its batches.
+_ITERATION: tuple[tuple[type, str], ...] = (
+    (DataLoader, "__iter__"),
+    (DataLoader, "_get_iterator"),
+    *((kind, name) for kind in (SingleProcessIterator, MultiProcessingIterator) for name in ("__next__", "_next_data")),
+)
+
+
+def replaced_loader() -> Callable[..., Any] | None:
+    """Return the object that the program has put in the place of PyTorch's ``DataLoader``; None if there is none."""
+    return None if _IMPORTED is DataLoader else _IMPORTED
+
+
+def is_changed(kind: type[DataLoader[Any]]) -> bool:
+    """Return whether other code has assigned to a method or public attribute of a class."""
+    return any(_is_changed_attribute(*one) for one in vars(kind).items())
+
+
+def is_iteration_changed() -> bool:
+    """Return whether other code has assigned to a method that leads from a loader of PyTorch to its batches."""
+    return any(_is_changed_attribute(name, getattr(kind, name, None)) for kind, name in _ITERATION)
+
+
+def _is_changed_attribute(name: str, value: object) -> bool:
+    """Return whether other code has assigned ``value`` to an attribute of a loader or iterator."""
+    function: object = value
+    if isinstance(value, property):
+        function = value.fget
+    elif isinstance(value, classmethod | staticmethod):
+        function = value.__func__
+    if isinstance(function, FunctionType):
+        return str(function.__globals__.get("__name__")).partition(".")[0] not in _KNOWN
+    if isinstance(function, WrapperDescriptorType):  # a method of `object`, which Lightning keeps under another name
+        return False
+    # The classes have no public attributes with other values.
+    return callable(function) or not (name.startswith("_") or isinstance(function, Overridable))
