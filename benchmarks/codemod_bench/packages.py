@@ -163,7 +163,7 @@ def fetch(package: Package, cache: Path) -> Path:
         with tempfile.TemporaryDirectory() as folder:
             wanted = Path(folder) / "requirements.txt"
             wanted.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n", encoding="utf-8")
-            pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+            pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", package.name]
             command = [*pip, "--require-hashes", "--dest", str(cache), "--requirement", str(wanted)]
             ended = subprocess.run(command, capture_output=True, text=True, check=False)
         if not path.exists():

@@ -106,7 +106,7 @@ def _made(named: tuple[Any, ...], ours: bool) -> Any:
     return getattr(samples if kind in _OF_SAMPLES else parts, kind)(*arguments)
 
 
-_OF_SAMPLES = ("listed", "rows", "Reusing")
+_OF_SAMPLES = ("listed", "rows", "bare", "Reusing")
 
 
 def _wrapped(lot: random.Random, depth: int) -> tuple[Any, ...]:
@@ -121,6 +121,7 @@ def _wrapped(lot: random.Random, depth: int) -> tuple[Any, ...]:
             ("ManyAtOnce", n),
             ("tensors", n, "TensorDataset"),
             ("rows", n, lot.choice(samples.ROWS)),
+            ("bare", n, lot.choice(sorted(samples.BARE))),
             (*samples.draw_samples(lot, n)[:3], ("tuple",), *samples.draw_samples(lot, n)[4:]),
         ]
     )
@@ -156,6 +157,7 @@ def _dataset(lot: random.Random, depth: int = 0) -> tuple[Any, ...]:
         *(("tensors", n, lot.choice(parts.TENSORS).__name__) for _ in range(4)),
         ("Stream", n, lot.random() < 0.5),
         *(3 * [("rows", n, lot.choice(samples.ROWS))]),
+        *(3 * [("bare", n, lot.choice(sorted(samples.BARE)))]),
         *(samples.draw_samples(lot, n) for _ in range(5)),
         *(_wrapped(lot, depth) for _ in range(5)),
     ]

@@ -41,7 +41,7 @@ def is_in_memory(dataset: tuple[Any, ...]) -> bool:
         return not dataset[3] and all(map(is_in_memory, dataset[1:3]))
     if dataset[0] == "scaled":
         return dataset[3] in GATHERED and is_in_memory(dataset[2])
-    if dataset[0] in ("listed", "rows"):
+    if dataset[0] in ("listed", "rows", "bare"):
         return True
     return dataset[0] == "tensors" and dataset[2] in _IN_MEMORY
 

@@ -266,6 +266,25 @@ ROWS = (
     "conjugate", "complex", "empty", "expanded",
 )  # fmt: skip
 
+#: Kinds of tensors and arrays whose rows are the samples themselves.
+BARE: dict[str, Callable[[np.ndarray[Any, Any]], Any]] = {
+    "float64": lambda rows: rows,
+    "float32": lambda rows: rows.astype(np.float32),
+    "uint8": lambda rows: rows.astype(np.uint8),
+    "text": lambda rows: rows.astype(str),
+    "other byte order": lambda rows: rows.astype(">f4"),
+    "read-only": lambda rows: np.broadcast_to(rows, rows.shape),
+    "transposed": np.asfortranarray,
+    "backwards": lambda rows: rows[::-1],
+    "numbers": lambda rows: rows[:, 0, 0].astype(np.int64),
+    "short numbers": lambda rows: rows[:, 0, 0].astype(np.float32),
+    "masked": np.ma.masked_array,
+    "tensor": torch.from_numpy,
+    "numbers in a tensor": lambda rows: torch.from_numpy(rows)[:, 0, 0],
+    "grad": lambda rows: torch.from_numpy(rows).requires_grad_(),
+    "parameter": lambda rows: torch.nn.Parameter(torch.from_numpy(rows)),
+}
+
 
 # -- functions that create datasets
 
@@ -291,6 +310,11 @@ def rows(n: int, kind: str) -> TensorDataset:
     elif kind == "conjugate":
         x = x.conj() if parts else x
     return TensorDataset(x, torch.arange(n))
+
+
+def bare(n: int, kind: str) -> Any:
+    """Return a tensor or array of one kind of ``BARE``, with n rows of shape (2, 3) or n numbers."""
+    return BARE[kind](np.arange(n * 6, dtype=np.float64).reshape(n, 2, 3))
 
 
 def scaled(how: str, dataset: Any, indices: Any, statistic: str) -> Any:

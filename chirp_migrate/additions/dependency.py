@@ -1,7 +1,8 @@
 """Add the runtime to the dependencies of a migrated project, because the migrated code imports ``chirpid_patch``.
 
-The new entry, ``chirpid-patch``, is added to the list that names torch itself: the main dependencies, or the extras if
-the main dependencies do not name torch. If no list names torch, and the project is not a package, the entry is added to
+The new entry, ``chirpid-patch``, is added to the list that names torch itself: the main dependencies of the package, or
+the extras if the main dependencies do not name torch, or a requirements file. A requirements file that repeats the list
+of the package gets the entry, too. If no list names torch, and the project is not a package, the entry is added to
 its requirements file. If no file of a package imports the runtime, but only its examples do, no list changes. The edits
 keep the comments, order, quotes and newlines of a file.
 """
@@ -12,6 +13,7 @@ import configparser
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -97,14 +99,15 @@ def folders_outside_package(root: Path, paths: Iterable[str]) -> list[str]:
     return sorted(set(tops)) if is_outside and _is_package(root) else []
 
 
-def dependency_plan(root: Path, version: str, line_length: int | None = None) -> tuple[FilePlan | None, str | None]:
-    """Return the edit that adds the runtime to the dependencies of a project, and a note for the user.
+def dependency_plan(root: Path, version: str, line_length: int | None = None) -> tuple[list[FilePlan], str | None]:
+    """Return the edits that add the runtime to the dependencies of a project, and a note for the user.
 
-    The edit extends the first list that names torch. The order is: ``requirements.txt``, ``requirements/base.txt`` and
-    similar files, ``dependencies`` under ``[project]`` in ``pyproject.toml``, ``install_requires`` in ``setup.cfg`` and
-    in ``setup.py``, and, if no other list of main dependencies names torch, the extras in ``pyproject.toml`` or in
-    ``setup.py``. If no list names torch and the project is not a package, the edit extends the requirements file. A
-    list that already names the runtime does not change.
+    An edit extends the first list that names torch. The order is: ``dependencies`` under ``[project]`` in
+    ``pyproject.toml``, ``install_requires`` in ``setup.cfg`` and in ``setup.py``, if no other list of main dependencies
+    of the package names torch, the extras in ``pyproject.toml`` or in ``setup.py``, and then ``requirements.txt``,
+    ``requirements/base.txt`` and similar files. If such a file repeats the list of the package, a second edit extends
+    the file. If no list names torch and the project is not a package, the edit extends the requirements file. A list
+    that already names the runtime does not change.
 
     Args:
         root: folder of the project.
@@ -112,83 +115,121 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
         line_length: the longest line that the project's settings permit, in columns; None without such a setting.
 
     Returns:
-        The edit, or None if no file changes; and a sentence for the user, or None if the user need not do anything.
+        The edits, an empty list if no file changes; and a sentence for the user, or None if the user need not do
+        anything.
     """
     wanted = runtime_requirement(version)
-    edits, others = _lists_with_torch(root, line_length)
-    if not edits:
+    lists, others = _lists_with_torch(root, line_length)
+    if not lists:
         if not others:
             what = f"No dependency list of the project names torch, so no list was changed. Install {wanted}"
-            return None, f"{what} where the migrated files run, or use --vendor."
+            return [], f"{what} where the migrated files run, or use --vendor."
         whom = f"{' and '.join(others)}, which {'names' if len(others) == 1 else 'name'} torch"
-        return None, f"The changed files import chirpid_patch: add {wanted} to {whom}, or use --vendor."
-    path, edit = edits[0]
-    others = [*dict.fromkeys(name for name, _ in edits[1:] if name != path), *others]
-    where = " and ".join(others or [path])
-    by_hand = f"The changed files import chirpid_patch: add {wanted} to {where}, or use --vendor."
-    if not (root / path).resolve().is_relative_to(root.resolve()):
-        return None, f"{path} was not changed, because it is a link to a place outside the project. {by_hand}"
+        return [], f"The changed files import chirpid_patch: add {wanted} to {whom}, or use --vendor."
+    first, *more = lists
+    others = [*dict.fromkeys(one.path for one in more if one.path != first.path), *others]
+    by_hand = f"The changed files import chirpid_patch: add {wanted} to {{}}, or use --vendor."
     try:
-        before = read_file(root / path)
-        after = edit(before.decode("utf-8"), wanted).encode("utf-8")
-    except OSError as error:
-        return None, f"{path} cannot be read ({error.strerror}). {by_hand}"
-    except UnicodeDecodeError:
-        return None, f"{path} is not UTF-8 and was not changed. {by_hand}"
-    except ValueError as error:
-        return None, f"{path} was not changed: {error}. {by_hand}"
-    plan = None if after == before else FilePlan(path, before, after, "dependency")
+        plans = _edit_list(root, first, wanted)
+        for one in more if plans else ():
+            if one.path in _REQUIREMENTS and first.names <= one.names:
+                plans += _edit_list(root, one, wanted)
+                others.remove(one.path)
+    except _NotEditedError as error:
+        return [], f"{error}. {by_hand.format(' and '.join(others or [first.path]))}"
     if others:
-        whom = f"{' and '.join(others)} {'names' if len(others) == 1 else 'name'} torch besides {path}"
-        return plan, f"{whom}: add {wanted} there too if you install from it."
-    return plan, None
+        whom = f"{' and '.join(others)} {'names' if len(others) == 1 else 'name'} torch besides {first.path}"
+        return plans, f"{whom}: add {wanted} there too if you install from it."
+    return plans, None
 
 
 _Edit = Callable[[str, str], str]
 
 
-def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[tuple[str, _Edit]], list[str]]:
-    """Return the files that list torch as a dependency.
+@dataclass(frozen=True)
+class _TorchList:
+    """A list of dependencies with torch: the file, the function that adds an entry, and the names of the entries."""
 
-    The first list has the files that can be edited, each with the function that edits it, the best file first. The
-    second list has the other files, without those that already list the runtime.
+    path: str
+    edit: _Edit
+    names: frozenset[str]
+
+
+class _NotEditedError(Exception):
+    """An error that a file cannot be edited, with the reason as its message."""
+
+
+def _edit_list(root: Path, one: _TorchList, wanted: str) -> list[FilePlan]:
+    """Return the edit that adds ``wanted`` to a list; an empty list if the file does not change.
+
+    Raises:
+        _NotEditedError: the file cannot be edited.
     """
-    edits: list[tuple[str, _Edit]] = []
+    if not (root / one.path).resolve().is_relative_to(root.resolve()):
+        raise _NotEditedError(f"{one.path} was not changed, because it is a link to a place outside the project")
+    try:
+        before = read_file(root / one.path)
+        after = one.edit(before.decode("utf-8"), wanted).encode("utf-8")
+    except OSError as error:
+        raise _NotEditedError(f"{one.path} cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise _NotEditedError(f"{one.path} is not UTF-8 and was not changed") from error
+    except ValueError as error:
+        raise _NotEditedError(f"{one.path} was not changed: {error}") from error
+    return [] if after == before else [FilePlan(one.path, before, after, "dependency")]
+
+
+def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[_TorchList], list[str]]:
+    """Return the lists of dependencies that name torch.
+
+    The first result has the lists that can be edited, the best list first. The second result has the files with other
+    lists, without those that already list the runtime.
+    """
+    found: list[_TorchList] = []
     others: list[str] = []
-    named = [path.relative_to(root).as_posix() for path in requirement_files(root)]
-    for path in (*(one for one in _REQUIREMENTS if one in named), *(one for one in named if one not in _REQUIREMENTS)):
-        lines = read_requirements_text(root / path).splitlines()
-        if _concerns(lines):
-            if path in _REQUIREMENTS and not edits:
-                edits.append((path, add_to_requirements))
-            elif _lacks_runtime(lines):
-                others.append(path)
     for path, read, edit in (
         (_PYPROJECT, _project_dependencies, add_to_project_dependencies),
         (_SETUP, _install_requires, add_to_install_requires),
     ):
         entries = _read_dependencies(root / path, read)
-        if entries is not None and _concerns(entries) and (not edits or _lacks_runtime(entries)):
-            edits.append((path, edit))
+        if entries is not None and _concerns(entries) and (not found or _lacks_runtime(entries)):
+            found.append(_TorchList(path, edit, _names(entries)))
     script = read_requirements_text(root / _SETUP_SCRIPT)
     main_of_script, *extras_of_script = _script_lists(script)
     poetry = _poetry_dependencies(root)
-    has_main = bool(edits) or _concerns(poetry) or _concerns(main_of_script)
+    has_main = bool(found) or _concerns(poetry) or _concerns(main_of_script)
     extras = _read_dependencies(root / _PYPROJECT, _extra_dependencies)
     if extras is not None and _concerns(extras) and not has_main:
-        edits.append((_PYPROJECT, add_to_torch_extras))
+        found.append(_TorchList(_PYPROJECT, add_to_torch_extras, _names(extras)))
     if _concerns(poetry) and _lacks_runtime(poetry):
         others.append(_PYPROJECT)
     lists = [one for one in ([main_of_script] if has_main else extras_of_script) if _concerns(one)]
-    if any(not edits or _lacks_runtime(one) for one in lists):
+    if any(not found or _lacks_runtime(one) for one in lists):
         if _can_extend_script(script):
-            edits.append((_SETUP_SCRIPT, partial(with_setup_entry, line_length=line_length)))
+            edit = partial(with_setup_entry, line_length=line_length)
+            found.append(_TorchList(_SETUP_SCRIPT, edit, _names(one for entries in lists for one in entries)))
         elif any(map(_lacks_runtime, lists)):
             others.append(_SETUP_SCRIPT)
-    main = next((one for one in _REQUIREMENTS if one in named), None)
-    if main is not None and not edits and not others and not _is_package(root):
-        edits.append((main, add_to_requirements))
-    return edits, list(dict.fromkeys(others))
+    named = [path.relative_to(root).as_posix() for path in requirement_files(root)]
+    common = [one for one in _REQUIREMENTS if one in named]
+    is_first = True
+    for path in (*common, *(one for one in named if one not in common)):
+        lines = read_requirements_text(root / path).splitlines()
+        if not _concerns(lines):
+            continue
+        if path in common and is_first and (not found or _lacks_runtime(lines)):
+            found.append(_TorchList(path, add_to_requirements, _names(lines)))
+        elif _lacks_runtime(lines):
+            others.append(path)
+        is_first = False
+    if common and not found and not others and not _is_package(root):
+        found.append(_TorchList(common[0], add_to_requirements, frozenset()))
+    return found, list(dict.fromkeys(others))
+
+
+def _names(entries: Iterable[Any]) -> frozenset[str]:
+    """Return the names of the distributions in a list of dependencies."""
+    return frozenset(distribution_name(one) for one in entries if isinstance(one, str)) - {""}
 
 
 def _is_package(root: Path) -> bool:
@@ -237,8 +278,9 @@ def _can_extend_script(text: str) -> bool:
     return True
 
 
-def dependency_removal(root: Path) -> FilePlan | None:
-    """Return the edit that removes the dependency that an earlier ``apply`` added; None if there is none."""
+def dependency_removal(root: Path) -> list[FilePlan]:
+    """Return the edits that remove the dependency that an earlier ``apply`` added."""
+    removals = []
     edits: dict[str, Callable[[str], str]] = dict.fromkeys((*_REQUIREMENTS, _SETUP), remove_from_requirements)
     edits |= {_PYPROJECT: remove_from_pyproject, _SETUP_SCRIPT: remove_from_setup_script}
     for name, without in edits.items():
@@ -248,8 +290,8 @@ def dependency_removal(root: Path) -> FilePlan | None:
         except (OSError, ValueError):
             continue
         if after != before:
-            return FilePlan(name, before, after, "dependency")
-    return None
+            removals.append(FilePlan(name, before, after, "dependency"))
+    return removals
 
 
 def remove_from_requirements(text: str) -> str:

@@ -85,7 +85,7 @@ def plan_migration(
 
 
 def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePlan], list[str]]:
-    """Return the file that gets the dependency, if any, and notes for the user."""
+    """Return the files that get the dependency, and notes for the user."""
     top = journal_root(root)
     project = root if has_dependency_file(root) else top
     importing = [root / file.path for file in files if imports_runtime(file.after)]
@@ -97,18 +97,16 @@ def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePl
             f"Only files in {where} import chirpid_patch, so the dependencies of the package stay unchanged. "
             f'To run these files: pip install "{wanted}"'
         ]
-    dependency, note = dependency_plan(project, __version__, CodeStyle(project).configured_length)
-    added = [] if dependency is None else [dependency]
+    added, note = dependency_plan(project, __version__, CodeStyle(project).configured_length)
     if added and project != root:
-        place = os.path.relpath(project / added.pop().path, root)
-        note = f"The changed files import chirpid_patch: add {wanted} to {place}."
+        where = " and ".join(os.path.relpath(project / one.path, root) for one in added)
+        added, note = [], f"The changed files import chirpid_patch: add {wanted} to {where}."
     return added, [*unsupported_versions(root, top), *([] if note is None else [note])]
 
 
 def _plan_vendoring(root: Path) -> list[FilePlan]:
-    """Return the files of the vendored runtime, and the removal of the dependency if an earlier run added one."""
-    removal = dependency_removal(root)
-    return [*vendor_files(root), *([] if removal is None else [removal])]
+    """Return the files of the vendored runtime, and the edits that remove the dependency of an earlier run."""
+    return [*vendor_files(root), *dependency_removal(root)]
 
 
 def _imports_runtime(plan: Plan, settings: Settings | None) -> bool:

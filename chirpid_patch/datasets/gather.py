@@ -5,7 +5,8 @@ inner datasets, and ``resolve`` returns which samples of the inner datasets a ba
 describe what all samples have in common.
 
 ``gather_node`` returns the node of any dataset. A dataset of this package (``BatchedDataset``) is its own node. For
-``TensorDataset``, ``Subset`` and ``ConcatDataset`` of PyTorch, ``gather_node`` creates a node.
+``TensorDataset``, ``Subset`` and ``ConcatDataset`` of PyTorch, and for tensors and NumPy arrays, ``gather_node``
+creates a node.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from chirpid_patch.datasets.rows import (
     is_lookup_table,
     map_indices,
     nonnegative_indices,
+    row_tensor,
 )
 from chirpid_patch.declaration import batched_object_for, is_computed_attribute
 from chirpid_patch.machine.forked import is_forked_process
@@ -83,6 +85,14 @@ class GatherNode:
         The result is None if the samples may differ in dtype or shape.
         """
         return None
+
+    @property
+    def samples_are_rows(self) -> bool:
+        """Return whether each sample is a row of a tensor or array itself, and not a list of parts such as x and y.
+
+        ``read_batch`` then returns a list of one tensor, and the batch is this tensor.
+        """
+        return False
 
     @property
     def count(self) -> int | None:
@@ -319,6 +329,12 @@ class _TensorRows(GatherNode):
         return [gather_rows(tensor, rows) for tensor in self._dataset.tensors]
 
 
+class _BareRows(_TensorRows):
+    """The node of a tensor or NumPy array, whose rows are the samples."""
+
+    samples_are_rows = True
+
+
 class _JointNode(GatherNode):
     """The node of a dataset of PyTorch that contains samples of other datasets.
 
@@ -341,6 +357,10 @@ class _SubsetNode(_JointNode):
     @property
     def row_kinds(self) -> RowKinds | None:
         return self.child_nodes[0].row_kinds
+
+    @property
+    def samples_are_rows(self) -> bool:
+        return self.child_nodes[0].samples_are_rows
 
     @property
     def count(self) -> int | None:
@@ -374,6 +394,10 @@ class _ConcatNode(_JointNode):
     def row_kinds(self) -> RowKinds | None:
         kinds = [node.row_kinds for node in self.child_nodes]
         return kinds[0] if all(kind == kinds[0] for kind in kinds) else None
+
+    @property
+    def samples_are_rows(self) -> bool:
+        return bool(self.child_nodes) and all(node.samples_are_rows for node in self.child_nodes)
 
     @property
     def count(self) -> int | None:
@@ -413,6 +437,8 @@ class _ConcatNode(_JointNode):
         parts = self.resolve(indices) if self.in_memory else None
         if parts is None or not (len(parts) == 1 or all(gather_node(part.dataset).gathers for part in parts)):
             return None  # samples of several lists may differ in their types
+        if any(self.child_nodes[part.number].samples_are_rows is not self.samples_are_rows for part in parts):
+            return None
         batches = []
         for part in parts:
             batch = read_batch_of_node(self.child_nodes[part.number], part.indices, part.key(key))
@@ -471,6 +497,9 @@ def gather_node(dataset: Any) -> GatherNode:
     if reads_with_code_of_this_package(dataset):
         shipped: GatherNode = dataset
         return shipped
+    rows = row_tensor(dataset)
+    if rows is not None:
+        return _BareRows(TensorDataset(rows))
     return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
 
 
@@ -482,7 +511,7 @@ def is_in_memory(dataset: Any) -> bool:
 def permits_batched_reading(dataset: Any) -> bool:
     """Return whether ``dataset`` permits batched reading.
 
-    Datasets of this package do, and datasets of PyTorch whose samples are in tensors.
+    Datasets of this package do, datasets of PyTorch whose samples are in tensors, tensors, and NumPy arrays.
     """
     return gather_node(dataset).reads_batches
 
@@ -493,6 +522,7 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
     The batch is a list with a tensor for each part of a sample, in new memory. It is equal, bit for bit, to the batch
     of single samples. With random transforms, the batch is equal for the same ``random_key``.
 
+    The result is None for samples that are rows themselves (``GatherNode.samples_are_rows``).
     If ``dataset`` refuses an index, the result is None, so that the caller reads single samples and gets the error. The
     result is also None in a forked process: operations on a whole batch may need several threads, which fork does not
     copy.
@@ -502,11 +532,12 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
         indices: indices of the samples.
         random_key: key of the random numbers of the batch; None: new random numbers.
     """
-    return read_batch_of_node(gather_node(dataset), indices, random_key)
+    node = gather_node(dataset)
+    return None if node.samples_are_rows else read_batch_of_node(node, indices, random_key)
 
 
 def read_batch_of_node(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
-    """Return the result of ``fetch_batch`` for the dataset that ``node`` describes."""
+    """Return the parts of the batch at ``indices`` of the dataset that ``node`` describes, as ``fetch_batch`` does."""
     if type(indices) not in SEQUENCES or not len(indices) or is_forked_process():
         return None
     return node.read_batch(indices, random_key)

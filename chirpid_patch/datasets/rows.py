@@ -31,12 +31,49 @@ def can_select_rows_of(tensor: Any) -> bool:
         and tensor.layout is torch.strided
         and tensor.ndim > 0
         and not tensor.is_quantized
+        and not tensor.is_nested
         and not tensor.requires_grad
         and not tensor.is_conj()
         and not tensor.is_neg()
         and index_select_supports(tensor.dtype)
         and (tensor.ndim < 5 or tensor.stride()[1:] == contiguous_strides(tensor.shape[1:]))
     )
+
+
+def row_tensor(dataset: Any) -> Tensor | None:
+    """Return the rows of a dataset that is itself a tensor or NumPy array, as a tensor that uses the same memory.
+
+    The result is None for any other dataset, and if the batch could differ from the collated rows.
+    """
+    if type(dataset) is np.ndarray:
+        dataset = _array_as_tensor(dataset)
+    return dataset if can_select_rows_of(dataset) else None
+
+
+def _array_as_tensor(array: np.ndarray[Any, Any]) -> Tensor | None:
+    """Return a plain ``array`` as a tensor; None if PyTorch collates its rows to another dtype, or with a warning."""
+    if not (array.ndim and array.flags.behaved and array.dtype.isnative and array.dtype.kind in "biufc"):
+        return None
+    if array.ndim == 1 and not _keeps_numbers(array.dtype):
+        return None
+    try:
+        return torch.from_numpy(array)
+    except (TypeError, ValueError):  # PyTorch has no such dtype or strides
+        return None
+
+
+@cache
+def _keeps_numbers(dtype: np.dtype[Any]) -> bool:
+    """Return whether PyTorch collates numbers of a NumPy dtype bit for bit to the corresponding dtype.
+
+    The result is False for floats of less than 64 bits, because PyTorch converts them to Python floats in between.
+    """
+    if dtype.kind not in "biu" and dtype != np.float64:
+        return False
+    try:
+        return torch.as_tensor([dtype.type(1)]).dtype is torch.from_numpy(np.ones(1, dtype)).dtype
+    except TypeError:  # PyTorch collates no uint64
+        return False
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:

@@ -80,9 +80,10 @@ def load_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | Non
     node = gather_node(dataset) if stacks else None
     if node is not None and (random_key is not None or (type(indices) in SEQUENCES and node.gains(len(indices)))):
         as_pairs = collate is collate_pairs
-        batch = read_batch_of_node(node, indices, random_key) if not as_pairs or node.gathers else None
+        fits = not as_pairs or (node.gathers and not node.samples_are_rows)
+        batch = read_batch_of_node(node, indices, random_key) if fits else None
         if batch is not None and not as_pairs:
-            return batch
+            return batch[0] if node.samples_are_rows else batch
         if batch is not None and len(batch) == 2 and all(isinstance(column, Tensor) for column in batch):
             return tuple(batch)
     return collate(fetch_samples(dataset, indices, random_key, own_memory=not stacks))

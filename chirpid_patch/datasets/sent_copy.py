@@ -33,6 +33,8 @@ def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
     made = {} if _made is None else _made  # a dataset may refer to its own subsets
     if id(dataset) in made:
         return made[id(dataset)]
+    if type(dataset) in (Tensor, np.ndarray):
+        return dataset
     kinds = (Subset, ConcatDataset)
     known = (
         reads_with_code_of_this_package(dataset)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chirpid_patch.datasets.buffers import is_large_batch
-from chirpid_patch.datasets.gather import Batch, BatchedDataset, BatchPart, RowKinds, fetch_batch, gather_node
+from chirpid_patch.datasets.gather import Batch, BatchedDataset, BatchPart, RowKinds, gather_node, read_batch_of_node
 from chirpid_patch.datasets.samples import dense_tensor_bytes, fetch_sample, read_samples_of_list
 from chirpid_patch.randomness.keyed_random import RandomKey
 
@@ -51,6 +51,10 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         return gather_node(self.data_list).row_kinds
 
     @property
+    def samples_are_rows(self) -> bool:
+        return not self._has_list and gather_node(self.data_list).samples_are_rows
+
+    @property
     def count(self) -> int | None:
         return len(self.data_list) if self._has_list else gather_node(self.data_list).count
 
@@ -76,7 +80,7 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         if not self._has_list:
-            return fetch_batch(self.data_list, indices, key)
+            return read_batch_of_node(gather_node(self.data_list), indices, key)
         return read_samples_of_list(self.data_list, indices)
 
     def gains(self, count: int) -> bool:

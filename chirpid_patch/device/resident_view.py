@@ -13,6 +13,7 @@ from chirpid_patch.datasets.arrays import WorkerSafeArrayDataset
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import (
     RowsOnDevice,
+    gather_node,
     reads_like_class,
     reads_with_code_of_this_package,
     subset_or_concat_node,
@@ -53,6 +54,8 @@ def base_tensors(dataset: Any) -> list[Tensor]:
     """
     if reads_like_class(dataset, TensorDataset):
         return list(dataset.tensors)
+    if gather_node(dataset).samples_are_rows:
+        raise NotResidentError("the dataset is a tensor or array: only tensors inside a dataset can be stored there")
     joint = subset_or_concat_node(dataset)
     node: Any = batched_object_for(dataset) if joint is None else joint
     if joint is None and _reads_as(node, WorkerSafeArrayDataset):

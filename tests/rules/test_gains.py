@@ -91,10 +91,16 @@ PICKLABLE, NOTHING = ("picklable-workers", "rewrite"), ("nothing", "unchanged")
         "random_split(TensorDataset(x, y), [3, 6])[0]",
         "Standardized(TensorDataset(x, y), range(3), 0.0, 1.0)",
         "Subset(Standardized(anything, range(3), 0.0, 1.0), [0])",
+        "torch.from_numpy(x)",
+        "torch.tensor(x, dtype=torch.float32)[:9].unsqueeze(1)",
+        "np.zeros((9, 2)).astype('float32')",
+        "Subset(torch.stack(x), range(3))",
+        "random_split(np.random.rand(9, 2), [3, 6])[0]",
     ],
 )
 def test_samples_that_are_read_at_once(tmp_path: Path, made: str) -> None:
-    text = f"{HEAD}{STANDARDIZED}def train(x, y, anything):\n    data = {made}\n    return DataLoader(data, 4)\n"
+    head = f"{HEAD}import numpy as np\n\n{STANDARDIZED}"
+    text = f"{head}def train(x, y, anything):\n    data = {made}\n    return DataLoader(data, 4)\n"
     assert gains(tmp_path, train=text) == [BATCHED]
 
 
@@ -131,15 +137,24 @@ def test_samples_that_only_their_own_code_reads(tmp_path: Path, made: str) -> No
         "elsewhere.Dataset(data)",
         "Pictures(data) + data",
         "sum(data)",
+        "data.values.astype('float32')",
+        "np.array(data)",
+        "torch.tensor(data, device=device)",
+        "torch.tensor(data, requires_grad=True)",
+        "torch.tensor(data).to(device)",
     ],
 )
 def test_what_is_not_known_is_decided_when_the_program_runs(tmp_path: Path, made: str) -> None:
-    text = f"{HEAD}import elsewhere\nfrom data import Pictures\n\ndef train(data):\n    return DataLoader({made}, 4)\n"
+    head = f"{HEAD}import elsewhere\nimport numpy as np\nfrom data import Pictures\n\n"
+    text = f"{head}def train(data, device):\n    return DataLoader({made}, 4)\n"
     assert gains(tmp_path, train=text) == [AT_RUN_TIME]
 
 
-@pytest.mark.parametrize(("samples", "expected"), [("[(x, 1), (x, 2)]", BATCHED), ("x", AT_RUN_TIME)])
-def test_only_lists_of_samples_are_stacked_at_once(tmp_path: Path, samples: str, expected: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [("[(x, 1), (x, 2)]", BATCHED), ("torch.stack(x)", BATCHED), ("x", AT_RUN_TIME), ("{0: x}", AT_RUN_TIME)],
+)
+def test_lists_and_tensors_are_stacked_at_once(tmp_path: Path, samples: str, expected: tuple[str, str]) -> None:
     text = f"""{HEAD}class Listed(Dataset):
     def __init__(self, samples):
         self.samples = samples

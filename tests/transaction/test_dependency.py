@@ -30,6 +30,7 @@ else:
 WANTED = "chirpid-patch>=0.1,<0.2"
 COMMENT = "  # provides chirpid_patch, the migrated data loading"
 LINE = f"{WANTED}{COMMENT}"
+SETUP = "from setuptools import setup\n"
 
 
 def test_the_requirement_is_the_release_line_of_this_program() -> None:
@@ -122,23 +123,55 @@ def test_a_pyproject_that_cannot_be_extended_for_sure_is_refused(text: str) -> N
         add_to_project_dependencies(text, WANTED)
 
 
-def test_the_first_file_that_exists_is_extended(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_bytes(b'[project]\nname = "b"\ndependencies = ["torch"]\n')
-    plan, note = dependency_plan(tmp_path, "0.1.0")
-    assert plan is not None and note is None
-    assert (plan.path, plan.note) == ("pyproject.toml", "dependency")
+def edits(root: Path, version: str = "0.1.0") -> tuple[dict[str, str], str | None]:
+    """New text of each file that gets the entry, and the note."""
+    plans, note = dependency_plan(root, version)
+    assert all(one.note == "dependency" and (root / one.path).read_bytes() == one.before for one in plans)
+    return {one.path: one.after.decode() for one in plans}, note
 
-    (tmp_path / "requirements").mkdir()
-    (tmp_path / "requirements" / "base.txt").write_bytes(b"torch\n")
-    plan, note = dependency_plan(tmp_path, "0.1.0")
-    assert plan is not None and plan.path == "requirements/base.txt"
-    assert note is not None and "pyproject.toml" in note and WANTED in note
 
-    (tmp_path / "requirements.txt").write_bytes(b"torch\n")
-    plan, _ = dependency_plan(tmp_path, "0.1.0")
-    assert plan is not None and plan.path == "requirements.txt"
-    assert (plan.before, plan.after) == (b"torch\n", f"torch\n{LINE}\n".encode())
-    assert (tmp_path / "requirements.txt").read_bytes() == b"torch\n"
+def test_a_list_of_the_package_goes_before_requirements_files(tmp_path: Path) -> None:
+    write_files(tmp_path, {"requirements.txt": "torch\n"})
+    assert edits(tmp_path) == ({"requirements.txt": f"torch\n{LINE}\n"}, None)
+
+    write_files(tmp_path, {"setup.py": f"{SETUP}setup(install_requires=['torch', 'tqdm'])\n"})
+    found, note = edits(tmp_path)
+    assert found == {"setup.py": f"{SETUP}setup(install_requires=['torch', 'tqdm', '{WANTED}'])\n"}
+    assert note == f"requirements.txt names torch besides setup.py: add {WANTED} there too if you install from it."
+
+    write_files(tmp_path, {"pyproject.toml": '[project]\nname = "b"\ndependencies = ["torch", "rich"]\n'})
+    found, note = edits(tmp_path)
+    assert [*found] == ["pyproject.toml"]
+    assert note is not None and note.startswith("setup.py and requirements.txt name torch besides pyproject.toml: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("setup.py", f"{SETUP}setup(install_requires=['torch>=2', 'PyYAML'])\n"),
+        ("setup.cfg", "[options]\ninstall_requires =\n    torch\n    pyyaml\n"),
+        ("pyproject.toml", '[project]\ndependencies = ["torch", "PyYAML>=6"]\n'),
+        ("pyproject.toml", '[project]\ndependencies = ["numpy"]\n[project.optional-dependencies]\nnn = ["torch"]\n'),
+    ],
+)
+def test_a_requirements_file_that_repeats_the_list_gets_the_line_too(tmp_path: Path, name: str, text: str) -> None:
+    write_files(tmp_path, {name: text, "requirements.txt": "pyyaml==6.0\ntorch==2.9\npytest\n"})
+    found, note = edits(tmp_path)
+    assert {*found} == {name, "requirements.txt"} and note is None
+    assert found["requirements.txt"].endswith(f"pytest\n{LINE}\n") and WANTED in found[name]
+    write_files(tmp_path, found)
+    assert edits(tmp_path) == ({}, None)
+    removed = {one.path: one.after.decode() for one in dependency_removal(tmp_path)}
+    assert {*removed} == {*found} and removed["requirements.txt"] == "pyyaml==6.0\ntorch==2.9\npytest\n"
+
+
+def test_a_package_that_lists_the_runtime_itself_changes_no_other_list(tmp_path: Path) -> None:
+    lists = {
+        "setup.cfg": "[options]\ninstall_requires =\n    torch\n    chirpid-patch\n",
+        "requirements.txt": "torch\n",
+    }
+    found, note = edits(write_files(tmp_path, lists))
+    assert found == {} and note is not None and note.startswith("requirements.txt names torch besides setup.cfg")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +186,7 @@ def test_the_first_file_that_exists_is_extended(tmp_path: Path) -> None:
 )
 def test_a_backend_that_asks_for_it_needs_nothing(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    assert dependency_plan(tmp_path, "0.1.0")[0] is None
+    assert dependency_plan(tmp_path, "0.1.0")[0] == []
     if name != "setup.py":
         assert dependency_plan(tmp_path, "0.1.0")[1] is None
 
@@ -171,16 +204,16 @@ def test_a_backend_that_asks_for_it_needs_nothing(tmp_path: Path, name: str, tex
 )
 def test_a_package_that_lists_no_torch_gets_no_line(tmp_path: Path, files: dict[str, str]) -> None:
     write_files(tmp_path, files)
-    plan, note = dependency_plan(tmp_path, "0.1.0")
-    assert plan is None and note is not None
+    found, note = edits(tmp_path)
+    assert found == {} and note is not None
     assert "No dependency list of the project names torch" in note and WANTED in note and "--vendor" in note
 
 
 @pytest.mark.parametrize("text", ["numpy\n", ""])
 def test_a_project_that_is_no_package_gets_the_line_without_torch(tmp_path: Path, text: str) -> None:
     write_files(tmp_path, {"requirements.txt": text, "pyproject.toml": "[tool.black]\nline-length = 99\n"})
-    plan, note = dependency_plan(tmp_path, "0.1.0")
-    assert plan is not None and plan.after.decode().startswith(f"{text}{WANTED}") and note is None
+    found, note = edits(tmp_path)
+    assert found["requirements.txt"].startswith(f"{text}{WANTED}") and note is None
 
 
 def test_the_line_stands_in_the_list_that_names_torch(tmp_path: Path) -> None:
@@ -188,17 +221,17 @@ def test_the_line_stands_in_the_list_that_names_torch(tmp_path: Path) -> None:
     extras = 'plots = ["matplotlib"]\nimages = ["timm"]\n'
     extras += 'train = ["torch>=2.6"]\nall = [\n    "matplotlib",\n    "torch",\n]\n'
     write_files(tmp_path, {"requirements.txt": "numpy\n", "pyproject.toml": project + extras})
-    plan, note = dependency_plan(tmp_path, "0.1.0")
-    assert plan is not None and plan.path == "pyproject.toml" and note is None
-    text = plan.after.decode()
+    found, note = edits(tmp_path)
+    assert [*found] == ["pyproject.toml"] and note is None
+    text = found["pyproject.toml"]
     assert 'dependencies = ["numpy"]' in text and 'plots = ["matplotlib"]' in text
     assert 'images = ["timm"]' in text and f'train = ["torch>=2.6", "{WANTED}"]' in text
     assert f'"torch",\n    "{WANTED}",\n]' in text
     assert add_to_torch_extras(text, WANTED) == text
     write_files(tmp_path, {"pyproject.toml": text})
-    removal = dependency_removal(tmp_path)
-    assert removal is not None and removal.after.decode() == project + extras
-    assert dependency_plan(tmp_path, "0.1.0") == (None, None)
+    (removal,) = dependency_removal(tmp_path)
+    assert removal.after.decode() == project + extras
+    assert edits(tmp_path) == ({}, None)
 
 
 @pytest.mark.parametrize(
@@ -213,10 +246,10 @@ def test_extras_get_nothing_if_the_main_dependencies_name_torch(tmp_path: Path, 
     extras = '[project.optional-dependencies]\nall = ["torch", "matplotlib"]\n'
     write_files(tmp_path, {"pyproject.toml": extras})
     write_files(tmp_path, {name: f"{text}{extras}" if name == "pyproject.toml" else text})
-    plan, note = dependency_plan(tmp_path, "0.1.0")
+    found, note = edits(tmp_path)
     assert (tmp_path / "pyproject.toml").read_text().endswith(extras)
-    assert plan is None or plan.path != "pyproject.toml" or plan.after.decode().endswith(extras)
-    assert (plan.path if plan is not None else name) == name
+    assert found.get("pyproject.toml", extras).endswith(extras)
+    assert [*found] in ([name], [])
     assert (note is not None and f"to {name}, which names torch" in note) == (name == "setup.py")
 
 
@@ -261,8 +294,8 @@ def test_other_code_that_imports_the_runtime_brings_the_dependency(tmp_path: Pat
 )
 def test_a_list_that_is_not_extended_is_named(tmp_path: Path, name: str, text: str) -> None:
     write_files(tmp_path, {name: text, "setup.cfg": "[options]\ninstall_requires =\n    numpy\n"})
-    plan, note = dependency_plan(tmp_path, "0.1.0")
-    assert plan is None and note is not None
+    found, note = edits(tmp_path)
+    assert found == {} and note is not None
     assert f"add {WANTED} to {name}, which names torch" in note
 
 
@@ -270,17 +303,17 @@ def test_a_list_that_is_not_extended_is_named(tmp_path: Path, name: str, text: s
 def test_what_cannot_be_extended_is_said_with_the_way_out(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "requirements.txt").write_bytes(content)
-    plan, note = dependency_plan(tmp_path, "0.1.0")
-    assert plan is None
+    found, note = edits(tmp_path)
+    assert found == {}
     assert note is not None and WANTED in note and "--vendor" in note
 
 
 def test_a_file_with_two_lists_that_name_torch_is_named_once(tmp_path: Path) -> None:
-    lists = '[project]\ndependencies = ["torch"]\n[project.optional-dependencies]\nexamples = ["torchvision"]\n'
-    write_files(tmp_path, {"requirements.txt": "torch\n", "pyproject.toml": lists})
-    plan, note = dependency_plan(tmp_path, __version__)
-    assert plan is not None and plan.path == "requirements.txt"
-    assert note is not None and note.startswith("pyproject.toml names torch besides requirements.txt: add ")
+    lists = '[project]\ndependencies = ["torch", "rich"]\n[project.optional-dependencies]\nexamples = ["torchvision"]\n'
+    write_files(tmp_path, {"requirements.txt": "torch\nnumpy\n", "pyproject.toml": lists})
+    found, note = edits(tmp_path)
+    assert [*found] == ["pyproject.toml"]
+    assert note is not None and note.startswith("requirements.txt names torch besides pyproject.toml: add ")
 
 
 def test_a_file_that_other_folders_share_is_left_with_a_note(tmp_path: Path) -> None:
@@ -288,8 +321,8 @@ def test_a_file_that_other_folders_share_is_left_with_a_note(tmp_path: Path) -> 
     root.mkdir()
     (tmp_path / "shared.txt").write_bytes(b"torch\n")
     (root / "requirements.txt").symlink_to("../shared.txt")
-    plan, note = dependency_plan(root, "0.1.0")
-    assert plan is None
+    found, note = edits(root)
+    assert found == {}
     assert note is not None and "link" in note and WANTED in note
 
 
@@ -323,8 +356,8 @@ def test_a_setup_cfg_without_a_list_is_left_alone(text: str) -> None:
 def test_a_setup_cfg_is_extended_where_pyproject_lists_nothing(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.black]\n")
     (tmp_path / "setup.cfg").write_text("[options]\ninstall_requires =\n    torch\n")
-    plan, note = dependency_plan(tmp_path, "0.1.0")
-    assert plan is not None and plan.path == "setup.cfg" and note is None
+    found, note = edits(tmp_path)
+    assert [*found] == ["setup.cfg"] and note is None
 
 
 def test_of_a_subfolder_the_dependency_is_told_for_the_project(tmp_path: Path) -> None:
@@ -424,8 +457,8 @@ def test_a_list_of_a_setup_script_may_be_a_variable_of_the_module() -> None:
 def test_a_setup_script_without_a_plain_list_is_named(tmp_path: Path, script: str) -> None:
     head = "" if "def setup" in script else "from setuptools import setup\n"
     write_files(tmp_path, {"setup.py": head + script})
-    plan, note = dependency_plan(tmp_path, "0.1.0")
-    assert plan is None and note is not None and WANTED in note
+    found, note = edits(tmp_path)
+    assert found == {} and note is not None and WANTED in note
     assert remove_from_setup_script(head + script) == head + script
 
 

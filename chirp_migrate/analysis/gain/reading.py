@@ -22,6 +22,7 @@ from chirp_migrate.analysis.datasets.declared_class import (
     may_be_declarable,
 )
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET, ITERABLE_DATASET
+from chirp_migrate.analysis.objects.libraries import MAKES_ROWS, has_rows
 from chirp_migrate.analysis.objects.things import (
     AbstractObject,
     ClassObject,
@@ -106,6 +107,10 @@ def _reading(project: Project, thing: AbstractObject, depth: int) -> DatasetRead
 def _reading_of_library_object(project: Project, made: Instance, name: str, depth: int) -> DatasetReading:
     """Return how an object is read if a library defines the methods that read its samples."""
     short = name.rpartition(".")[2]
+    if name == f"{_TORCH}TensorDataset" or MAKES_ROWS.fullmatch(name):
+        return DatasetReading(
+            ReadingMode.AT_ONCE, "the samples are in memory", made.place, (made.place,), in_memory=True
+        )
     if name.startswith(_SHIPPED):
         return DatasetReading(ReadingMode.AT_ONCE, f"`{short}` reads whole batches", made.place, (made.place,))
     if name.startswith(_LIBRARIES):
@@ -123,10 +128,6 @@ def _reading_of_library_object(project: Project, made: Instance, name: str, dept
         return DatasetReading(ReadingMode.ONE_BY_ONE, "the dataset is a stream", made.place, (made.place,))
     cells = made.cells
     match short:
-        case "TensorDataset":
-            return DatasetReading(
-                ReadingMode.AT_ONCE, "the samples are in memory", made.place, (made.place,), in_memory=True
-            )
         case "Subset" | "random_split":
             return _combine_readings(
                 possible_readings(project, cells.get(0) or cells.get("dataset") or (), depth + 1), made
@@ -241,9 +242,9 @@ def _declared_reading(made: Instance, cls: ClassObject, decorator: str, argument
     """Return how an object of a declared class is read; unknown for an object of a subclass."""
     if made.cls is not cls:
         return _UNKNOWN
-    if decorator == "lists_samples":  # the attribute may hold an array, but only a list is stacked at once
+    if decorator == "lists_samples":  # the attribute may hold another object, whose own code reads samples
         held = made.cells.get(arguments[0].strip("\"'") if arguments else "", ())
-        if not any(isinstance(one, Container) and one.kind in ("list", "tuple") for one in held):
+        if not any(has_rows(one) or (isinstance(one, Container) and one.kind in ("list", "tuple")) for one in held):
             return _UNKNOWN
     return DatasetReading(ReadingMode.AT_ONCE, f"`{cls.name}` declares its samples", cls.place)
 

@@ -9,15 +9,18 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from chirp_migrate.analysis.objects.things import UnpicklableKind
+from chirp_migrate.analysis.objects.things import AbstractObject, Instance, UnpicklableKind
 
 __all__ = [
     "KEEPS",
+    "MAKES_ROWS",
     "MODULES",
     "PASSES_ON",
     "PLAIN_CALLABLE",
+    "STAYS_ROWS",
     "TRANSPARENT",
     "LibraryResult",
+    "has_rows",
     "unpicklable_kind_of_class",
     "unpicklable_part_of",
     "unpicklable_result_of_call",
@@ -31,6 +34,17 @@ KEEPS = re.compile(
     r"|(torchvision|torchaudio|albumentations|kornia|monai|torchio|audiomentations|torch_audiomentations)\.([\w.]+\.)?[A-Z]\w*"
     r"|chirpid_patch\.([\w.]+\.)?[A-Z]\w*|argparse\.Namespace|types\.SimpleNamespace|collections\.(ChainMap|UserDict|UserList)"
     r"|operator\.methodcaller"
+)
+#: Functions that return a tensor or array of numbers.
+MAKES_ROWS = re.compile(
+    r"torch\.(tensor|as_tensor|from_numpy|stack|cat|concat|zeros|ones|full|empty|arange|linspace|eye|rand|randn|randint|randperm"
+    r"|(Float|Double|Half|Byte|Char|Short|Int|Long|Bool)?Tensor)"
+    r"|numpy\.(zeros|ones|empty|arange|linspace|eye|random\.(rand|randn|random|randint|normal|uniform|standard_normal|permutation))"
+)
+#: Methods of tensors and arrays of numbers that return such an object, too, on the same device.
+STAYS_ROWS = re.compile(
+    r"float|double|half|bool|long|int|astype|numpy|copy|clone|detach|contiguous|reshape|view|flatten|permute|transpose|swapaxes"
+    r"|(un)?squeeze"
 )
 #: Functions that return their first argument.
 PASSES_ON = re.compile(
@@ -127,6 +141,11 @@ _PARTS: dict[tuple[UnpicklableKind, str], dict[str, str]] = {
 
 
 @lru_cache(maxsize=4096)
+def has_rows(thing: AbstractObject) -> bool:
+    """Return whether an object is a tensor or array of numbers."""
+    return isinstance(thing, Instance) and isinstance(thing.cls, str) and MAKES_ROWS.fullmatch(thing.cls) is not None
+
+
 def unpicklable_result_of_call(name: str) -> LibraryResult | None:
     """Return the unpicklable result of calling a qualified name of a library, if it has one."""
     return next((made for names, made in _MAKERS if names.fullmatch(name)), None)

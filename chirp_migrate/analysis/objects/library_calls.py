@@ -10,8 +10,11 @@ from chirp_migrate.analysis.known_names import ACCELERATOR, DATASET, FACTORY_MET
 from chirp_migrate.analysis.objects.cells import VariableState
 from chirp_migrate.analysis.objects.libraries import (
     KEEPS,
+    MAKES_ROWS,
     PASSES_ON,
     PLAIN_CALLABLE,
+    STAYS_ROWS,
+    has_rows,
     unpicklable_part_of,
     unpicklable_result_of_call,
 )
@@ -165,6 +168,9 @@ class LibraryCalls(VariableState, ABC):
             return (keeper,)
         if HUGGING_FACE_DATASET.fullmatch(name) or ACCELERATOR.fullmatch(name) or self._project.reads_compiled(name):
             self._created += 1
+            return (Instance(place, name),)
+        if MAKES_ROWS.fullmatch(name) and not arguments.keywords.keys() & {"device", "requires_grad"}:
+            self._hand_over(arguments, place)
             return (Instance(place, name),)
         found = self._call_builtin(name, arguments, place, scope)
         if not PLAIN_CALLABLE.fullmatch(name):
@@ -332,6 +338,8 @@ class LibraryCalls(VariableState, ABC):
                 return self._call_inherited(owner, cls, name, arguments, place, below)
             case Instance(cls=str() as cls) if HUGGING_FACE_DATASET.fullmatch(cls) and _GIVES_DATASET.fullmatch(name):
                 self._hand_over(arguments, place)
+                return (owner,)
+            case Instance() if has_rows(owner) and STAYS_ROWS.fullmatch(name):
                 return (owner,)
             case Instance(cls=str() as cls) if ACCELERATOR.fullmatch(cls) and name in _PREPARE:
                 return self._prepare(arguments, place)

@@ -6,7 +6,7 @@ import ast
 from abc import abstractmethod
 
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET
-from chirp_migrate.analysis.objects.libraries import unpicklable_part_of, unpicklable_result_of_call
+from chirp_migrate.analysis.objects.libraries import has_rows, unpicklable_part_of, unpicklable_result_of_call
 from chirp_migrate.analysis.objects.library_calls import LibraryCalls
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
@@ -183,6 +183,8 @@ class ObjectAccess(LibraryCalls):
             case Instance(cls=str() as name) if HUGGING_FACE_DATASET.fullmatch(name):
                 is_sample = any(isinstance(key, Constant) and isinstance(key.value, int) for key in keys)
                 return UNKNOWN if is_sample else (thing,)  # a split, or an object treated as a split
+            case Instance() if has_rows(thing):
+                return (thing,)
             case Instance(cls=str()):
                 dataset = thing.cells.get("dataset") or thing.cells.get(0) or ()
                 for one in dataset:

@@ -14,7 +14,7 @@ from functools import partial
 
 from chirp_migrate.analysis.objects.calls import TracedCalls
 from chirp_migrate.analysis.objects.cells import ALONE, STEPS, StepLimitReached
-from chirp_migrate.analysis.objects.libraries import MODULES, TRANSPARENT
+from chirp_migrate.analysis.objects.libraries import MODULES, TRANSPARENT, has_rows
 from chirp_migrate.analysis.objects.things import (
     UNKNOWN,
     AbstractObject,
@@ -572,7 +572,8 @@ class AbstractRun(TracedCalls):
                 return UNKNOWN
             case ast.Subscript(value=owner, slice=key):
                 if isinstance(key, ast.Slice):
-                    return tuple(one for one in self._value(owner, scope) if isinstance(one, Container)) or UNKNOWN
+                    owners = self._value(owner, scope)
+                    return tuple(one for one in owners if isinstance(one, Container) or has_rows(one)) or UNKNOWN
                 asked = self._value(key, scope)
                 return unite_values(*(self._item(one, asked, node, scope) for one in self._value(owner, scope)))
             case ast.NamedExpr(target=target, value=value):
