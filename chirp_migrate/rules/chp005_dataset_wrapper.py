@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Sequence, Set
 
@@ -26,13 +25,11 @@ from chirp_migrate.rules.api import (
     CALL,
     Edit,
     Module,
-    Outline,
     Project,
     Rule,
     RuleMatch,
     Safety,
     is_name,
-    last_name,
     parameters_by_name,
     runtime_import,
 )
@@ -90,10 +87,6 @@ class DatasetWrapper(Rule):
     def names(self, project: Project) -> Set[str]:
         """Return the other names under which modules of the project import ``Dataset``."""
         return project.aliases("Dataset")
-
-    def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether the module calls ``type`` with three arguments, which creates a class."""
-        return any(last_name(call.func) == "type" and len(call.args) == 3 for call in outline.find(ast.Call))
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Replace calls that construct a dataset of such a class."""

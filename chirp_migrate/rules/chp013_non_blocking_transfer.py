@@ -22,7 +22,6 @@ from chirp_migrate.analysis.loaders.loader_loops import loader_loops
 from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
 from chirp_migrate.analysis.loops.batch_names import BatchExpressions, Path
 from chirp_migrate.analysis.loops.loop_names import innermost_statement
-from chirp_migrate.analysis.loops.loop_outline import names_called_in_loops
 from chirp_migrate.analysis.loops.sync_points import DeviceLoop, waits_right_after
 from chirp_migrate.edits.statements import split_tuple_assignment
 from chirp_migrate.rules.api import (
@@ -33,7 +32,6 @@ from chirp_migrate.rules.api import (
     Gain,
     GainKind,
     Module,
-    Outline,
     Project,
     Rule,
     RuleMatch,
@@ -101,10 +99,6 @@ class NonBlockingTransfer(Rule):
     beside = (may_use_loader, _TRANSFER)
     in_place = True
     follows = frozenset()
-
-    def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop that may iterate over a loader contains a call of ``to`` or ``cuda``."""
-        return any(names & {"to", "cuda"} for names in names_called_in_loops(outline))
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Add ``non_blocking=True`` to copies of batches in the body of a loop."""

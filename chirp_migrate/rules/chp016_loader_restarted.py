@@ -14,13 +14,11 @@ from chirp_migrate.rules.api import (
     CALL,
     GAP,
     Module,
-    Outline,
     Project,
     Rule,
     RuleMatch,
     Safety,
     bound_target,
-    last_name,
     nodes_in_scope,
     one_line_source,
 )
@@ -41,13 +39,6 @@ class LoaderRestarted(Rule):
     trigger = ("next",)
     beside = (may_use_loader, _NEXT)
     follows = frozenset()
-
-    def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop contains ``next(iter(…))``."""
-        return any(
-            last_name(call.func) == "next" and any(isinstance(around, _LOOPS) for around in outline.ancestors(call))
-            for call in outline.find(ast.Call)
-        )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report ``next(iter(loader))`` in a loop if the loader is built outside of the loop."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable
 
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.dataset_state import DatasetClass, contained_expressions, value_assigned_to
-from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls, may_build_loader
-from chirp_migrate.rules.api import SEE_IT, Module, Outline, Project, Rule, RuleMatch, Safety, dotted_source, is_name
+from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
+from chirp_migrate.rules.api import SEE_IT, Module, Project, Rule, RuleMatch, Safety, dotted_source, is_name
 
 _EVALUATION = re.compile(r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev|holdout)(?![a-z])", re.IGNORECASE)
 _TRAINING = re.compile(r"train|fit", re.IGNORECASE)
@@ -28,14 +27,6 @@ class ValidationDropsSamples(Rule):
     finds_bugs = True
     trigger = ("drop_last",)
     follows = frozenset({"CHP001"})
-
-    def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a call that may build a loader has ``drop_last=True``."""
-        given = [one for one in outline.find(ast.keyword) if one.arg == "drop_last"]
-        calls = (
-            outline.parents[one] for one in given if isinstance(one.value, ast.Constant) and one.value.value is True
-        )
-        return any(isinstance(call, ast.Call) and may_build_loader(outline, project, call) for call in calls)
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the loaders with ``drop_last=True`` that neither shuffle nor have a sampler."""

@@ -8,11 +8,9 @@ from chirp_migrate.analysis.devices.device_moves import may_move_to_device
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.device_data import reads_device_data
 from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
-from chirp_migrate.analysis.loops.loop_outline import names_called_in_loops
 from chirp_migrate.analysis.loops.sync_points import device_loops
 from chirp_migrate.rules.api import (
     Module,
-    Outline,
     Project,
     Rule,
     RuleMatch,
@@ -40,10 +38,6 @@ class DeviceResident(Rule):
     trigger = (".to", ".cuda", "to_")
     beside = (may_use_loader, may_move_to_device)
     follows = frozenset()
-
-    def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop that may iterate over a loader moves an object to a device."""
-        return any(names_called_in_loops(outline, only_moving=True))
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the loops over loaders that move parts of their batches to one device, where they are not yet."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import partial
 
 import libcst as cst
 
@@ -17,14 +16,11 @@ from chirp_migrate.analysis.dataflow.value_flow import (
 from chirp_migrate.analysis.devices.device_moves import may_move_to_device
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_names import innermost_statement
-from chirp_migrate.analysis.loops.loop_outline import names_called_in_loops
-from chirp_migrate.analysis.loops.sync_points import DeviceWait, device_loops, group_by_advice
+from chirp_migrate.analysis.loops.sync_points import device_loops
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
     Module,
-    NameRole,
-    Outline,
     Project,
     Rule,
     RuleMatch,
@@ -32,17 +28,12 @@ from chirp_migrate.rules.api import (
     called_method_name,
     contains_node,
     find_in_scope,
-    name_role,
+    is_read,
     quote_sources,
     resolves_to,
 )
 
 _COPY = re.compile(rf"\.{GAP}(cpu|numpy|tolist){CALL}")
-_LATER = "collect detached tensors, and call `torch.cat(…).cpu()` after the loop, if GPU memory allows"
-_ONE_BY_ONE = (
-    "Python then iterates over the values one by one: count on the device (`torch.bincount`), or copy "
-    "once after the loop"
-)
 _JOINS = re.compile(r"(torch|numpy)\.(cat|concat|concatenate|vstack|hstack|stack|append)")
 
 
@@ -61,36 +52,31 @@ class CopiesInLoop(Rule):
     beside = (may_use_loader, may_move_to_device, _COPY)
     follows = frozenset()
 
-    def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop that may iterate over a loader moves objects to a device and also copies tensors."""
-        return any(names & {"cpu", "numpy", "tolist"} for names in names_called_in_loops(outline, only_moving=True))
-
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report copies to the CPU if the loop only appends them to a list, or iterates over the values of a copy."""
         for there in device_loops(module, project):
-            copies = (one for one in there.waits() if not one.is_number)
-            for instead, waits in group_by_advice(copies, partial(_advice_for, module, there.loop)).items():
-                shown = " and ".join(quote_sources(module, wait.node) for wait in waits)
-                verb = "forces" if len(waits) == 1 else "force"
-                message = f"{shown} {verb} a GPU sync in every step; {instead}"
-                yield RuleMatch(module.span(waits[0].node)[0], message)
+            copies = [
+                wait.node for wait in there.waits() if not wait.is_number and _can_wait(module, there.loop, wait.node)
+            ]
+            if copies:
+                message = (
+                    f"every step waits for the GPU in {quote_sources(module, *copies)}; collect detached tensors, and "
+                    "call `torch.cat(…).cpu()` after the loop, if GPU memory allows"
+                )
+                yield RuleMatch(module.span(copies[0])[0], message)
 
 
-def _advice_for(module: Module, loop: cst.For, wait: DeviceWait) -> str | None:
-    """Return the advice for a copy to the CPU; ``None`` if the step needs the copied values."""
-    if _is_collected(module, wait.node):
-        return _LATER
-    match next_step_of_value(module, wait.node):
+def _can_wait(module: Module, loop: cst.For, copy: cst.CSTNode) -> bool:
+    """Return whether a step does not need a copy as a whole: it collects the copy, or iterates over its values."""
+    if _is_collected(module, copy):
+        return True
+    match next_step_of_value(module, copy):
         case ValueAssignment((cst.Name(value=name),), cst.Assign() as statement):
             names = (node for node in find_in_scope(loop.body, cst.Name) if node.value == name)
-            reads = [
-                one
-                for one in names
-                if name_role(module, one) is NameRole.READ and not contains_node(module, statement, one)
-            ]
-            return _LATER if reads and all(_is_collected(module, read) for read in reads) else None
-    around = innermost_statement(module, wait.node)
-    return _ONE_BY_ONE if isinstance(around, cst.For) and contains_node(module, around.iter, wait.node) else None
+            reads = [one for one in names if is_read(module, one) and not contains_node(module, statement, one)]
+            return bool(reads) and all(_is_collected(module, read) for read in reads)
+    around = innermost_statement(module, copy)
+    return isinstance(around, cst.For) and contains_node(module, around.iter, copy)
 
 
 def _is_collected(module: Module, node: cst.CSTNode) -> bool:

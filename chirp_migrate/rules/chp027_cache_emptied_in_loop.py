@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Set
 
@@ -9,7 +10,6 @@ import libcst as cst
 
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
 from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
-from chirp_migrate.analysis.loops.loop_outline import calls_in_loops
 from chirp_migrate.analysis.loops.sync_points import runs_in_every_iteration
 from chirp_migrate.rules.api import (
     Module,
@@ -52,11 +52,12 @@ class CacheEmptiedInLoop(Rule):
         return set().union(*map(project.aliases, self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a loop that may iterate over a loader empties the cache or synchronises."""
+        """Return whether a loop empties the cache or synchronises."""
         return any(
-            name in _COLLECTS or _EMPTIES.fullmatch(name) or _WAITS.fullmatch(name)
-            for calls in calls_in_loops(outline)
-            for call in calls
+            _EMPTIES.fullmatch(name) or _WAITS.fullmatch(name)
+            for loop in outline.find(ast.For)
+            for call in outline.inside(loop)
+            if isinstance(call, ast.Call)
             for name in project.possible_names(outline, call.func)
         )
 

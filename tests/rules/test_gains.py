@@ -780,7 +780,7 @@ def test_a_project_that_gains_nothing_is_given_all_advice(tmp_path: Path) -> Non
     shown = " ".join(run("apply", root).stdout.split())
     assert snapshot(root) == before
     assert "no loader here gains from a migration" in shown and "chirp-migrate tune" in shown
-    assert "CHP025 train.py:13: `loss.item()` forces" in shown
+    assert "CHP025 train.py:13: every step waits for the GPU in `loss.item()`;" in shown
 
 
 def test_reason_and_line_stand_beside_each_loader(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,7 +9,6 @@ import libcst as cst
 
 from chirp_migrate.analysis.known_names import FACTORY_METHOD, TORCH_LOADER
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name, keyword_arguments
 
@@ -73,11 +71,6 @@ def may_pass_by_position(module: Module, parameter: str) -> bool:
     """Return whether any call in a module may pass a parameter of ``DataLoader`` by position."""
     place = TORCH_POSITIONAL.index(parameter)
     return any(len(call.args) > place and call.args[place].keyword is None for call in module.find(cst.Call))
-
-
-def may_build_loader(outline: Outline, project: Project, call: ast.Call) -> bool:
-    """Return whether a call may be one of :func:`loader_calls`."""
-    return any(_role_of_callee(name) is not None for name in project.possible_names(outline, call.func))
 
 
 def _role_of_callee(qualified: str) -> str | None:

@@ -7,7 +7,7 @@ Loops without such a move are not reported, because no code waits on a CPU.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -82,17 +82,6 @@ def waits_right_after(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
     """Return whether a loop waits for the copies ``transfers`` in the same statement or the next one."""
     copies = list(transfers)
     return any(loop.waits_for(wait, copies) for wait in loop.waits())
-
-
-def group_by_advice(
-    waits: Iterable[DeviceWait], advice: Callable[[DeviceWait], str | None]
-) -> dict[str, list[DeviceWait]]:
-    """Group ``waits`` by the text that ``advice`` returns for each; waits without advice are omitted."""
-    groups: dict[str, list[DeviceWait]] = {}
-    for wait in waits:
-        if (instead := advice(wait)) is not None:
-            groups.setdefault(instead, []).append(wait)
-    return groups
 
 
 class DeviceLoop(LoopNames[bool]):
