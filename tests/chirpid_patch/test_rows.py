@@ -235,9 +235,13 @@ def test_workers_give_the_same_batches(method: str, make: Callable[..., Any]) ->
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
-@given(array=arrays(), kind=st.sampled_from(sorted(DATASETS)), persistent=st.booleans())
-@pytest.mark.parametrize("make", [create_loader, BatchedDataLoader])
+@settings(max_examples=12)
+@given(
+    make=st.sampled_from([create_loader, BatchedDataLoader]),
+    array=arrays(),
+    kind=st.sampled_from(sorted(DATASETS)),
+    persistent=st.booleans(),
+)
 def test_forked_workers_give_the_same_batches(
     make: Callable[..., Any], array: Any, kind: str, persistent: bool
 ) -> None:
