@@ -64,8 +64,9 @@ class SourceFile:
             raise UnreadableSource("it contains NUL bytes, so it is not Python source")
         try:
             encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        except SyntaxError as error:
-            raise UnreadableSource(f"its encoding cannot be determined: {error.msg}") from None
+        except (SyntaxError, LookupError) as error:  # since Python 3.14, codecs that are not for text raise LookupError
+            reason = error.msg if isinstance(error, SyntaxError) else error
+            raise UnreadableSource(f"its encoding cannot be determined: {reason}") from None
         bom = data.startswith(codecs.BOM_UTF8)
         if encoding == "utf-8-sig":
             encoding = "utf-8"

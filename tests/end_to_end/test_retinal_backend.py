@@ -47,6 +47,7 @@ def trained(root: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> list[An
         return [calls[name]() for name in names]
 
 
+@pytest.mark.start_method("fork", reason="the original sends lambdas to workers")
 def test_apply_then_the_training_is_the_same(root: Path, monkeypatch: pytest.MonkeyPatch, modules: None) -> None:
     migrated = root.with_name("after")
     shutil.copytree(root, migrated)

@@ -60,6 +60,7 @@ def test_its_loaders_and_datasets_are_migrated(trees: tuple[Path, Path]) -> None
     assert re.search(r"@standardizes_samples\([^)]*\)\nclass StandardizedWindows\(Dataset\)", recordings)
 
 
+@pytest.mark.start_method("fork", reason="the original sends lambdas to workers")
 def test_it_trains_the_same_to_the_last_bit(trees: tuple[Path, Path]) -> None:
     before, after = map(train, trees)
     assert [set(epoch["losses"]) for epoch in before] == [{"pump", "fan", "gearbox"}] * 2

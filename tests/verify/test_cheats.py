@@ -302,12 +302,14 @@ def test_no_augmentation_is_named(data: TrainingData, honest: dict[bool, EntryRe
     assert names(found) == {"augmentation-missing"}
 
 
+@pytest.mark.start_method("fork", reason="other workers cannot import a module that a test made")
 def test_workers_with_equal_random_streams_are_named(data: TrainingData, honest_with_workers: EntryResult) -> None:
     alike = ("random.seed(torch.initial_seed() % 2**32)", "random.seed(torch.initial_seed() - worker_id)")
     found = compared(honest_with_workers, trained(data, alike, augment=True, workers=2, epochs=3))
     assert names(found) == {"equal-worker-streams"}
 
 
+@pytest.mark.start_method("fork", reason="other workers cannot import a module that a test made")
 def test_augmentation_that_repeats_every_epoch_is_named(data: TrainingData, honest_with_workers: EntryResult) -> None:
     repeated = ("random.seed(torch.initial_seed() % 2**32)", "random.seed(worker_id)")
     found = compared(honest_with_workers, trained(data, repeated, augment=True, workers=2, epochs=3))
