@@ -36,7 +36,10 @@ def is_changed(kind: type[DataLoader[Any]]) -> bool:
 
 def is_iteration_changed() -> bool:
     """Return whether other code has assigned to a method that leads from a loader of PyTorch to its batches."""
-    return any(_is_changed_attribute(name, getattr(kind, name, None)) for kind, name in _ITERATION)
+    for kind, name, method in _METHODS_AT_IMPORT:  # this runs in each epoch, which may be short
+        if getattr(kind, name, None) is not method:
+            return any(_is_changed_attribute(name, getattr(kind, name, None)) for kind, name in _ITERATION)
+    return _CHANGED_AT_IMPORT
 
 
 def _is_changed_attribute(name: str, value: object) -> bool:
@@ -52,3 +55,7 @@ def _is_changed_attribute(name: str, value: object) -> bool:
         return False
     # The classes have no public attributes with other values.
     return callable(function) or not (name.startswith("_") or isinstance(function, Overridable))
+
+
+_METHODS_AT_IMPORT = tuple((kind, name, getattr(kind, name, None)) for kind, name in _ITERATION)
+_CHANGED_AT_IMPORT = any(_is_changed_attribute(name, method) for _, name, method in _METHODS_AT_IMPORT)
