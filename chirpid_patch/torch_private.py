@@ -37,7 +37,11 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader as DataLoader
 else:
     # Debugging code may have replaced the class in PyTorch's modules before it imports this package.
-    _own = (kind for kind in Generic.__subclasses__() if kind.__module__ == dataloader.__name__)
+    _own = (
+        kind
+        for kind in Generic.__subclasses__()
+        if (kind.__module__, kind.__qualname__) == (dataloader.__name__, "DataLoader")
+    )
     DataLoader = next(_own, dataloader.DataLoader)
 
 #: Methods and attributes of PyTorch's two iterators and of its loader that this package uses.
