@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -124,6 +125,9 @@ def outcome(make: Callable[[], Any], *, as_worker: bool = False) -> tuple[list[A
                 torch.rand(1)
         except Exception as caught:  # whatever PyTorch raises is the expected result
             error = type(caught), "" if as_worker else str(caught)
+            # They hold PyTorch's iterator in a cycle. Its workers must not be ended by the garbage collector, which may
+            # close their pipes first, and which also runs in processes that are forked later.
+            traceback.clear_frames(caught.__traceback__)
     return found, error, global_states()
 
 
