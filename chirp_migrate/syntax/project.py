@@ -7,7 +7,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, chain
 from pathlib import PurePosixPath
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -73,7 +73,6 @@ _RUNS_FILES = re.compile(r"%run\b|%load\b|\b(?:exec|run_path)\b")
 _ASSIGNED = re.compile(r"\b(\w+)\s*:?=\s*(?:\w+\.)*$")
 #: Text after ``import``: names up to the closing bracket, or to the end of the line.
 _IMPORTED = re.compile(rf"{_GAP}\((?:[^()#]|#[^\n]*(?!.))*\)|(?:[^\n\\]|\\\r?\n?)*")
-
 
 _METADATA = re.compile(r"""(?m)^\[(?:project|tool\.poetry)\][ \t]*(?:#.*)?$""")
 
@@ -639,7 +638,7 @@ class Project:
         held = ((other, self._texts[other]) for other in self.paths_containing(name))
         # The text of a notebook in `_texts` has no magics.
         return any(
-            other != path and name in text and _RUNS_FILES.search(text) and file.search(text)
+            other != path and name in text and _may_run_files(text) and file.search(text)
             for other, text in chain(held, self._raw_notebooks.items())
         )
 
@@ -762,6 +761,12 @@ def _cache_answer(known: dict[_Key, _Answer], key: _Key, answer: _Answer) -> _An
         known.clear()
     known[key] = answer
     return answer
+
+
+@lru_cache(maxsize=4096)
+def _may_run_files(text: str) -> bool:
+    """Return whether the code of a file may run another file in its own namespace."""
+    return _RUNS_FILES.search(text) is not None
 
 
 def _has_globals(text: str) -> bool:
