@@ -25,11 +25,13 @@ PROGRAMS = ROOT / "fixtures" / "rules"
 _HEAD = """\
 # Messages
 
-After reading this page you know every message of every rule. `python docs/make_messages.py` writes it from the programs
-in `fixtures/rules`. [rules.md](rules.md) has the reasons.
+After reading this page you know every message of every rule. `python docs/make_messages.py` writes this page from the
+programs in `fixtures/rules`. [rules.md](rules.md) links to the pages that explain the rules.
 
-* **rewrites**: `apply` rewrites the code (with `--unsafe` where the rule changes what training learns).
-* **reports**: the rule reports the code and does not rewrite it. Headings mark rules whose findings are likely bugs.
+* **rewrites**: `apply` rewrites the code. If the rule changes what training learns, `apply` needs `--unsafe`.
+* **reports**: the rule reports the code and does not rewrite it.
+
+*Likely bug* in a heading marks a rule whose findings are likely bugs.
 """
 _SHOWN_AS = {FindingStatus.REWRITE: "rewrites", FindingStatus.REPORT: "reports"}
 

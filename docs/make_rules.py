@@ -33,28 +33,31 @@ _HEAD = f"""\
 
 After reading this page you know what each rule looks for and how safe it is.
 
-A rule looks for one habit of training code. `chirp-migrate rules` lists the rules, `chirp-migrate explain CHP001`
-shows one rule in a terminal. The page of a rule explains why the habit is slow or unsafe, with an example before and
-after and the conditions of the rule. The examples are the test cases of the rules.
+A rule looks for one habit of training code. `chirp-migrate rules` lists all rules, and `chirp-migrate explain CHP001`
+describes one rule in a terminal. The page of a rule explains why the habit is slow or unsafe. The page also has the
+conditions of the rule, and an example before and after. The examples are the test cases of the rules.
 
-* **safe**: a program does the same as before: values to the bit, dtypes, layouts, order, errors and their places,
-  output, random states. Batches of augmented samples have the same distribution instead. `apply` applies it by default.
-  [differences.md](differences.md) lists the differences that a program can still see.
-* **behaviour-changing**: what training learns differs, so the rewrite is a suggestion; `apply --unsafe` applies it.
-* **advice**: reported and explained, never rewritten. The example shows the code after a manual change.
+* **safe**: the rewritten program has the same values to the bit, dtypes, layouts, order, output and random states. It
+  raises the same errors in the same places. Batches of augmented samples have the same distribution, but other values.
+  `apply` applies safe rewrites by default. [differences.md](differences.md) lists the differences that a program can
+  still see.
+* **behaviour-changing**: the rewrite changes what training learns, so it is a suggestion. `apply --unsafe` applies
+  suggestions.
+* **advice**: the rule reports and explains the code, and never rewrites it. The example shows the code after a manual
+  change.
 
-The findings of CHP006, CHP007, CHP012 and CHP018 on objects that cannot be pickled for workers are compared with
-`pickle`: [pickling.md](pickling.md) has the table.
+A benchmark compares the findings of CHP006, CHP007, CHP012 and CHP018 with `pickle`, for objects that cannot be pickled
+for workers. [pickling.md](pickling.md) has the table of results.
 
-A comment `# chirp: ignore[CHP001]` at the end of a line suppresses the rule there; `--ignore CHP001` disables the rule.
-[settings.md](settings.md) describes all ways to choose rules and files.
+A comment `# chirp: ignore[CHP001]` at the end of a line suppresses the rule in this line. `--ignore CHP001` disables
+the rule. [settings.md](settings.md) describes all ways to choose rules and files.
 """
 
 
 _MORE = "See also: [all rules](../rules.md), [every message](../messages.md), [settings](../settings.md)."
 
 _OPENING = (
-    "After reading this page you know why this rule exists, when it rewrites code, and how to suppress it.",
+    "After reading this page you know why this rule exists, when it rewrites code, and how to suppress the rule.",
     "After reading this page you know why this rule exists, how to change the code, and how to suppress the rule.",
 )
 
@@ -65,11 +68,11 @@ _OPTIONS = {
 
 | to | write |
 |---|---|
-| suppress it in one line | `# chirp: ignore[{code}]` at the end of the line |
+| suppress the rule in one line | `# chirp: ignore[{code}]` at the end of the line |
 | disable the rule | `chirp-migrate apply --ignore {code}` |
 | apply only this rule | `chirp-migrate apply --select {code}` |""",
     "behaviour-changing": """\
-The training learns something else after the rewrite, so `apply` only suggests it.
+The rewrite changes what training learns, so `apply` only suggests the rewrite.
 
 | to | write |
 |---|---|
@@ -77,7 +80,7 @@ The training learns something else after the rewrite, so `apply` only suggests i
 | suppress the suggestion for one line | `# chirp: ignore[{code}]` at the end of the line |
 | disable the rule | `chirp-migrate apply --ignore {code}` |""",
     "advice": """\
-No command rewrites this code. `chirp-migrate plan -v` lists every place.
+No command rewrites this code. `chirp-migrate plan -v` lists all findings.
 
 | to | write |
 |---|---|
@@ -90,23 +93,25 @@ _PICKLING = """\
 
 <!-- Written by `python docs/make_rules.py` from what `make bench-pickling` measured. -->
 
-After reading this page you know which objects cannot be sent to worker processes, and how reliably the rules find them.
+After reading this page you know which objects cannot be sent to worker processes, and how reliably the rules find such
+objects.
 
-Worker processes that are not forked get a pickled copy of the dataset, the collate function and `worker_init_fn`.
-CHP006, CHP007, CHP012 and CHP018 report objects in them that pickle refuses. The analysis follows objects through
-constructors, containers, helper functions and files. It reports nothing for loaders that can have no workers. The rules
-may also rewrite a lambda or local function that no worker gets; such a rewrite changes nothing else.
+Worker processes that are not forked get a pickled copy of the dataset, the collate function and `worker_init_fn`. The
+rules CHP006, CHP007, CHP012 and CHP018 report each object in this copy that pickle refuses. The analysis follows
+objects through constructors, containers, helper functions and files. It reports nothing for loaders that cannot have
+workers. The rules may also rewrite a lambda or local function that no worker gets. Such a rewrite has no other effect.
 
-The benchmark writes a program for every kind of object in every place, with random names and structure, and pickles the
-objects that the loader sends to its workers. Stand-ins replace h5py, lmdb, netCDF4 and torchvision."""
+The benchmark tests each kind of object in each place where a dataset or loader can contain the object. For each
+combination, it writes a program with random names and structure, and pickles the objects that the loader sends to its
+workers. Stand-ins replace h5py, lmdb, netCDF4 and torchvision."""
 
 _CELLS = """\
-Each cell has two numbers: programs in which a rule names the object / programs whose objects cannot be pickled. `+n`
-counts findings in programs whose objects can be pickled. If all cells of a row begin with 0, workers receive no object
-from that place.
+In the table, each row is a place, and each column is a group of objects. Each cell has two numbers: programs in which a
+rule names the object / programs whose objects cannot be pickled. `+n` counts findings in programs whose objects can be
+pickled. If all cells of a row begin with 0, workers receive no object from that place.
 
-`make bench-pickling` writes the table, and the results for each kind and place:
-[results](../benchmarks/results/pickling.md)."""
+`make bench-pickling` writes the table. The [results](../benchmarks/results/pickling.md) also list each kind of object
+and each place."""
 
 
 def reference() -> dict[str, str]:
