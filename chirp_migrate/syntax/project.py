@@ -35,6 +35,8 @@ _CODE_KEPT = 200_000
 _ANSWERS_KEPT = 20_000
 #: Largest number of re-exports to follow (this also ends cycles of imports).
 _REEXPORT_LIMIT = 8
+#: Largest number of lookups to resolve one name.
+_LOOKUP_LIMIT = 200
 #: The import table of a name that is not a module of the backend.
 _NO_TABLE = ImportTable()
 #: Libraries whose classes and functions the rules identify by qualified name.
@@ -261,16 +263,20 @@ class Project:
         known = self._origins.get(qualified)
         return _cache_answer(self._origins, qualified, self._origin(qualified)) if known is None else known
 
-    def _origin(self, qualified: str, around: frozenset[str] = frozenset()) -> str:
+    def _origin(self, qualified: str, around: frozenset[str] = frozenset(), steps: Iterator[int] | None = None) -> str:
         """Resolve a name like :meth:`resolve`, without its cache.
 
-        ``around``: the names whose lookups led to this one, because ``from ._C import *`` may form a cycle.
+        Args:
+            qualified: the name.
+            around: the names whose lookups led to this one, because ``from ._C import *`` may form a cycle.
+            steps: the lookups that are left, because modules that import from each other can form many cycles.
         """
-        for _ in range(_REEXPORT_LIMIT):
+        steps = iter(range(_LOOKUP_LIMIT)) if steps is None else steps
+        for _ in zip(range(_REEXPORT_LIMIT), steps, strict=False):
             owner, _, name = qualified.rpartition(".")
             path = self._paths.get(owner.lstrip("."))
             if path is None and owner and owner not in around:
-                known = self._origin(owner, around | {owner})
+                known = self._origin(owner, around | {owner}, steps)
                 if known != owner:
                     qualified = f"{known}.{name}"
                     continue
@@ -314,8 +320,11 @@ class Project:
             for table in tables
         )
 
-    def _own_star_may_give(self, source: str, name: str, depth: int = 0) -> bool:
+    def _own_star_may_give(self, source: str, name: str) -> bool:
         """Return whether ``from source import *`` may bind ``name`` to an object of a module of the backend."""
+        return any(self._may_bind_as_own(one, name) for one in self._star_sources(source, name))
+
+    def _may_bind_as_own(self, source: str, name: str) -> bool:
         path = self._paths.get(source)
         table = self.table(path) if path is not None else _NO_TABLE
         if table is None or not table.exports(name):
@@ -325,21 +334,31 @@ class Project:
             return True
         # The module may bind computed names, or create attributes on access.
         text = self._texts[path] if path is not None else ""
-        if ("globals" in text or "setattr" in text or table.defines("__getattr__")) and name in words_of(text):
-            return True
-        return depth < _REEXPORT_LIMIT and any(self._own_star_may_give(one, name, depth + 1) for one in table.stars)
+        return ("globals" in text or "setattr" in text or table.defines("__getattr__")) and name in words_of(text)
 
-    def _star_may_give(self, source: str, name: str, depth: int = 0) -> bool:
+    def _star_may_give(self, source: str, name: str) -> bool:
         """Return whether ``from source import *`` may bind ``name``; modules outside the backend may bind any name."""
-        path = self._paths.get(source)
-        if path is None:
-            return source != "torch.utils.data" or _TORCH_DATA.fullmatch(name) is not None
-        table = self.table(path)
-        if table is None or not table.exports(name):
-            return table is None
-        if table.defines(name) or name in table.imports:
-            return True
-        return depth < _REEXPORT_LIMIT and any(self._star_may_give(one, name, depth + 1) for one in table.stars)
+        for one in self._star_sources(source, name):
+            path = self._paths.get(one)
+            table = self.table(path) if path is not None else _NO_TABLE
+            if path is None:
+                found = one != "torch.utils.data" or _TORCH_DATA.fullmatch(name) is not None
+            else:
+                found = table is None or (table.exports(name) and (table.defines(name) or name in table.imports))
+            if found:
+                return True
+        return False
+
+    def _star_sources(self, source: str, name: str) -> Iterator[str]:
+        """Yield ``source``, and the modules that may give it ``name`` by ``import *``, directly or through others."""
+        pending, seen = [source], {source}
+        while pending:
+            yield (one := pending.pop())
+            path = self._paths.get(one)
+            table = self.table(path) if path is not None else None
+            new = [star for star in table.stars if star not in seen] if table and table.exports(name) else []
+            pending += new
+            seen.update(new)
 
     def resolved_names(self, module: Module, node: cst.CSTNode) -> set[str]:
         """Return the possible qualified names of ``node``, after following re-exports and ``import *``."""

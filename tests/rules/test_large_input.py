@@ -194,6 +194,29 @@ def test_steps_grow_with_the_project(project: Callable[[int], dict[str, str]], m
     assert steps_for(200) < 6 * steps_for(50), "linear is 4, quadratic is 16"
 
 
+#: Modules that import from each other: by name, so that each lookup leads to a longer name, and by ``import *``.
+CYCLES = {
+    "names": {
+        "a.py": "from pkg import x as pkg\nimport pkg.a as b\n",
+        "b.py": "\n",
+        "pkg/__init__.py": "import a as b\nimport a as pkg\nimport b as x\n",
+        "pkg/a.py": "import pkg.sub.a as a\n",
+        "pkg/sub/__init__.py": "import a as a\nimport pkg.a as x\nfrom .b import *\n",
+        "pkg/sub/a.py": "from .sub import a\nfrom pkg.sub.a import pkg\n",
+    },
+    "stars": {f"m{n}.py": "".join(f"from m{other} import *\n" for other in range(16)) for n in range(16)},
+}
+
+
+@pytest.mark.parametrize("name", CYCLES)
+def test_names_in_cycles_of_imports_are_looked_up_in_few_steps(name: str) -> None:
+    text = "from pkg.sub.a.a import a\nfrom m0 import *\nlambda: a.a(DataLoader(b))\n"
+    project = Project({**CYCLES[name], "main.py": text})
+    for one in ("pkg.sub.a.a.a.a", "pkg.sub.a.a.a.pkg", "m0.a", "m1.m2.m3.b"):
+        project.resolve(one)
+    assert rewrite_text("main.py", text, project)[0] == text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "project", [chain_of_helpers, chain_of_classes, chain_of_modules, library_with_tests, callers_of_a_function]
