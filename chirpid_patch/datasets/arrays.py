@@ -20,7 +20,7 @@ from chirpid_patch.transforms.off_cpu import as_operand, send_to_device
 
 @dataclass(frozen=True)
 class _MappedFile:
-    """The file and the position of a memory-mapped array. The dataset pickles them instead of the array's contents."""
+    """File and position of a memory-mapped array, which the dataset pickles instead of the contents of the array."""
 
     path: str
     dtype: str
@@ -75,8 +75,8 @@ class WorkerSafeArrayDataset(BatchedDataset):
     ``torch.from_numpy(x[i]).float() / 255``, bit for bit. Each sample has its own memory. The dataset does not copy the
     arrays.
 
-    If an array is a memory map, pickling the dataset stores only the path of the mapped file. A worker process then
-    maps the file itself. The path must refer to the same file in the worker.
+    If an array is a memory map, pickling the dataset stores only the path of the mapped file, not its contents. Each
+    worker process maps the file again. The path must refer to the same file in the worker.
 
     Args:
         x: the x of all samples, of shape (N, …): NumPy array, memory map, CPU tensor, or list of numbers.
@@ -95,7 +95,7 @@ class WorkerSafeArrayDataset(BatchedDataset):
         self.x = _as_tensor(x, "x")
         self.y = _as_tensor(y, "y")
         files = {"x": _MappedFile.behind(x), "y": _MappedFile.behind(y)}
-        #: File and tensor of each memory-mapped attribute. If another tensor is assigned, the file is not used.
+        #: File and tensor of each memory-mapped attribute. Pickling ignores the file of a reassigned attribute.
         self._mapped = {name: (file, getattr(self, name)) for name, file in files.items() if file is not None}
         self.dtype = dtype
         self.divisor = divisor

@@ -1,4 +1,4 @@
-"""A dataset that augments the samples of another dataset, can be pickled, and shares no state."""
+"""A dataset that augments the samples of another dataset, and can be pickled for worker processes."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def _at(keys: Keys | None, place: int) -> Keys | None:
 class WorkerSafeAugmentedDataset(WrappingDataset):
     """A dataset of the samples (x, y) of another dataset, which augments x while ``training`` is True.
 
-    The dataset copies ``augment_params``, so it shares no parameters with the caller. It does not copy ``transforms``.
-    Transforms of this package never write to the memory of ``base_dataset``. All other transforms get single samples.
+    The dataset copies the dictionary ``augment_params``, but not the transforms in ``transforms``. Transforms of this
+    package never write to the memory of ``base_dataset``. The dataset calls all other transforms with single samples.
 
     Loaders augment whole batches if every transform belongs to this package. The dataset splits composed transforms
     into their parts. Composed transforms are ``Compose`` and ``Lambda`` of this package and of torchvision, and
@@ -142,7 +142,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return len(self.base_dataset)
 
     def _is_ours(self) -> bool:
-        """Return whether all transforms that the dataset applies now belong to this package."""
+        """Return whether the dataset currently applies no transform from outside this package."""
         return not self.training or self._is_batchable()
 
     def _is_batchable(self) -> bool:
@@ -181,7 +181,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         if not self._is_ours():
-            return None  # PyTorch's loader calls other code with a sample before it reads the next sample
+            return None  # PyTorch's loader runs the transforms of each sample before it reads the next sample
         pairs = fetch_pair_batch(self.base_dataset, indices, None if key is None else key.deeper())
         if pairs is None or not self.training:
             return None if pairs is None else list(pairs)
@@ -190,7 +190,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return [self._augment_batch(pairs[0], self._sample_keys(key, len(indices))), pairs[1]]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
-        """Read samples of the inner dataset one by one, and copy them; transform them at once if they are alike.
+        """Read samples of the inner dataset one by one, and transform them as a batch if they are alike.
 
         Samples are alike if their x have the same shape and dtype.
         """

@@ -1,9 +1,9 @@
 """Decorators that declare how a dataset class computes its samples, so that loaders can read whole batches.
 
 A decorator does not change the class, and ``dataset[i]`` runs the class's own code. When a loader of this package needs
-a batch, it reads the declared attributes of the dataset. If a class of this package computes the same bits from the
-values of these attributes, it computes the batch (``docs/loader.md`` lists the conditions). Otherwise the class's own
-code reads the samples. The class's own code also reads the samples of subclasses that override a declared method.
+a batch, it reads the declared attributes of the dataset. A class of this package computes the batch from the values of
+these attributes, if it computes the same bits (``docs/loader.md`` lists the conditions). Otherwise the class's own code
+reads the samples. The class's own code also reads the samples of subclasses that override a declared method.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def augments_samples(
     Args:
         dataset: name of the attribute with the inner dataset.
         transforms: maps the name of each attribute with a transform to the name of the attribute that switches the
-            transform on. That is an attribute with True or False, or the attribute of the transform itself, if its
-            value can be None. The value None in this mapping: the transform is always on.
+            transform on. The switch is an attribute with True or False. For a transform that is off if it is None, the
+            switch is the attribute with the transform. A transform that is mapped to None is always on.
         training: name of the attribute that switches all transforms on; None: the class has no such attribute.
         calls: as for ``standardizes_samples``.
         held: as for ``standardizes_samples``.
@@ -107,7 +107,7 @@ def augments_images(
 ) -> Callable[[Class], Class]:
     """Declare that ``self[i]`` returns ``(t(x), y)`` with ``x, y = dataset[i]``, where ``t`` masks an 8-bit image of x.
 
-    ``t`` does three steps with an x of shape (1, F, T):
+    ``t`` applies three steps to an x of shape (1, F, T):
 
     1. It converts x to an image: ``(x - min) / (max - min + eps) * 255``, truncated to integers.
     2. It calls the augmenter with the image.
@@ -168,8 +168,8 @@ def standardized_dataset(
 ) -> WorkerSafeStandardizedDataset | None:
     """Return a dataset of the samples ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[i]``, i in ``indices``.
 
-    With ``eps=0``, nothing is added to ``std``. The result is None if a batch of it could differ from this expression
-    evaluated for each sample.
+    With ``eps=0``, nothing is added to ``std``. The result is None if a batch of the dataset could differ from the
+    values of this expression for single samples.
     """
     below = batched_object_for(dataset)
     rows = _pair_rows(below)

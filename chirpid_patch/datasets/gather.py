@@ -1,8 +1,8 @@
 """Batched reading: read all samples of a batch at once, with exactly the result of reading single samples.
 
-A ``GatherNode`` describes how batches of a dataset are read. Its ``read_batch`` reads a batch, ``children`` are the
-inner datasets, and ``resolve`` returns which samples of the inner datasets a batch consists of. Further properties
-describe what all samples have in common.
+A ``GatherNode`` describes how batches of a dataset are read. Its method ``read_batch`` reads a batch. The attribute
+``children`` lists the inner datasets, and ``resolve`` maps the samples of a batch to samples of the inner datasets.
+Further properties describe what all samples have in common, such as their dtype.
 
 ``gather_node`` returns the node of any dataset. A dataset of this package (``BatchedDataset``) is its own node. For
 ``TensorDataset``, ``Subset`` and ``ConcatDataset`` of PyTorch, and for tensors and NumPy arrays, ``gather_node``
@@ -52,7 +52,7 @@ class GatherNode:
     By default a property is True if it is True for all children.
     """
 
-    #: The inner datasets, from whose samples the samples of this dataset are computed.
+    #: The inner datasets. The samples of this dataset are computed from samples of the inner datasets.
     children: Sequence[Any] = ()
 
     @property
@@ -96,7 +96,7 @@ class GatherNode:
 
     @property
     def count(self) -> int | None:
-        """Return the number n of samples, which have the indices 0 to n - 1; None if the number is not known.
+        """Return the number n of samples, which have the indices 0 to n - 1; None if the number is unknown.
 
         The number does not depend on ``len(dataset)``, which a subclass may override.
         """
@@ -138,10 +138,10 @@ class GatherNode:
 class BatchedDataset(GatherNode, Dataset[Any]):
     """A map-style dataset from which loaders can read whole batches.
 
-    Subclasses implement ``read_sample`` and ``read_batch``. In every process, ``read_batch`` must return what
-    ``default_collate`` returns for the single samples. If it cannot do that, it must return None before it calls any
-    code of the user. The loader then reads and collates single samples. If a subclass overrides ``__getitem__``, the
-    loader reads single samples with that method.
+    Subclasses implement ``read_sample`` and ``read_batch``. In every process, ``read_batch`` must return the batch that
+    ``default_collate`` returns for the single samples. If ``read_batch`` cannot compute this batch, it must return None
+    before it calls any code of the user. The loader then reads and collates single samples. If a subclass overrides
+    ``__getitem__``, the loader reads single samples with the overriding method.
     """
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
         """Return the list of samples at ``indices``. PyTorch's own loader calls this method.
 
-        Samples in memory are read at once. Their tensors are then views of one tensor, which contains all of them.
+        Samples in memory are read at once. The tensors of these samples are views of one tensor with the whole batch.
         """
         if not reads_with_code_of_this_package(self):
             return [self[index] for index in indices]
@@ -188,7 +188,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
     def chooses_freely(self) -> bool:
         """Return whether looking up an index runs no code of the user.
 
-        Then lookups may happen earlier, in another thread, or more or less often, and no code notices.
+        If True, a loader may look up indices earlier, in another thread, or more or less often than PyTorch's loader.
         """
         return True
 
@@ -196,7 +196,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
 class WrappingDataset(BatchedDataset):
     """A dataset that computes its samples from those of an inner dataset.
 
-    The inner dataset is the attribute ``base_dataset``; older code calls it ``dataset``.
+    The attribute ``base_dataset`` is the inner dataset. Older code uses the name ``dataset`` for the same attribute.
     """
 
     base_dataset: Any
@@ -252,7 +252,7 @@ _WRITTEN = {
 def reads_like_class(dataset: Any, cls: type) -> bool:
     """Return whether only PyTorch's own code of the class ``cls`` reads the samples of ``dataset``.
 
-    That is also the case for a subclass of ``cls`` that only adds methods and attributes.
+    The result is also True for an object of a subclass of ``cls`` that only adds methods and attributes.
     """
     own = type(dataset)
     if (own is not cls and cls not in own.__mro__) or not _reads_as_written(own, cls):
@@ -267,7 +267,7 @@ def reads_like_class(dataset: Any, cls: type) -> bool:
 def _reads_as_written(own: type, kind: type) -> bool:
     """Return whether the class ``own`` reads samples with the methods of PyTorch's class ``kind``.
 
-    The attributes from which it reads must not be properties.
+    The result is False if ``own`` replaces an attribute from which these methods read by a property.
     """
     for name, method in _WRITTEN[kind].items():
         if getattr(own, name, None) is not method:
@@ -511,7 +511,8 @@ def is_in_memory(dataset: Any) -> bool:
 def permits_batched_reading(dataset: Any) -> bool:
     """Return whether ``dataset`` permits batched reading.
 
-    Datasets of this package do, datasets of PyTorch whose samples are in tensors, tensors, and NumPy arrays.
+    The result is True for datasets of this package, for tensors, for NumPy arrays, and for PyTorch's datasets that
+    contain only these.
     """
     return gather_node(dataset).reads_batches
 
@@ -523,9 +524,9 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
     of single samples. With random transforms, the batch is equal for the same ``random_key``.
 
     The result is None for samples that are rows themselves (``GatherNode.samples_are_rows``).
-    If ``dataset`` refuses an index, the result is None, so that the caller reads single samples and gets the error. The
-    result is also None in a forked process: operations on a whole batch may need several threads, which fork does not
-    copy.
+    If ``dataset`` refuses an index, the result is None, so that the caller reads single samples and gets the error. In
+    a forked process, the result is also None, because an operation on a whole batch may need several threads. A forked
+    process does not have the threads of its parent.
 
     Args:
         dataset: any map-style dataset.
@@ -546,7 +547,8 @@ def read_batch_of_node(node: GatherNode, indices: Any, random_key: RandomKey | N
 def source_tensors_and_rows(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
     """Return the tensors from which ``dataset`` reads its samples, and the row numbers of the samples at ``indices``.
 
-    The result is None unless ``dataset`` is a plain ``TensorDataset``, or a plain ``Subset`` of one, at any depth.
+    The result is None unless ``dataset`` is a plain ``TensorDataset``, or consists of plain ``Subset`` objects over a
+    plain ``TensorDataset``.
     """
     if reads_like_class(dataset, Subset):
         mapped = map_indices(dataset.indices, indices)

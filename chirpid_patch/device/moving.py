@@ -17,10 +17,10 @@ from torch.nn.utils.rnn import PackedSequence
 def move_batch(batch: Any, device: str | torch.device) -> Any:
     """Return ``batch`` with all its tensors on ``device``.
 
-    The function moves tensors, packed sequences, and objects that have a ``to`` method. They may be in lists, tuples,
-    named tuples, mappings and dataclasses, at any depth. An object that is on the device already, or that contains
-    nothing to move, is returned unchanged. The copy is non-blocking only from pinned memory to CUDA, because only there
-    it is faster and safe.
+    The function moves tensors, packed sequences, and objects that have a ``to`` method. These objects may be in lists,
+    tuples, named tuples, mappings and dataclasses, at any depth. An object that is on the device already, or that
+    contains nothing to move, is returned unchanged. The copy is non-blocking only from pinned memory to CUDA. Other
+    non-blocking copies are not faster, or not safe.
 
     Args:
         batch: any object.
@@ -60,7 +60,10 @@ def has_tensors(part: Any) -> bool:
 
 
 def tensors_of(part: Any) -> list[Tensor]:
-    """Return the tensors to move in a tensor or a packed sequence, whose ``batch_sizes`` always stay on the CPU."""
+    """Return a list of the tensors in a tensor or a packed sequence, without ``batch_sizes``, which stays on the CPU.
+
+    For any other object, the list is empty.
+    """
     if isinstance(part, PackedSequence):
         return [one for one in (part.data, part.sorted_indices, part.unsorted_indices) if one is not None]
     return [part] if isinstance(part, Tensor) else []
@@ -87,7 +90,7 @@ def movable_parts(batch: Any) -> list[Any]:
 def map_parts(batch: Any, move: Callable[[Any], Any]) -> Any:
     """Return ``batch`` with each object that has a ``to`` method replaced by ``move(object)``.
 
-    If ``move`` returns the same object in all cases, the result is ``batch`` itself.
+    If ``move`` returns every object unchanged, the result is ``batch`` itself.
     """
     if batch is None or isinstance(batch, str | bytes | int | float | complex | type):
         return batch

@@ -1,4 +1,4 @@
-"""Functions with which the factory puts the batches of a loader on a device: built there, or moved from the CPU."""
+"""Functions that put the batches of a loader on a device: built on the device, or moved from the CPU."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from chirpid_patch.transforms.spectrograms import GaussianNoise
 class MovedToDevice(Placement):
     """A placement that moves batches from the CPU to ``device`` with a ``DevicePrefetcher``.
 
-    If an early request changes no random number, the next batch is requested while the training uses a batch. A change
-    of the dataset within an epoch then takes effect one batch later.
+    If an early request changes no random number, the next batch is requested while the training uses the current batch.
+    A change of the dataset within an epoch then takes effect one batch later.
 
     Raises:
         ValueError: ``device`` is a CUDA device, and this machine has none.
@@ -40,7 +40,7 @@ class MovedToDevice(Placement):
 class _BatchSource:
     """The iterable over which the ``DevicePrefetcher`` iterates.
 
-    It has no reference to the loader, because the workers end when the last reference to the loader is gone.
+    This object does not refer to the loader, because workers end when the last reference to their loader is deleted.
     """
 
     batches: Iterator[Any] = iter(())
@@ -51,7 +51,7 @@ class _BatchSource:
 
 
 def move_batches(device: str | torch.device) -> tuple[Placement, str]:
-    """Return a placement that moves batches to ``device``, and a description of it.
+    """Return a placement that moves batches to ``device``, and the description of the placement.
 
     Raises:
         ValueError: ``device`` is a CUDA device, and this machine has none.
@@ -63,7 +63,7 @@ def move_batches(device: str | torch.device) -> tuple[Placement, str]:
 def place_batches(
     dataset: Any, batching: Mapping[str, Any], device: str | torch.device, resident_share: float | None
 ) -> tuple[Placement, str]:
-    """Return a placement that puts the batches of a loader on ``device``, and a description of it.
+    """Return a placement that puts the batches of a loader on ``device``, and the description of the placement.
 
     The placement builds batches on the device if the samples can be stored there. Otherwise it moves batches.
 

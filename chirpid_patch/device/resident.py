@@ -1,4 +1,4 @@
-"""Samples that are stored on the device, so that a few kernels build a batch there without copying it."""
+"""Samples that are stored on a device, from which a few kernels build each batch without a copy from the CPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from chirpid_patch.loading.placement import Placement
 logger = logging.getLogger("chirpid_patch")
 
 _HOLDING = ("cuda", "cpu")
-#: All copies of tensors on devices, by ``id`` of the source tensor and device. An ``TensorUpload`` keeps its source
+#: All copies of tensors on devices, by ``id`` of the source tensor and device. A ``TensorUpload`` keeps its source
 #: alive.
 _uploads: WeakValueDictionary[tuple[int, torch.device], TensorUpload] = WeakValueDictionary()
 
@@ -53,10 +53,10 @@ class ResidentOn(Placement):
 
     Changes of the dataset and its transforms, and in-place operations of PyTorch on their tensors, take effect at the
     next batch. Writes through NumPy or ``Tensor.data`` take effect at the next epoch, if they span more than a sample
-    or 4096 bytes. If a changed dataset does not permit batches on the device, the loader reads batches on the CPU and
-    moves them.
+    or more than 4096 bytes. If a changed dataset does not permit batches on the device, the loader reads batches on the
+    CPU and moves them.
 
-    The loader loads in this process, without threads. The loader cannot be pickled.
+    The loader reads in this process, without threads. The loader cannot be pickled.
 
     Args:
         device: the device that builds the batches.
@@ -95,7 +95,7 @@ class ResidentOn(Placement):
         self.hold(loader.dataset, batches=loader.batch_sampler is not None, collate=loader.collate_fn)
 
     def hold(self, dataset: Any, *, batches: bool, collate: Any) -> None:
-        """Copy the samples of ``dataset`` to the device, unless they are there already.
+        """Copy the samples of ``dataset`` to the device, unless the device has a copy already.
 
         Args:
             dataset: the dataset of the loader.

@@ -16,14 +16,14 @@ _LOOKED_AT_EVERY = 4096
 
 
 class NotResidentError(ValueError):
-    """An error that samples cannot be stored on a device. Its message is the reason, as part of a sentence."""
+    """The samples cannot be stored on a device. The message of this error is the reason, as part of a sentence."""
 
 
 class TensorUpload:
     """A copy of the tensor ``source`` on a device.
 
-    ``current`` copies again if PyTorch has changed ``source`` in place. ``look`` copies again after writes through
-    NumPy or ``Tensor.data``, if they span more than a sample or 4096 bytes.
+    ``current`` copies ``source`` again if PyTorch has changed ``source`` in place. ``look`` copies ``source`` again
+    after writes through NumPy or ``Tensor.data``, if these writes span more than a sample or more than 4096 bytes.
     """
 
     def __init__(self, source: Tensor, device: torch.device) -> None:
@@ -49,13 +49,13 @@ class TensorUpload:
         return self._values
 
     def look(self) -> None:
-        """Copy ``source`` again if some of its values differ, because of writes that its version does not show."""
+        """Copy ``source`` again if a comparison of some values finds a write that its version counter does not show."""
         if not torch.equal(_looks(self.source), self._looks):
             self._write()
 
 
 def free_device_memory(device: torch.device) -> int:
-    """Return how many bytes can still be allocated on ``device``; on the CPU, within the memory limit of this process.
+    """Return the free memory of ``device`` in bytes; on the CPU, the memory limit of this process also counts.
 
     Raises:
         NotResidentError: the system does not report its memory.
