@@ -65,7 +65,7 @@ class LoaderArguments(CommonArguments, total=False):
 class LoaderOptions:
     """The arguments of one call of ``create_loader`` or a similar function.
 
-    Attributes without a description here have the meaning of the argument of ``create_loader``.
+    All other attributes have the meaning of the argument of ``create_loader`` with the same name.
 
     Attributes:
         batching: arguments of ``DataLoader`` that define the batches, such as ``batch_size``, ``shuffle`` and
@@ -73,7 +73,7 @@ class LoaderOptions:
         pin_memory: whether to pin batches; None if the call does not pass ``pin_memory``.
         num_workers: number of worker processes, as for ``DataLoader``.
         tune: whether to measure loader settings, or the path of the file with saved results.
-        share: the samples that this rank reads, and their order; None for a single rank.
+        share: the rank, the number of ranks and their common seed; None for a single rank.
     """
 
     dataset: Any

@@ -65,7 +65,7 @@ def place_batches(
 ) -> tuple[Placement, str]:
     """Return a placement that puts the batches of a loader on ``device``, and the description of the placement.
 
-    The placement builds batches on the device if the samples can be stored there. Otherwise it moves batches.
+    If the samples can be stored on the device, the placement builds batches from them. Otherwise it moves batches.
 
     Args:
         dataset: the dataset of the loader.

@@ -40,18 +40,18 @@ def handle_oom_errors(
     """Return settings that need less memory, for another attempt after memory ran out.
 
     The function halves the batch size and doubles the number of accumulation steps, so that each optimiser step still
-    uses the same number of samples. The number is slightly different if it has no divisor between a quarter and half of
-    the batch size. The function also halves the number of workers, and switches persistent workers off.
+    uses the same number of samples. The number of samples changes slightly if it has no divisor between a quarter and
+    half of the batch size. The function also halves the number of workers, and switches persistent workers off.
 
-    The batch size affects the memory of the device. Workers affect only the main memory. If the batch size is 1, it
-    cannot be halved, and the model must need less memory (``torch.utils.checkpoint``, ``setup_mixed_precision``).
+    The batch size affects the memory of the device. Workers affect only the main memory. A batch size of 1 cannot be
+    halved. In this case, reduce the memory of the model (``torch.utils.checkpoint``, ``setup_mixed_precision``).
 
     The logger ``chirpid_patch`` logs each change with the reason at level INFO.
 
     Args:
         loader: a loader with the current settings, which replace missing arguments; None: no loader.
-        batch_size: current number of samples in a batch; None: that of ``loader``, or 32.
-        num_workers: current number of worker processes; None: that of ``loader``, or 4.
+        batch_size: current number of samples in a batch; None: the batch size of ``loader``, or 32 without a loader.
+        num_workers: current number of worker processes; None: the number of ``loader``, or 4 without a loader.
         gradient_accumulation_steps: current number of batches in an optimiser step.
 
     Returns:

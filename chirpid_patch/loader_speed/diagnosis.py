@@ -21,7 +21,7 @@ from chirpid_patch.torch_private import DataLoader
 #: Smallest ratio of samples per second for which a change is reported, and the ratio that suffices for fewer processes.
 _FASTER = 1.2
 _AS_FAST = 0.95
-#: Smallest share of its time that a training must wait for batches, so that changes are tried.
+#: Changes are tried only if the training waits for batches for at least this share of its time.
 _WORTH = 0.05
 _FEWEST_BATCHES = 3
 _MOST_BATCHES = 500
@@ -64,10 +64,10 @@ def diagnose_dataloader_speed(
 ) -> LoaderDiagnosis:
     """Measure how fast a loader is, and find settings that make it faster.
 
-    The function measures how long a loop waits for each batch after the first. Then it tries other numbers of workers,
-    and batched reading, on copies of the loader. It reports a setting only if a copy with this setting was faster than
-    a copy with the current settings. It measures the two copies in turns. It tries worker processes only if starting
-    them is safe.
+    The function measures how long a loop waits for each batch after the first batch. Then it tries other numbers of
+    workers, and batched reading, on copies of the loader. It measures each copy in turns with a copy that has the
+    current settings, and reports only settings that were faster. It tries worker processes only if starting worker
+    processes is safe.
 
     A PyTorch ``DataLoader`` is unchanged afterwards, including its random generators and samplers. Counters and open
     files of the dataset may have changed. Any other iterable is iterated over directly.
@@ -75,10 +75,10 @@ def diagnose_dataloader_speed(
     Args:
         dataloader: the loader, or an object whose attribute ``loader`` is the loader.
         num_batches: number of waits to measure.
-        seconds: approximate number of seconds for all trials of other settings. If this is too short, trials measure
+        seconds: approximate number of seconds for all trials of other settings. With too few seconds, trials measure
             fewer batches, or are omitted.
-        step_seconds: seconds of a training step without loading. If loading a batch takes less, no change is needed.
-            None: not known.
+        step_seconds: seconds of a training step without loading. If loading a batch takes less time, no change is
+            needed. None: unknown.
         verbose: whether to print the result.
 
     Returns:
@@ -132,7 +132,7 @@ class _Diagnosis:
         return pinning_finding(self._loader.pin_memory, pinning_device())
 
     def _limits_training(self) -> bool:
-        """Return whether the training noticeably waits for loading; True if ``step_seconds`` is not known."""
+        """Return whether the training noticeably waits for loading; True if ``step_seconds`` is None."""
         step = self._step_seconds
         if step is None:
             return True

@@ -1,4 +1,4 @@
-"""Two functions that measure a loader: ``measure_waits`` measures its waits, and ``measure_rate`` its rate.
+"""Functions that measure how long a training loop waits for a loader, and how many samples a loader loads per second.
 
 All comparisons of loading modes use these functions: ``tune=True``, ``diagnose_dataloader_speed``,
 ``DataLoaderPerformanceMonitor`` and ``chirp-migrate tune``.

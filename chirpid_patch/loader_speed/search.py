@@ -96,8 +96,8 @@ def choose_loading(
     """Try several loading modes of ``dataset``, and return the fastest.
 
     The search first tries loading in this process without threads. Then it tries increasing numbers of threads and of
-    worker processes. It tries worker processes only if starting them is safe and takes little of the available time.
-    The measurements read random samples, or samples that the caller's sampler yields. The search restores the state of
+    worker processes. The search omits worker processes if starting them is not safe, or takes much of the time. The
+    measurements read random samples, or samples that the caller's sampler yields. The search restores the state of
     every random generator.
 
     Args:
@@ -106,8 +106,7 @@ def choose_loading(
         threads_allowed: whether several threads may read the dataset at once.
         most_workers: largest number of worker processes to try; None: as many as may help.
         seconds: approximate duration of the search in seconds.
-        step: function that is called with each batch, in place of a training step, which uses CPUs, too. None: no
-            function.
+        step: function that is called with each batch, and uses the CPUs as a training step does. None: no function.
     """
     notes: list[str] = []
     with restored_generators(dataset, step, *options.values()):
@@ -223,8 +222,8 @@ class _Measuring:
 class EndlessIndices(Sampler[Any]):
     """A sampler without end, for measurements.
 
-    It repeats the first indices of the caller's sampler in random order. Without a sampler, it yields random indices
-    from a generator of its own.
+    The sampler repeats the first indices of the caller's sampler in random order. If the caller passes no sampler, it
+    yields random indices from its own generator.
 
     Args:
         n: number of samples of the dataset, at least 1.

@@ -99,7 +99,7 @@ class LoadController:
         self._trial: dict[int, list[float]] = {}
         self._to_skip = 0
         self._running: list[weakref.ref[TimedBatches]] = []
-        self._load: EpochWaits | None = None  # the load of the last epoch
+        self._load: EpochWaits | None = None  # the waits of the last epoch
 
     # -- within an epoch
 
@@ -174,7 +174,7 @@ class LoadController:
             self._watch_after = _WATCHED
 
     def _postpone_trial(self, why: str) -> None:
-        """Start no trial now; measure again later, after more batches each time. ``why`` is the reason."""
+        """Start no trial now, and measure again after more batches than the last time. ``why`` is the reason."""
         self.why = why
         self._watch_after *= 4
         self._unwatched = self._watch_after
@@ -206,7 +206,7 @@ class LoadController:
     # -- between epochs
 
     def watch(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Return an iterator over the ``batches`` of an epoch that records the waits, for the choice of workers."""
+        """Return an iterator over the ``batches`` of an epoch, which records the waits to choose the worker count."""
         watched = TimedBatches(batches, self._end_epoch)
         self._running.append(weakref.ref(watched))
         return watched
@@ -249,7 +249,7 @@ class EpochWaits:
 
     @classmethod
     def of(cls, epoch: TimedBatches) -> EpochWaits:
-        """Return the load of an epoch that has ended."""
+        """Return the waits of an epoch that has ended."""
         waited = sum(epoch.waits[1:])
         return cls(waited, waited + sum(epoch.steps[:-1]), max(len(epoch.waits) - 1, 0))
 
@@ -265,13 +265,13 @@ class EpochWaits:
 
 
 class WorkerCountChooser:
-    """Choose the number of workers for the next epoch from the load of the last epochs.
+    """Choose the number of workers for the next epoch from the waits in the last epochs.
 
     * If the training waited for more than the share ``RAISE_ABOVE`` of an epoch, the number is doubled (0 becomes 2).
     * If the training waited for less than the share ``LOWER_BELOW`` in ``PATIENCE`` epochs in a row, the number is
       halved.
     * A larger number must shorten the time from batch to batch by the share ``WORTH``. A smaller number must not
-      lengthen the time by that share. Otherwise the change is undone, and this number is not tried again.
+      lengthen this time by more than the share ``WORTH``. A number that fails is undone and not tried again.
     * An epoch of fewer than ``LEAST_BATCHES`` batches changes nothing.
 
     Args:
@@ -295,7 +295,7 @@ class WorkerCountChooser:
         self._idle = 0
 
     def observe(self, load: EpochWaits) -> int:
-        """Record the load of an epoch, and return the number of workers for the next epoch."""
+        """Record the waits of an epoch, and return the number of workers for the next epoch."""
         if load.batches < self.LEAST_BATCHES or load.elapsed_s <= 0:
             return self.workers
         if self._trial is not None:
