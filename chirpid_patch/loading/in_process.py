@@ -40,15 +40,15 @@ class EpochReaders(NamedTuple):
 class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     """The iterator over an epoch of a loader that reads batches in this process.
 
-    It makes the same random calls as PyTorch's iterator. The constructor performs the same operations as that of
-    PyTorch's iterator, in the same order. All other work starts only when it is needed.
+    The iterator makes the same random calls as PyTorch's iterator. Its constructor performs the same operations as the
+    constructor of PyTorch's iterator, in the same order. All other work starts only when it is needed.
 
     Args:
         parts: attributes of the loader.
         epoch: function that gets the base seed. It returns the requests of the epoch, and a function that returns the
             ``EpochReaders`` of the epoch.
         ahead: number of requests to draw from the sampler in advance, as a loader with workers does. 0: a request is
-            drawn when the batch is needed. Threads draw requests earlier if that changes no random number.
+            drawn when its batch is needed, or earlier for threads if an early request changes no random number.
         threads: the threads that load batches ahead.
         seed: base seed, if it is already drawn. The iterator then only makes the random calls that a persistent
             iterator makes at the start of another epoch. None: the iterator draws the base seed.
@@ -164,12 +164,12 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             queue.order(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Return whether the request at ``position`` in the queue of undelivered requests is drawn.
+        """Return whether the queue of undelivered requests has a request at ``position``.
 
-        If the request is not drawn yet, draw it, provided that this changes no random number.
+        If the queue is too short, draw further requests, provided that an early request changes no random number.
         """
         while len(self._undelivered) <= position:
-            # The end of the sampler is not drawn early, because the sampler may make random calls there.
+            # The sampler is not used up early, because it may make random calls at its end.
             if self._free is None:
                 self._free = batches_to_request_early(self._parts)
             if self._requests.drawn >= self._free or not self._draw():

@@ -1,4 +1,4 @@
-"""``BatchedDataLoader``, a subclass of ``DataLoader`` that reads whole batches from memory where possible."""
+"""``BatchedDataLoader``, a subclass of ``DataLoader`` that reads whole batches from memory if possible."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _EpochStart(NamedTuple):
 class _Progress:
     """The state of a loader's epochs.
 
-    It is a separate object, because assigning an attribute of a ``DataLoader`` is slow.
+    This state is a separate object, because assigning an attribute of a ``DataLoader`` is slow.
 
     Attributes:
         begun: number of epochs that have begun.
@@ -90,41 +90,42 @@ class _Progress:
 
 
 class BatchedDataLoader(DataLoader[_T_co]):
-    """A ``DataLoader`` that reads whole batches if the dataset permits it, and replaces worker processes that die.
+    """A ``DataLoader`` that reads whole batches if the dataset permits batched reading, and replaces dead workers.
 
     The loader accepts every argument of ``torch.utils.data.DataLoader``. It yields the same batches in the same order,
     raises the same errors at the same places, and leaves the global random generators in the same state.
     ``docs/loader.md`` lists all differences. The loader reads whole batches of datasets of this package, and of
     PyTorch's datasets whose samples are in tensors. PyTorch's own code reads all other datasets.
 
-    Base seed, epoch, rank, sample index and occurrence of the index determine the augmentation of this package's
-    datasets. So the augmentation is the same for any number of workers.
+    In datasets of this package, five numbers determine the augmentation of a sample: base seed, epoch, rank, index of
+    the sample, and how often the index occurred before in the epoch. So the augmentation is the same for any number of
+    workers.
 
     If a worker dies, the loader replaces it once (see ``worker_iterator.WorkerIterator``). If the operating system
-    cannot start workers, the loader warns once and loads in this process, provided that the batches are the same. That
-    requires samples in memory, default collation, and no ``worker_init_fn`` except that of this package. Otherwise the
-    loader raises PyTorch's error.
+    cannot start workers, the loader warns once and loads in this process, provided that the batches are the same. They
+    are the same for samples in memory with default collation, if ``worker_init_fn`` is None or the function of this
+    package. Otherwise the loader raises PyTorch's error.
 
     Args:
         in_process: whether to read batches in this process, even if ``num_workers`` is above 0. ``num_workers``,
             ``prefetch_factor`` and ``persistent_workers`` then only determine how early indices are drawn and how often
-            the base seed is drawn. They stay attributes of the loader, because frameworks rebuild loaders from their
-            attributes. Iterable datasets do not permit True.
+            the base seed is drawn. These arguments stay attributes of the loader, because frameworks rebuild loaders
+            from their attributes. Do not pass True for an iterable dataset.
         prefetch_threads: number of threads of this process that load batches ahead if there are no workers. None: the
-            loader tries in the running training whether threads help (see ``adjusting``). The batches are the same in
+            loader measures during the training whether threads help (see ``adjusting``). The batches are the same in
             all cases. Without ``thread_safe``, threads read only samples in memory, with default collation.
-        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that these use no
-            global random generator.
-        keep_workers: whether the worker processes stay alive from epoch to epoch, as with ``persistent_workers``, while
-            each epoch makes the random calls of new workers.
+        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that neither uses
+            a global random generator.
+        keep_workers: whether the worker processes stay alive from epoch to epoch. In contrast to
+            ``persistent_workers``, each epoch makes the random calls of new workers.
         most_workers: largest number of workers, if the loader changes the number between epochs (see
             ``adjusting.WorkerCountChooser``). The batches are the same as with a fixed number, unless the dataset uses
             global random generators in workers. The number changes only while no other iterator of this loader is in
             use. If a change would change the data or cannot help, the number is fixed, and the attribute ``adjusting``
             returns the reason. None: the number is fixed.
         benchmark: whether to log at the end of each epoch how long the training waited for batches.
-        placement: object that puts the batches on a device (see ``device.place_batches``). None: the batches stay where
-            they are read.
+        placement: object that puts the batches on a device (see ``device.place_batches``). None: the batches stay on
+            the device of the dataset's samples.
         epochs: object that counts and seeds the epochs of a rank (see ``distributed.epochs``). None: the loader counts
             its epochs itself.
         pins_own_batches: whether to pin batches that default collation allocates, if there is an accelerator and
@@ -261,7 +262,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return self._controller.watch(batches) if follows_load else batches
 
     def _iterates_as_pytorch(self) -> bool:
-        """Return whether PyTorch's iterators read the dataset. They do if other code has changed one of them."""
+        """Return whether PyTorch's iterators read the dataset, for example because other code has changed them."""
         return self._is_pytorchs or is_iteration_changed()
 
     def _begin_epoch(self) -> Iterator[Any]:
@@ -371,8 +372,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         """Return the functions and objects with which this process reads the batches of an epoch.
 
         Args:
-            is_sent: whether ``num_workers`` is above 0, so that batches must be those of a copy of the dataset.
-            nodes: list with the node of the dataset, if it is known already.
+            is_sent: whether ``num_workers`` is above 0, so that batches are read from a copy of the dataset.
+            nodes: list with the ``GatherNode`` of the dataset; empty if the node does not exist yet.
         """
         node = nodes[0] if nodes else gather_node(self.dataset)
         # PyTorch's own code reads batches that are so small that batched reading is not faster.
@@ -395,13 +396,13 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochReaders(read, reader, self._controller if for_threads else None, pin)
 
     def _worker_differences(self) -> dict[str, Any]:
-        """Return the arguments with which this process collates samples in the way worker processes do."""
+        """Return the arguments with which this process collates samples as worker processes do."""
         return {"timeout": 0, "collate_fn": worker_collate(self.collate_fn)}
 
     def _reader(self, *, sent: bool) -> BatchReader:
         """Return the object that reads batches in this process.
 
-        ``sent``: whether it reads a copy of the dataset, as a worker does.
+        If ``sent`` is True, this object reads a copy of the dataset, as a worker does.
         """
         placed = None if self._placement is None else self._placement.reader(self)
         if placed is not None:
@@ -412,7 +413,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _epoch_requests(
         self, seed: int, number: int, skipped: int, kind: Callable[[], SharedRequestSettings]
     ) -> EpochRequests:
-        """Return the requests of the epoch ``number`` with the base seed ``seed``, without the first ``skipped``."""
+        """Return the requests of epoch ``number`` with base seed ``seed``, without the first ``skipped`` batches."""
         return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
 
     def _request_kind(self, nodes: list[GatherNode]) -> SharedRequestSettings:
@@ -481,8 +482,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
         Returns:
             A dictionary of integers, tensors and containers of these, which ``torch.load(..., weights_only=True)`` can
-            read. It contains the number of epochs, and the base seed if that is drawn only once. If an epoch is
-            running, it also contains the random states at its start and the number of delivered batches.
+            read. The dictionary contains the number of epochs, and the base seed if all epochs share it. If an epoch is
+            running, the dictionary also contains the random states at the start of the epoch and the number of
+            delivered batches.
 
         Raises:
             ValueError: batches of the running epoch may arrive in any order (``in_order=False``).
@@ -542,7 +544,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def shutdown(self) -> None:
         """End the worker processes and threads that the loader keeps between epochs.
 
-        The next iteration starts them again. If an epoch is running, it continues with new workers.
+        The next iteration starts new worker processes and threads. A running epoch continues with new workers.
         """
         self._threads.close(wait=True)
         if self._placement is not None:

@@ -1,4 +1,4 @@
-"""Attributes of a loader that describe it, and over which users may assign their own attribute of the same name."""
+"""Attributes that describe a loader. Users may assign other values to them, without an effect on the loader."""
 
 from __future__ import annotations
 

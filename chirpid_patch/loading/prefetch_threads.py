@@ -56,7 +56,7 @@ class PrefetchThreads:
     def exist(self) -> bool:
         """Return whether the threads exist in this process.
 
-        They do not exist after a fork: the forked process has no threads, and their locks stay locked.
+        In a forked process, the threads do not exist, and their locks stay locked.
         """
         return self._process == os.getpid()
 
@@ -106,7 +106,7 @@ class ReusedThreads:
     def get(self, count: int) -> PrefetchThreads:
         """Return a pool of ``count`` threads; start a new pool if there is none.
 
-        If a pool of this size could not be started, return that pool, and do not try again.
+        If a pool of this size could not be started before, return the failed pool, and do not try again.
         """
         threads = self._threads
         if (
@@ -135,8 +135,8 @@ class ReusedThreads:
 class PrefetchQueue:
     """A queue of requests whose batches threads load. The batches are returned in the order of the requests.
 
-    Each batch is equal to a batch that is read only when the loop takes it. So a batch is loaded again in two cases:
-    the dataset in memory has changed since, or the loop has another gradient or inference mode.
+    Each batch must be equal to a batch that is read only when the loop requests it. So a batch is loaded again if the
+    dataset in memory has changed, or if the loop has switched its gradient mode or inference mode.
     """
 
     def __init__(self, threads: PrefetchThreads, reader: BatchReader) -> None:
@@ -174,8 +174,8 @@ class PrefetchQueue:
     def order(self, request: BatchRequest, pause: float = 0.0) -> None:
         """Append ``request`` to the queue.
 
-        If the samples are read one by one, threads read parts of them at once. Otherwise a thread waits ``pause``
-        seconds and then reads the batch.
+        If the samples are read one by one, several threads read parts of the batch at the same time. Otherwise a thread
+        waits ``pause`` seconds and then reads the batch.
         """
         modes = _current_modes()
         ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
