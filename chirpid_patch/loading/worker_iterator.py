@@ -1,4 +1,4 @@
-"""The iterator over batches of worker processes. It is PyTorch's iterator, but replaces dead workers once."""
+"""PyTorch's iterator over batches of worker processes, extended by the replacement of dead workers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _OF_THE_EPOCH = (
 
 
 class WorkersNotStartedError(Exception):
-    """An error that worker processes cannot be started; ``seed`` is the base seed if it is already drawn, else None."""
+    """Worker processes cannot be started. ``seed`` is the base seed of the epoch if it is already drawn, else None."""
 
     def __init__(self, reason: str, seed: int | None) -> None:
         super().__init__(reason)
@@ -67,11 +67,11 @@ class WorkersNotStartedError(Exception):
 
 
 class _WorkerDiedError(Exception):
-    """An error that a worker process has died."""
+    """A worker process has died."""
 
 
 class _RequestedBatches(Dataset[Any]):
-    """The dataset that workers receive: for a request as the index, it returns the batch of the request."""
+    """The dataset that workers receive. An index of this dataset is a request, and the item is the whole batch."""
 
     def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
         self.dataset = dataset
@@ -108,7 +108,7 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
 
     Args:
         loader: the loader.
-        reads_batches: whether workers read whole batches. Dataset, samplers and functions are then replaced.
+        reads_batches: whether workers read whole batches. If True, dataset, samplers and functions are replaced.
         keep: whether the workers stay alive after an epoch.
     """
     can_pin = pinning_device() is not None
@@ -134,10 +134,11 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
 class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     """PyTorch's iterator over batches of worker processes, which also replaces workers that die.
 
-    If a worker dies, PyTorch raises RuntimeError at any line of the main thread. This iterator notices the death only
-    when the loop waits for a batch. New workers then first read the unfinished batches of the dead worker again, one at
-    a time, and continue with the other batches. If a worker dies again while it reads an unfinished batch, the iterator
-    raises PyTorch's error with the indices of the batch. The training process never reads these samples.
+    With PyTorch's own iterator, the death of a worker raises RuntimeError at any line of the main thread. This iterator
+    notices the death only when the loop waits for a batch. New workers then read the unfinished batches of the dead
+    worker again, one at a time, before they continue with the remaining batches. If another worker dies over one of the
+    unfinished batches, the iterator raises PyTorch's error with the indices of this batch. The training process never
+    reads these samples.
 
     New workers have other base seeds than dead workers, so that no random numbers repeat. The augmentation of this
     package stays the same, because it does not depend on the worker.
@@ -330,8 +331,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         """Start new workers after the death of a worker.
 
         Raises:
-            RuntimeError: a batch killed its worker for the second time, or a worker exited before its first request, as
-                a new worker would do again. The error has PyTorch's message.
+            RuntimeError: two workers died over the same batch, or a worker exited before its first request, so that a
+                new worker would exit, too. The error has PyTorch's message.
         """
         dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
         for place in sorted(dead):
@@ -368,7 +369,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         return not sent
 
     def _batch_error(self, number: int, dead: set[int]) -> RuntimeError:
-        """Return the error for the batch ``number``, over which two workers died."""
+        """Return the error for the batch ``number``, after two workers have died while they read this batch."""
         del self._task_info[number]
         self._tasks_outstanding -= 1
         self._suspects.discard(number)
@@ -386,7 +387,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     def _start_again(self) -> None:
         """Replace all workers, and send the new workers the requests whose batches have not arrived.
 
-        Workers that are alive end as at the end of an epoch.
+        Workers that are still alive end in the same way as at the end of an epoch.
         """
         self._epoch_state = {name: vars(self)[name] for name in _OF_THE_EPOCH}
         self._shutdown_workers()
@@ -400,7 +401,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._epoch_state = None
 
     def _take_up_epoch(self) -> None:
-        """Continue the running epoch with new workers, at the end of their start."""
+        """Continue the running epoch after the new workers have started."""
         assert self._epoch_state is not None
         self.__dict__.update(self._epoch_state)
         self._workers_status = [True] * self._num_workers
@@ -419,7 +420,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     def _try_put_index(self) -> None:
         """Send the request of another batch to a worker.
 
-        After the death of a worker, first send its unfinished batches one at a time, and then all missing requests.
+        After the death of a worker, first send the requests of its unfinished batches, one at a time. Then send all
+        other requests whose batches have not arrived.
         """
         if self._suspects and self._tasks_outstanding:
             return

@@ -1,8 +1,9 @@
 """Trials that find out whether a training step fits in memory.
 
-On CUDA, a trial may run out of memory. On the CPU, it must not: a step cannot be stopped halfway, and a machine that
-swaps is almost unusable. So the CPU trials measure the largest resident memory of this process during a step. They
-predict the memory of a larger batch from smaller batches, and try the larger batch only if it should fit.
+On CUDA, a trial may run out of memory. On the CPU, a trial must not run out of memory, because a step cannot be stopped
+halfway, and a machine that swaps is almost unusable. So the CPU trials measure the largest resident memory of this
+process during a step. They predict the memory of a larger batch from smaller batches, and try the larger batch only if
+it should fit.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class MemoryTrials(ABC):
-    """A context for trials of a training step on a device, which may use up to ``allowed_bytes`` bytes."""
+    """A context for trials of a training step, which may use up to ``allowed_bytes`` bytes of a device's memory."""
 
     allowed_bytes: int
 
     def promising(self, shown: int, size: int) -> int:
-        """Return the largest batch size above ``shown``, up to ``size``, that may be tried; else ``shown``."""
+        """Return the largest batch size up to ``size`` that should fit; ``shown`` if no size above ``shown`` does."""
         return size
 
     def fits(self, size: int, run: Callable[[], object]) -> bool:
@@ -51,7 +52,7 @@ class MemoryTrials(ABC):
 
         Args:
             size: batch size of the step, for the log.
-            run: function that does the step.
+            run: function that runs the step.
 
         Raises:
             Exception: any error of the step that does not mean that memory has run out.
@@ -69,7 +70,7 @@ class MemoryTrials(ABC):
 
     @abstractmethod
     def measured(self, size: int, run: Callable[[], object]) -> int:
-        """Do the step ``run`` with the batch size ``size``, and return the most bytes that were in use during it."""
+        """Call ``run``, a step with batch size ``size``, and return the largest memory in use meanwhile, in bytes."""
 
     def clear(self) -> None:
         """Free unused memory between two trials."""
@@ -152,7 +153,7 @@ class CpuTrials(MemoryTrials):
     """Trials on the CPU, which predict the memory of a step, and then measure the resident memory of this process.
 
     Args:
-        memory_limit: number of bytes that this process may use; None: what it uses now, and all free memory.
+        memory_limit: number of bytes that this process may use; None: the bytes in use now, plus all free memory.
         margin: share of ``memory_limit`` that must stay free.
     """
 
@@ -177,7 +178,7 @@ class CpuTrials(MemoryTrials):
         return peak
 
     def clear(self) -> None:
-        """Make the C library return freed memory to the system, so that the next trial does not reuse it uncounted."""
+        """Make the C library return freed memory to the system, so that the next trial counts all memory it uses."""
         super().clear()
         with contextlib.suppress(TypeError, OSError, AttributeError):  # only glibc has the function
             ctypes.CDLL(None).malloc_trim(0)
@@ -191,7 +192,7 @@ def predicted_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     differ clearly, because noise would hide the growth between similar sizes.
 
     Args:
-        peaks: maps batch sizes to the largest memory during a step, in bytes. The size 0 must be among them.
+        peaks: maps batch sizes to the largest memory during a step, in bytes. One of the sizes must be 0.
         size: batch size for which to predict.
     """
     last, nothing = max(peaks), peaks[0]
