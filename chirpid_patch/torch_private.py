@@ -95,7 +95,7 @@ profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enable
 def empty_shared_tensor(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Return an uninitialised contiguous CPU tensor in shared memory.
 
-    If PyTorch lacks the private function for that, the tensor is in ordinary memory.
+    If PyTorch lacks the private function for shared storage, the tensor is in ordinary memory.
     """
     make = getattr(torch.UntypedStorage, "_new_shared", None)
     if make is None:
@@ -105,7 +105,7 @@ def empty_shared_tensor(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return flat.view(tuple(shape))
 
 
-#: Types of values whose collation by PyTorch's original code this package relies on.
+#: This package relies on PyTorch's original code for the collation of values of these types.
 _COLLATED = (Tensor, np.ndarray, np.generic, tuple, list, dict, int, float, str, bytes)
 
 

@@ -52,7 +52,7 @@ _BLOCK = 1 << 16
 
 
 class _NoiseBuffers(threading.local):
-    """Arrays in which a thread computes noise. New arrays for each sample would double the time, due to page faults."""
+    """Arrays in which a thread computes noise. Because of page faults, new arrays for each sample would be slow."""
 
     def __init__(self) -> None:
         self.words = np.empty((2, 0), dtype=np.uint64)
