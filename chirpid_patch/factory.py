@@ -416,7 +416,7 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
         refused = why_workers_cannot_start(arguments) if known.num_workers else None
         if refused is None:
             return known
-        logger.info("the saved choice of loader settings is not used: %s", refused)
+        logger.info("the saved loader settings are not used: %s", refused)
     if options.tune_seconds <= 0:
         return None
     logger.info("measuring for about %g s which loader settings are fastest", options.tune_seconds)
@@ -480,9 +480,9 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
 def _resident_plan(options: LoaderOptions, why: str) -> LoadingPlan:
     """Return the plan for samples that are stored on a device; ``why`` describes the stored samples."""
     if options.num_workers:
-        why += "; num_workers has no effect there"
+        why += "; num_workers has no effect"
     if options.prefetch_factor is not None:
-        why += "; prefetch_factor has no effect there"
+        why += "; prefetch_factor has no effect"
     return LoadingPlan(0, 0, None, why)
 
 

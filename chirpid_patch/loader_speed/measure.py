@@ -64,7 +64,7 @@ def measure_waits(
             if not found:
                 break  # an iterator that has no more batches
     if not waits:
-        raise ValueError("the loader has no batch to measure: its dataset is empty, or smaller than a dropped batch")
+        raise ValueError("the loader has no batch to measure: its dataset is empty, or drop_last drops its only batch")
     steady = [wait for wait in waits if not wait.starting]
     measured = (steady or waits)[-num_batches:]
     seconds = [wait.seconds for wait in measured]

@@ -124,7 +124,7 @@ def load_choice(path: Path, key: str) -> LoaderChoice | None:
         )
         choice.why  # noqa: B018 - raises KeyError unless the trials contain the chosen mode and the mode without workers
     except (KeyError, TypeError, ValueError, AssertionError):
-        logger.warning("%s: the saved choice %s is damaged, so it is not used", path, key[:12])
+        logger.warning("%s: the saved loader settings %s are damaged and are not used", path, key[:12])
         return None
     return choice
 

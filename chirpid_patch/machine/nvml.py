@@ -116,7 +116,7 @@ class GpuProbe:
         if not readings:
             visible = os.environ.get("CUDA_VISIBLE_DEVICES")
             hidden = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU, or names MIG devices, which cannot be read"
-            return GpuStatus(reason="NVML finds none" if visible is None else hidden)
+            return GpuStatus(reason="NVML finds no GPU" if visible is None else hidden)
         if all(len(reading.unreadable) == len(FIELDS) for reading in readings):
             return GpuStatus(reason=readings[0].unreadable["memory_used_bytes"])
         return GpuStatus(readings)

@@ -54,7 +54,9 @@ class MultiDataLoaderConfig:
             return [f"loader_{index}" for index in range(count)]
         names = list(self.dataloader_names)
         if len(names) != count:
-            raise ValueError(f"dataloader_names has {len(names)} names for {count} loaders: pass one per loader")
+            raise ValueError(
+                f"dataloader_names has {len(names)} names for {count} loaders: pass a name for each loader"
+            )
         if len(set(names)) < count:
             raise ValueError(f"dataloader_names has a name twice: {', '.join(names)}")
         return names
@@ -73,7 +75,9 @@ class MultiDataLoaderConfig:
         given = [1.0] * count if self.dataloader_weights is None else self.dataloader_weights
         weights = tuple(float(weight) for weight in given)
         if len(weights) != count:
-            raise ValueError(f"dataloader_weights has {len(weights)} weights for {count} loaders: pass one per loader")
+            raise ValueError(
+                f"dataloader_weights has {len(weights)} weights for {count} loaders: pass one weight per loader"
+            )
         if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
             raise ValueError(f"dataloader_weights must be 0 or more, and one of them above 0, not {list(weights)}")
         if self.steps_per_epoch is not None and self.steps_per_epoch < 1:
