@@ -54,9 +54,7 @@ class MultiDataLoaderConfig:
             return [f"loader_{index}" for index in range(count)]
         names = list(self.dataloader_names)
         if len(names) != count:
-            raise ValueError(
-                f"dataloader_names has {len(names)} names for {count} loaders: pass a name for each loader"
-            )
+            raise ValueError(f"dataloader_names has {len(names)} names for {count} loaders: pass one name per loader")
         if len(set(names)) < count:
             raise ValueError(f"dataloader_names has a name twice: {', '.join(names)}")
         return names
