@@ -131,7 +131,7 @@ def create_loader(
         batch_size: number of samples in a batch; None yields single samples.
         shuffle: whether each epoch has a new random order. None: no shuffling, as for ``DataLoader``.
         sampler: iterable that yields the indices of an epoch in order, instead of ``shuffle``.
-        batch_sampler: iterable that yields the list of indices of each batch. It replaces ``batch_size``, ``shuffle``,
+        batch_sampler: iterable that yields the list of indices of each batch, instead of ``batch_size``, ``shuffle``,
             ``sampler`` and ``drop_last``.
         num_workers: number of worker processes. For samples in memory, the loader starts no workers, because batched
             reading is faster. With ``tune``, the loader may start fewer workers.
@@ -156,9 +156,9 @@ def create_loader(
             variable, the file is in the user's cache folder.
         tune_seconds: seconds that the measurement takes; 0 uses a saved result only and never measures.
         tune_step: function that is called with each batch of the measurement, in place of a training step. None: the
-            measurement only loads.
-        adjust_workers: whether the loader changes the number of workers between epochs. It starts more workers if the
-            training waited for batches, and fewer workers if the training did not wait.
+            measurement only loads batches.
+        adjust_workers: whether the loader changes the number of workers between epochs. The loader starts more workers
+            if the training waited for batches, and fewer workers if the training did not wait.
         distributed: whether to divide the samples among the ranks of ``torch.distributed`` or torchrun (see
             ``distributed.sampling`` and ``distributed.epochs``). With a single rank, only ``seed`` has an effect. With
             ``optimize=False``, the caller must call ``set_epoch``.
@@ -168,8 +168,8 @@ def create_loader(
         device: device of the batches. If the dataset can be stored on the device, and takes at most ``resident_share``
             of its free memory, the loader copies the samples to the device once. Otherwise the loader moves each batch
             to the device. None: batches stay on the CPU.
-        resident_share: share of the device's free memory that the samples may take, above 0 and at most 1. None: 0.5 on
-            an accelerator. On the CPU, None keeps ordinary loading.
+        resident_share: share of the device's free memory that the samples may take, above 0 and at most 1. None means
+            0.5 on an accelerator, and ordinary loading on the CPU.
         optimize: False builds PyTorch's own loader.
         benchmark: whether to log the data wait of each epoch. If the program does not log level INFO, the loader prints
             the times to standard error.
@@ -234,7 +234,7 @@ def create_validation_loader(
 ) -> DataLoader[Any]:
     """Build a loader for validation, which yields every sample, by default in the order of the dataset.
 
-    The loader ignores ``drop_last=True`` and warns about it. All other arguments and the errors are those of
+    The loader ignores ``drop_last=True`` and warns. All other arguments and the errors are the same as for
     ``create_loader``.
     """
     return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))
@@ -247,7 +247,7 @@ def create_test_loader(
 ) -> DataLoader[Any]:
     """Build a loader for testing, which yields every sample, by default in the order of the dataset.
 
-    The loader ignores ``drop_last=True`` and warns about it. All other arguments and the errors are those of
+    The loader ignores ``drop_last=True`` and warns. All other arguments and the errors are the same as for
     ``create_loader``.
     """
     return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))

@@ -1,10 +1,10 @@
 """Add the runtime to the dependencies of a migrated project, because the migrated code imports ``chirpid_patch``.
 
-The new entry, ``chirpid-patch``, is added to the list that names torch itself. This list contains the main dependencies
-of the package, or the extras if the main dependencies do not name torch, or it is a requirements file. A requirements
-file that repeats the list of the package gets the entry, too. If no list names torch, and the project is not a package,
-the entry is added to its requirements file. If only the examples of a package import the runtime, no list changes. The
-edits keep the comments, order, quotes and newlines of a file.
+The new entry, ``chirpid-patch``, is added to the first list that names torch itself: the main dependencies of the
+package, its extras, or a requirements file. A requirements file that repeats the list of the package gets the entry,
+too. If no list names torch, and the project is not a package, the entry is added to its requirements file. If only the
+examples of a package import the runtime, no list changes. The edits keep the comments, order, quotes and newlines of a
+file.
 """
 
 from __future__ import annotations
@@ -105,11 +105,11 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
 
     An edit extends the first list that names torch, in this order:
 
-    1. ``dependencies`` under ``[project]`` in ``pyproject.toml``
-    2. ``install_requires`` in ``setup.cfg``
-    3. ``install_requires`` in ``setup.py``
-    4. if none of these lists names torch: the extras in ``pyproject.toml`` or in ``setup.py``
-    5. ``requirements.txt``, ``requirements/base.txt`` and similar files
+    * ``dependencies`` under ``[project]`` in ``pyproject.toml``
+    * ``install_requires`` in ``setup.cfg``
+    * ``install_requires`` in ``setup.py``
+    * the extras in ``pyproject.toml`` or in ``setup.py``, if no list of main dependencies names torch
+    * ``requirements.txt``, ``requirements/base.txt`` and similar files
 
     If a requirements file repeats the list of the package, a second edit extends the requirements file. If no list
     names torch and the project is not a package, the edit extends the requirements file. A list that already names the

@@ -74,7 +74,7 @@ class Output:
         )
 
     def write(self, document: object) -> None:
-        """Write the JSON document to the file of ``--json``, if there is one.
+        """Write the JSON document to the file of ``--json``, if the user passed this option.
 
         Raises:
             UsageProblem: the document cannot be written.

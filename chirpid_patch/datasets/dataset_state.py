@@ -24,8 +24,8 @@ def describe_state(value: Any) -> Any:
     also differ if PyTorch changed a tensor in one of these attributes in place.
 
     The value does not show two kinds of changes. The first kind is a write to a long list of indices or samples. The
-    second kind is a write to a tensor that does not increase the version counter of the tensor, such as a write through
-    ``Tensor.data`` or through a NumPy array over the same memory.
+    second kind is a write to a tensor without PyTorch's knowledge, through ``Tensor.data`` or through a NumPy array
+    over the same memory. Such a write does not increase the version counter of the tensor.
 
     Args:
         value: a dataset, or a value of one of its attributes.

@@ -109,9 +109,9 @@ def augments_images(
 
     ``t`` applies three steps to an x of shape (1, F, T):
 
-    1. It converts x to an image: ``(x - min) / (max - min + eps) * 255``, truncated to integers.
-    2. It calls the augmenter with the image.
-    3. It divides the resulting image by ``divisor``, and converts it to a float32 tensor (1, F, T).
+    * Convert x to an image: ``(x - min) / (max - min + eps) * 255``, truncated to integers.
+    * Call the augmenter with the image.
+    * Divide the resulting image by ``divisor``, and convert the image to a float32 tensor (1, F, T).
 
     The class's own code reads samples of other shapes, and samples whose values are all equal. It reads all samples if
     the class of the augmenter lacks the decorator ``masks_images``.

@@ -194,7 +194,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
 
 
 class WrappingDataset(BatchedDataset):
-    """A dataset that computes its samples from those of an inner dataset.
+    """A dataset that computes its samples from the samples of an inner dataset.
 
     The attribute ``base_dataset`` is the inner dataset. Older code uses the name ``dataset`` for the same attribute.
     """

@@ -162,8 +162,8 @@ def stack_while_alike(
         fits: function that gets the first x with a batch axis, and returns whether to build a batch of such samples.
 
     Returns:
-        Three values: the tensor (``count``, *shape of x), or None if no x was copied; the list of the y of the copied
-        samples; and a list with the first sample that differs, or an empty list.
+        Three values. The first is the tensor (``count``, *shape of x), or None if no x was copied. The second is the
+        list of the y of the copied samples. The third is a list with the first sample that differs, or an empty list.
     """
     rows: Tensor | None = None
     ys: list[Any] = []

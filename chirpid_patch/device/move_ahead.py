@@ -37,12 +37,12 @@ class DevicePrefetcher:
         loader: any iterable of batches. Each loop iterates over it again.
         device: the device to which the batches are moved.
         lookahead: whether to request each batch before the training uses the previous batch. The copy then finishes in
-            time even if the training waits for the device in every step (``loss.item()``). None requests early only if
-            an early request changes no random number. Pass True only if training and loader share no random generator,
-            and the dataset does not change within an epoch.
+            time even if the training waits for the device in every step (``loss.item()``). None: request batches early
+            only if an early request changes no random number. Pass True only if training and loader share no random
+            generator, and the dataset does not change within an epoch.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
 
     def __init__(self, loader: Any, device: str | torch.device, *, lookahead: bool | None = None) -> None:

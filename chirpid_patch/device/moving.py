@@ -27,7 +27,7 @@ def move_batch(batch: Any, device: str | torch.device) -> Any:
         device: the device to which the tensors are moved.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
     return map_parts(batch, partial(move_part, usable_device(device)))
 
@@ -36,7 +36,7 @@ def usable_device(device: str | torch.device) -> torch.device:
     """Return ``device`` as a ``torch.device``.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
     chosen = torch.device(device)
     if chosen.type == "cuda" and not torch.cuda.is_available():

@@ -23,7 +23,7 @@ class MovedToDevice(Placement):
     A change of the dataset within an epoch then takes effect one batch later.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
 
     def __init__(self, device: str | torch.device) -> None:
@@ -54,7 +54,7 @@ def move_batches(device: str | torch.device) -> tuple[Placement, str]:
     """Return a placement that moves batches to ``device``, and the description of the placement.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
     there = numbered_device(device)
     return MovedToDevice(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
@@ -65,14 +65,15 @@ def place_batches(
 ) -> tuple[Placement, str]:
     """Return a placement that puts the batches of a loader on ``device``, and the description of the placement.
 
-    If the samples can be stored on the device, the placement builds batches from them. Otherwise it moves batches.
+    If the samples can be stored on the device, the placement builds batches from the stored samples. Otherwise the
+    placement moves batches from the CPU.
 
     Args:
         dataset: the dataset of the loader.
         batching: arguments of ``DataLoader`` that define the samples of a batch.
         device: the device of the batches.
-        resident_share: share of the device's free memory that the samples may take. None: 0.5 on an accelerator, and 0
-            on the CPU, where ordinary loading is faster.
+        resident_share: share of the device's free memory that the samples may take. None means 0.5 on an accelerator,
+            and 0 on the CPU, because ordinary loading is faster on the CPU.
 
     Raises:
         ValueError: the device does not exist, or ``resident_share`` is not above 0 and at most 1.

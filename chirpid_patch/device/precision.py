@@ -119,7 +119,7 @@ def setup_mixed_precision(
         A ``MixedPrecision`` with the methods ``autocast()`` and ``grad_scaler()``.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
     chosen = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     picked = amp_dtype_for(chosen) if dtype is None else dtype

@@ -33,7 +33,7 @@ def numbered_device(device: str | torch.device) -> torch.device:
     """Return ``device`` with its index: ``"cuda"`` becomes the current CUDA device, such as ``cuda:0``.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
     chosen = usable_device(device)
     if chosen.type == "cuda" and chosen.index is None:
@@ -42,7 +42,7 @@ def numbered_device(device: str | torch.device) -> torch.device:
 
 
 class ResidentOn(Placement):
-    """A placement that copies the samples to ``device`` once, and builds the batches there.
+    """A placement that copies the samples to ``device`` once, and builds the batches on the device.
 
     The order of the samples, the calls of the global random generators, and the augmentation are the same as without
     this placement. Only noise of mode ``"exact"`` has other values, with the same distribution. Samples keep their

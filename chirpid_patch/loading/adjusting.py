@@ -69,9 +69,9 @@ class LoadController:
     """Measure the waits and steps of a training loop, and choose how many threads and workers load its batches.
 
     Loading begins without threads. If a CPU is idle during the first batches, the controller tries threads in the
-    running loop: it measures some batches with threads, and some without, in turns. It keeps the mode with the shorter
-    time from batch to batch. If the duration of the training steps changes, the controller measures again. The batches
-    are the same with and without threads.
+    running loop. It measures batches with threads and batches without threads in turns, and keeps the mode with the
+    shorter time from batch to batch. If the duration of the training steps changes, the controller measures again. The
+    batches are the same with and without threads.
 
     Args:
         threads: fixed number of threads that load batches ahead; None: the controller tries whether threads help.

@@ -47,8 +47,9 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         parts: attributes of the loader.
         epoch: function that gets the base seed. It returns the requests of the epoch, and a function that returns the
             ``EpochReaders`` of the epoch.
-        ahead: number of requests to draw from the sampler in advance, as a loader with workers does. 0: a request is
-            drawn when its batch is needed, or earlier for threads if an early request changes no random number.
+        ahead: number of requests to draw from the sampler in advance, as a loader with workers does. If the number is
+            0, a request is drawn when its batch is needed. For threads, requests are drawn earlier if an early request
+            changes no random number.
         threads: the threads that load batches ahead.
         seed: base seed, if it is already drawn. The iterator then only makes the random calls that a persistent
             iterator makes at the start of another epoch. None: the iterator draws the base seed.

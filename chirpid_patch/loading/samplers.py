@@ -37,7 +37,7 @@ def batches_to_request_early(loader: Any) -> int:
 
 
 def uses_only_torch_generator(loader: Any) -> bool:
-    """Return whether the samplers of ``loader`` provably use no random generators except those of PyTorch."""
+    """Return whether the samplers of ``loader`` provably use no random generators except PyTorch's generators."""
     batches = loader.batch_sampler
     if batches is None:
         return type(loader.sampler) in _DRAWING_AT_ONCE
