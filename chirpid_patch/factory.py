@@ -27,7 +27,7 @@ from chirpid_patch.loader_options import ABOUT_WORKERS, LoaderArguments, LoaderO
 from chirpid_patch.loader_speed.profiles import choice_key, default_profile_path, load_choice, save_choice
 from chirpid_patch.loader_speed.search import LoaderChoice, choose_loading
 from chirpid_patch.loading.batch_timer import TimedBatches, log_or_print, log_waits
-from chirpid_patch.loading.changed_loader import is_changed, replaced_loader
+from chirpid_patch.loading.changed_loader import find_replaced_loader, is_class_changed
 from chirpid_patch.loading.limits import describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.overridable import Overridable
@@ -70,8 +70,8 @@ def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Call
     def decorate(function: _Function) -> _Function:
         @wraps(function)
         def create(*args: Any, **options: Any) -> Any:
-            changed = (kind for kind in (DataLoader, BatchedDataLoader) if is_changed(kind))
-            make = replaced_loader() or next(changed, None)
+            changed = (kind for kind in (DataLoader, BatchedDataLoader) if is_class_changed(kind))
+            make = find_replaced_loader() or next(changed, None)
             own = {name: value for name, value in options.items() if name in _OWN_ARGUMENTS and name != "optimize"}
             if make is None or not is_plain(options) or any(own[name] != _DEFAULTS[name] for name in own):
                 return function(*args, **options)
@@ -458,7 +458,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     # The loader's attributes have the requested values, even if they have no effect.
     workers, prefetch = (plan.workers, plan.prefetch) if plan.workers else (asked, options.prefetch_factor)
     most = options.num_workers or max(cpus.cpus_per_rank(), plan.workers)
-    if not workers and options.leaves_workers_open:
+    if not workers and options.loader_chooses_workers:
         arguments = {name: given for name, given in arguments.items() if name not in ABOUT_WORKERS}
     loader: BatchedDataLoader[Any] = BatchedDataLoader(
         options.dataset,
@@ -511,9 +511,9 @@ def _original_loader(options: LoaderOptions) -> DataLoader[Any]:
     make: Callable[..., DataLoader[Any]] = DataLoader
     placement, moved = None, ""
     if options.device is not None:
-        from chirpid_patch.device.place_batches import move_batches
+        from chirpid_patch.device.place_batches import create_moving_placement
 
-        placement, where = move_batches(options.device)
+        placement, where = create_moving_placement(options.device)
         moved = f"; {where}"
     if options.benchmark or placement is not None:
         make = partial(_PlainDataLoader, benchmark=options.benchmark, placement=placement)
@@ -530,9 +530,9 @@ def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
     """
     if options.device is None:
         return None, ""
-    from chirpid_patch.device.place_batches import place_batches  # imported here because few loaders have a device
+    from chirpid_patch.device.place_batches import create_placement  # imported here because few loaders have a device
 
-    return place_batches(options.dataset, options.batching, options.device, options.resident_share)
+    return create_placement(options.dataset, options.batching, options.device, options.resident_share)
 
 
 def _batch_arguments(options: LoaderOptions) -> dict[str, Any]:

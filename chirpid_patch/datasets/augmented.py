@@ -11,9 +11,9 @@ from typing import Any
 from torch import Tensor
 
 from chirpid_patch.datasets.gather import Batch, BatchPart, RowKinds, WrappingDataset, gather_node
-from chirpid_patch.datasets.samples import fetch_pair_batch, fetch_sample, stack_while_alike
-from chirpid_patch.randomness.keyed_random import Keys, RandomKey, hash_into_keys, keys_of_samples
-from chirpid_patch.transforms.composition import Position, transform_parts
+from chirpid_patch.datasets.samples import fetch_pair_batch, fetch_sample, stack_until_layout_differs
+from chirpid_patch.randomness.keyed_random import Keys, RandomKey, create_sample_keys, hash_into_keys
+from chirpid_patch.transforms.composition import Position, split_transform
 from chirpid_patch.transforms.spectrograms import (
     BatchTransform,
     GaussianNoise,
@@ -151,7 +151,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     def _stages(self) -> list[tuple[Position, Transform]]:
         """Return position and transform of each transform to apply; composed transforms are split into their parts."""
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
-        return [part for place, one in on for part in transform_parts(one, (place,))]
+        return [part for place, one in on for part in split_transform(one, (place,))]
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
         # None while training: the dataset then calls ``random`` for every sample, also for labels alone.
@@ -168,7 +168,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
 
         If no transform uses keys, the result is None, and no random generator is called.
         """
-        return keys_of_samples(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
+        return create_sample_keys(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
 
     def _augment(self, x: Any, keys: Keys | None) -> Any:
         """Apply all transforms to the x of one sample; ``keys`` has the shape (1,)."""
@@ -199,7 +199,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
             return super().read_samples(indices, key)
         keys, below = self._sample_keys(key, len(indices)), key.deeper()
         read = (fetch_sample(self.base_dataset, index, below.take([place])) for place, index in enumerate(indices))
-        rows, ys, others = stack_while_alike(read, len(indices), self._supports_batches)
+        rows, ys, others = stack_until_layout_differs(read, len(indices), self._supports_batches)
         if rows is not None and len(ys) == len(indices):
             return list(zip(self._augment_batch(rows, keys).unbind(0), ys, strict=True))
         samples = chain(() if rows is None else zip(rows, ys, strict=False), others, read)

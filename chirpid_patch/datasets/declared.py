@@ -21,7 +21,7 @@ from chirpid_patch.datasets.rows import is_lookup_table
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
 from chirpid_patch.declaration import Class, batched_object_for, declare_method
-from chirpid_patch.transforms.composition import transform_parts
+from chirpid_patch.transforms.composition import split_transform
 from chirpid_patch.transforms.images import ImageMasks
 from chirpid_patch.transforms.spectrograms import is_batchable
 
@@ -87,7 +87,7 @@ def augments_samples(
         on = training is None or state[training]
         chosen = [state[name] for name, gate in transforms.items() if on and not _is_off(state, name, gate)]
         if not all(
-            is_batchable(part) for place, one in enumerate(chosen) for _, part in transform_parts(one, (place,))
+            is_batchable(part) for place, one in enumerate(chosen) for _, part in split_transform(one, (place,))
         ):
             return None
         return WorkerSafeAugmentedDataset(below, training=on, transforms=chosen)
@@ -139,7 +139,7 @@ def augments_images(
         if masks is given or hasattr(type(given), "__bool__") or hasattr(type(given), "__len__"):
             return None
         transform = ImageMasks(masks, eps, divisor)
-        return WorkerSafeAugmentedDataset(below, transforms=[transform]) if transform.takes(*rows) else None
+        return WorkerSafeAugmentedDataset(below, transforms=[transform]) if transform.supports(*rows) else None
 
     return declare_method(attributes, calls, build, held=held)
 

@@ -27,12 +27,12 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 from chirpid_patch.datasets.buffers import is_large_batch
 from chirpid_patch.datasets.rows import (
     SEQUENCES,
+    as_row_tensor,
     can_select_rows_of,
     gather_rows,
     is_lookup_table,
     map_indices,
     nonnegative_indices,
-    row_tensor,
 )
 from chirpid_patch.declaration import batched_object_for, is_computed_attribute
 from chirpid_patch.machine.forked import is_forked_process
@@ -497,7 +497,7 @@ def gather_node(dataset: Any) -> GatherNode:
     if reads_with_code_of_this_package(dataset):
         shipped: GatherNode = dataset
         return shipped
-    rows = row_tensor(dataset)
+    rows = as_row_tensor(dataset)
     if rows is not None:
         return _BareRows(TensorDataset(rows))
     return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE

@@ -40,7 +40,7 @@ def can_select_rows_of(tensor: Any) -> bool:
     )
 
 
-def row_tensor(dataset: Any) -> Tensor | None:
+def as_row_tensor(dataset: Any) -> Tensor | None:
     """Return the rows of a dataset that is itself a tensor or NumPy array, as a tensor that uses the same memory.
 
     The result is None for any other dataset. It is also None if a batch read from the tensor could differ from the
@@ -178,10 +178,10 @@ def gather_rows(tensor: Tensor, rows: Tensor) -> Tensor:
         return torch.index_select(tensor, 0, off_cpu.send_to_device(rows, tensor.device))
     if get_worker_info() is None and not is_large_batch(tensor.nbytes * rows.shape[0] // max(tensor.shape[0], 1)):
         return torch.index_select(tensor, 0, rows)  # for so few bytes, new memory is as fast as reused memory
-    return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))
+    return torch.index_select(tensor, 0, rows, out=allocate_batch_like(tensor, len(rows)))
 
 
-def batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> Tensor:
+def allocate_batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> Tensor:
     """Return an uninitialised tensor for a batch of ``count`` samples that have the shape of the rows of ``tensor``.
 
     In a worker process the tensor is in shared memory, because the worker sends its batches through shared memory. If

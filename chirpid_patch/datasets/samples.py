@@ -151,7 +151,7 @@ def dense_tensor_bytes(x: Any) -> int:
     return x.nbytes if type(x) is Tensor and x.layout is torch.strided else 0
 
 
-def stack_while_alike(
+def stack_until_layout_differs(
     samples: Iterator[Any], count: int, fits: Callable[[Tensor], bool]
 ) -> tuple[Tensor | None, list[Any], list[Any]]:
     """Read samples (x, y) one by one, and copy each x into one tensor before the next sample is read.

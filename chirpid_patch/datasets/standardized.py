@@ -18,7 +18,7 @@ from chirpid_patch.datasets.gather import (
     gather_node,
     source_tensors_and_rows,
 )
-from chirpid_patch.datasets.rows import batch_like, gather_rows, is_lookup_table, map_indices
+from chirpid_patch.datasets.rows import allocate_batch_like, gather_rows, is_lookup_table, map_indices
 from chirpid_patch.datasets.samples import fetch_pair_batch, fetch_sample
 from chirpid_patch.declaration import is_computed_attribute
 from chirpid_patch.native import standardize_rows
@@ -177,7 +177,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         numbers = self._plain_statistics(xs) if not off_cpu.is_off_cpu(xs) else None
         if numbers is None:
             return None
-        batch = batch_like(xs, len(rows))
+        batch = allocate_batch_like(xs, len(rows))
         return batch if standardize_rows(batch, xs, rows, *numbers) else None
 
     def _plain_statistics(self, xs: Tensor) -> tuple[float, float] | None:

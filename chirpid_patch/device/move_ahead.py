@@ -58,7 +58,7 @@ class DevicePrefetcher:
         lookahead = self.lookahead
         if lookahead is None:  # the loader of a rank counts an epoch at the second request, so requests stay in time
             lookahead = can_prefetch_without_rng_drift(self.loader) and getattr(self.loader, "epochs", None) is None
-        return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _passes_on(self.loader))
+        return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _yields_new_memory(self.loader))
 
     def _copies(self) -> CudaCopyStream:
         """Return the CUDA device with its copy stream; both are reused in every epoch."""
@@ -124,7 +124,7 @@ class DeviceIterator(Iterator[Any]):
         return self._last
 
 
-def _passes_on(loader: Any) -> bool:
+def _yields_new_memory(loader: Any) -> bool:
     """Return whether each batch of ``loader`` provably has its own memory, so that the loader never overwrites it."""
     ours = type(loader) is DataLoader or isinstance(loader, BatchedDataLoader)
     return ours and (worker_processes(loader) > 0 or stacks_samples(loader.collate_fn))

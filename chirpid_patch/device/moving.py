@@ -49,12 +49,12 @@ def move_part(device: torch.device, part: Any) -> Any:
 
     The copy is non-blocking only to CUDA, and only if all tensors of ``part`` are in pinned memory.
     """
-    if not has_tensors(part):
+    if not is_tensor_or_packed_sequence(part):
         return part.to(device)
     return part.to(device, non_blocking=device.type == "cuda" and all(map(in_pinned_memory, tensors_of(part))))
 
 
-def has_tensors(part: Any) -> bool:
+def is_tensor_or_packed_sequence(part: Any) -> bool:
     """Return whether ``tensors_of(part)`` contains all memory of ``part``."""
     return isinstance(part, Tensor | PackedSequence)
 

@@ -10,13 +10,13 @@ import torch
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import gather_node
 from chirpid_patch.device.move_ahead import DevicePrefetcher, can_prefetch_without_rng_drift
-from chirpid_patch.device.resident import ResidentOn, numbered_device
+from chirpid_patch.device.resident import ResidentPlacement, device_with_index
 from chirpid_patch.device.resident_tensors import NotResidentError, readable_size
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.transforms.spectrograms import GaussianNoise
 
 
-class MovedToDevice(Placement):
+class MovingPlacement(Placement):
     """A placement that moves batches from the CPU to ``device`` with a ``DevicePrefetcher``.
 
     If an early request changes no random number, the next batch is requested while the training uses the current batch.
@@ -50,17 +50,17 @@ class _BatchSource:
         return batches
 
 
-def move_batches(device: str | torch.device) -> tuple[Placement, str]:
+def create_moving_placement(device: str | torch.device) -> tuple[Placement, str]:
     """Return a placement that moves batches to ``device``, and the description of the placement.
 
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
-    there = numbered_device(device)
-    return MovedToDevice(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
+    there = device_with_index(device)
+    return MovingPlacement(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
 
 
-def place_batches(
+def create_placement(
     dataset: Any, batching: Mapping[str, Any], device: str | torch.device, resident_share: float | None
 ) -> tuple[Placement, str]:
     """Return a placement that puts the batches of a loader on ``device``, and the description of the placement.
@@ -78,15 +78,15 @@ def place_batches(
     Raises:
         ValueError: the device does not exist, or ``resident_share`` is not above 0 and at most 1.
     """
-    there = numbered_device(device)
+    there = device_with_index(device)
     if resident_share is None and there.type == "cpu":
-        return move_batches(there)
+        return create_moving_placement(there)
     batches = batching.get("batch_sampler") is not None or batching.get("batch_size") is not None
     try:
-        held = ResidentOn(there, 0.5 if resident_share is None else resident_share)
+        held = ResidentPlacement(there, 0.5 if resident_share is None else resident_share)
         held.hold(dataset, batches=batches, collate=batching.get("collate_fn"))
     except NotResidentError as reason:
-        return MovedToDevice(there), f"batches are moved to {there} and not built there, because {reason}"
+        return MovingPlacement(there), f"batches are moved to {there} and not built there, because {reason}"
     why = f"{readable_size(held.bytes)} of samples are stored there, and batches are built from them"
     if there.type != "cpu" and _draws_exact_noise(dataset):
         why += "; noise of mode 'exact' has the same distribution as on the CPU, but different values"

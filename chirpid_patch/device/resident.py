@@ -16,7 +16,7 @@ from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.datasets.rows import can_select_rows_of
 from chirpid_patch.device.moving import move_batch, usable_device
 from chirpid_patch.device.resident_tensors import NotResidentError, TensorUpload, free_device_memory, readable_size
-from chirpid_patch.device.resident_view import base_tensors, resident_view
+from chirpid_patch.device.resident_view import base_tensors, replace_tensors
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest
 from chirpid_patch.loading.placement import Placement
@@ -29,7 +29,7 @@ _HOLDING = ("cuda", "cpu")
 _uploads: WeakValueDictionary[tuple[int, torch.device], TensorUpload] = WeakValueDictionary()
 
 
-def numbered_device(device: str | torch.device) -> torch.device:
+def device_with_index(device: str | torch.device) -> torch.device:
     """Return ``device`` with its index: ``"cuda"`` becomes the current CUDA device, such as ``cuda:0``.
 
     Raises:
@@ -41,7 +41,7 @@ def numbered_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
-class ResidentOn(Placement):
+class ResidentPlacement(Placement):
     """A placement that copies the samples to ``device`` once, and builds the batches on the device.
 
     The order of the samples, the calls of the global random generators, and the augmentation are the same as without
@@ -71,7 +71,7 @@ class ResidentOn(Placement):
     is_held = True
 
     def __init__(self, device: str | torch.device, share: float = 0.5) -> None:
-        self.device = numbered_device(device)
+        self.device = device_with_index(device)
         if not 0 < share <= 1:
             raise ValueError(f"resident_share must be above 0 and at most 1, not {share}")
         if self.device.type not in _HOLDING:
@@ -152,7 +152,7 @@ class ResidentOn(Placement):
             logger.info("batches are read on the CPU and moved to %s: %s", self.device, reason)
             return
         for upload in known.values():
-            upload.look()
+            upload.refresh_if_written()
 
     def reader(self, loader: Any) -> BatchReader:
         return _ResidentReader(loader.dataset, loader.collate_fn, self)
@@ -170,7 +170,7 @@ class ResidentOn(Placement):
 class _ResidentReader(BatchReader):
     """A reader that builds batches on the device if possible, and otherwise reads them on the CPU and moves them."""
 
-    def __init__(self, dataset: Any, collate: Any, resident: ResidentOn) -> None:
+    def __init__(self, dataset: Any, collate: Any, resident: ResidentPlacement) -> None:
         super().__init__(dataset, collate, batches=True)
         self._as_tuple = collate is collate_pairs
         self._resident = resident
@@ -178,7 +178,7 @@ class _ResidentReader(BatchReader):
     def read(self, request: BatchRequest) -> Any:
         try:
             base_tensors(self.dataset)
-            view = resident_view(self.dataset, self._resident.copy)
+            view = replace_tensors(self.dataset, self._resident.copy)
         except NotResidentError:
             view = None  # in its current state, only the CPU can read the dataset
         batch = None if view is None else fetch_batch(view, request.indices, request.key)

@@ -74,7 +74,7 @@ def _name(thing: Any) -> str:
     return str(getattr(thing, "__name__", type(thing).__name__))
 
 
-def resident_view(dataset: Any, copy_tensor: Copy) -> Any:
+def replace_tensors(dataset: Any, copy_tensor: Copy) -> Any:
     """Return a copy of ``dataset`` whose tensors are replaced by ``copy_tensor(tensor)``.
 
     The function replaces the tensors that ``base_tensors`` returns, and means and deviations that are tensors.
@@ -83,7 +83,7 @@ def resident_view(dataset: Any, copy_tensor: Copy) -> Any:
         return RowsOnDevice(*map(copy_tensor, dataset.tensors))
     joint = subset_or_concat_node(dataset)
     if joint is not None:
-        children = [resident_view(child, copy_tensor) for child in joint.children]
+        children = [replace_tensors(child, copy_tensor) for child in joint.children]
         return _copy_without_constructor(
             dataset, **{"datasets": children} if hasattr(dataset, "datasets") else {"dataset": children[0]}
         )
@@ -91,8 +91,8 @@ def resident_view(dataset: Any, copy_tensor: Copy) -> Any:
     if isinstance(dataset, WorkerSafeArrayDataset):
         return _copy_without_constructor(dataset, x=copy_tensor(dataset.x), y=copy_tensor(dataset.y))
     if isinstance(dataset, WorkerSafeSequenceDataset):
-        return _copy_without_constructor(dataset, data_list=resident_view(dataset.data_list, copy_tensor))
-    below = resident_view(dataset.base_dataset, copy_tensor)
+        return _copy_without_constructor(dataset, data_list=replace_tensors(dataset.data_list, copy_tensor))
+    below = replace_tensors(dataset.base_dataset, copy_tensor)
     if isinstance(dataset, WorkerSafeStandardizedDataset):
         mean, divisor = (
             copy_tensor(one) if isinstance(one, Tensor) and one.ndim else one for one in dataset.operands()

@@ -71,7 +71,7 @@ class BatchCopy:
         self._direct: list[Tensor] = []  # pinned tensors of the loader that are copied directly
         self._copied: Any = None
         parts = movable_parts(batch)
-        if all(_may_go_beside(part, cuda.device) for part in parts):
+        if all(_can_copy_on_side_stream(part, cuda.device) for part in parts):
             with cuda.on_copy_stream():
                 self._batch = map_parts(batch, self._copy)
                 if self._copies:
@@ -113,7 +113,7 @@ class BatchCopy:
         return self._copies[-1]
 
 
-def _may_go_beside(part: Any, device: torch.device) -> bool:
+def _can_copy_on_side_stream(part: Any, device: torch.device) -> bool:
     """Return whether a copy of the tensors in ``part`` is enough to move ``part``."""
     if not isinstance(part, Tensor) and type(part) is not PackedSequence:
         return False

@@ -60,11 +60,11 @@ class RankEpochs:
         """Return an iterator over ``batches`` that counts the epoch when the loop requests the second batch."""
         return _CountedEpoch(batches, loader.sampler)
 
-    def number(self, loader: Any) -> int:
+    def next_epoch(self, loader: Any) -> int:
         """Return the number of the next epoch."""
         return int(loader.sampler.epoch)
 
-    def go_on(self, loader: Any, number: int) -> None:
+    def set_next_epoch(self, loader: Any, number: int) -> None:
         """Set the number of the next epoch."""
         loader.sampler.set_epoch(number)
 

@@ -143,7 +143,7 @@ def replace_rank_arguments(
         if given:
             raise TypeError(f"{' and '.join(given)} without distributed=True has no effect: pass distributed=True, too")
         return None
-    _check_order_is_ours(dataset, options)
+    _check_no_other_order(dataset, options)
     rank, world_size = find_rank(given.get("rank"), given.get("world_size"))
     seed = given.get("seed")
     if world_size == 1:
@@ -162,7 +162,7 @@ def replace_rank_arguments(
     return share
 
 
-def _check_order_is_ours(dataset: Any, options: dict[str, Any]) -> None:
+def _check_no_other_order(dataset: Any, options: dict[str, Any]) -> None:
     if isinstance(dataset, IterableDataset):
         raise TypeError("an IterableDataset must divide its samples among the ranks itself: omit distributed")
     sampler = options.get("sampler")

@@ -203,7 +203,7 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     def _count_finished_steps(self) -> None:
         """Count the ended steps whose times are known, and log slow batches and summaries."""
-        while self._unread and self._unread[0].is_known():
+        while self._unread and self._unread[0].has_end_time():
             step = self._unread.popleft()
             slow = self._is_slow(step)
             self._epoch.add(step, slow=slow)

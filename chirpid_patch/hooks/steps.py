@@ -41,7 +41,7 @@ class TrainingStep:
     ended: Any = None
     host_seconds: float = 0.0
 
-    def is_known(self) -> bool:
+    def has_end_time(self) -> bool:
         """Return whether the time of the end is known. A CUDA event has a time only after the device has reached it."""
         return isinstance(self.ended, float) or bool(self.ended.query())
 

@@ -101,7 +101,7 @@ def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
     return smaller, round(samples / smaller)
 
 
-def start_up_finding(times: Times, workers: int, batches: int) -> SettingFinding | None:
+def advise_persistent_workers(times: Times, workers: int, batches: int) -> SettingFinding | None:
     """Return the advice to use persistent workers, if starting workers in every epoch takes long; else None.
 
     Args:
@@ -120,7 +120,7 @@ def start_up_finding(times: Times, workers: int, batches: int) -> SettingFinding
     )
 
 
-def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingFinding | None:
+def advise_prefetching(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingFinding | None:
     """Return the advice to prefetch more batches, if that would hide the slowest batch; else None.
 
     Loading must be fast enough on average: a batch must not take longer than a training step.
@@ -143,7 +143,7 @@ def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seco
     return SettingFinding("prefetch_factor", prefetch_factor, wanted, why)
 
 
-def pinning_finding(pin_memory: bool, device: str | None) -> SettingFinding | None:
+def advise_pinning(pin_memory: bool, device: str | None) -> SettingFinding | None:
     """Return the advice to switch pinned memory on or off; None if ``pin_memory`` is right.
 
     Args:

@@ -9,10 +9,15 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
-from chirpid_patch.loader_speed.advice import SettingFinding, pinning_finding, prefetch_finding, start_up_finding
+from chirpid_patch.loader_speed.advice import (
+    SettingFinding,
+    advise_persistent_workers,
+    advise_pinning,
+    advise_prefetching,
+)
 from chirpid_patch.loader_speed.loader_copy import copy_loader, copy_with_batched_reading
 from chirpid_patch.loader_speed.measure import Times, measure_waits, shut_down_workers
-from chirpid_patch.loading.limits import TORCH_PREFETCH, batches_ahead, loader_length, worker_processes
+from chirpid_patch.loading.limits import TORCH_PREFETCH, count_prefetched_batches, loader_length, worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine.accelerator import pinning_device
@@ -129,7 +134,7 @@ class _Diagnosis:
         return LoaderDiagnosis(self._times, tuple(findings), tuple(dict.fromkeys(self._notes)))
 
     def _check_pinning(self) -> SettingFinding | None:
-        return pinning_finding(self._loader.pin_memory, pinning_device())
+        return advise_pinning(self._loader.pin_memory, pinning_device())
 
     def _limits_training(self) -> bool:
         """Return whether the training noticeably waits for loading; True if ``step_seconds`` is None."""
@@ -227,13 +232,13 @@ class _Diagnosis:
         batches = loader_length(self._loader)
         if batches is None:
             return None
-        return start_up_finding(self._times, worker_processes(self._loader), batches)
+        return advise_persistent_workers(self._times, worker_processes(self._loader), batches)
 
     def _check_prefetching(self) -> SettingFinding | None:
         if not worker_processes(self._loader) or self._step_seconds is None:
             return None
         prefetch = self._loader.prefetch_factor or TORCH_PREFETCH
-        return prefetch_finding(self._times, worker_processes(self._loader), prefetch, self._step_seconds)
+        return advise_prefetching(self._times, worker_processes(self._loader), prefetch, self._step_seconds)
 
 
 def _measurable(loader: DataLoader[Any], batches: int) -> int:
@@ -244,7 +249,7 @@ def _measurable(loader: DataLoader[Any], batches: int) -> int:
     length = loader_length(loader)
     if not worker_processes(loader) or length is None:
         return batches
-    return max(min(batches, length - 1 - batches_ahead(loader)), 1)
+    return max(min(batches, length - 1 - count_prefetched_batches(loader)), 1)
 
 
 def _time(loader: DataLoader[Any], num_batches: int) -> Times:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from chirpid_patch.loading.batch_timer import TimedBatches
-from chirpid_patch.loading.limits import batches_ahead, worker_processes
+from chirpid_patch.loading.limits import count_prefetched_batches, worker_processes
 from chirpid_patch.randomness.random_states import restored_generators
 from chirpid_patch.torch_private import end_workers
 
@@ -51,7 +51,7 @@ def measure_waits(
     """
     if num_batches < 1 or epochs < 1:
         raise ValueError("num_batches and epochs must be at least 1")
-    ahead = batches_ahead(loader)
+    ahead = count_prefetched_batches(loader)
     waits: list[_Wait] = []
     with restored_generators(loader):
         wanted = 1 + ahead + num_batches

@@ -226,12 +226,12 @@ class EndlessIndices(Sampler[Any]):
     yields random indices from its own generator.
 
     Args:
-        n: number of samples of the dataset, at least 1.
+        sample_count: number of samples of the dataset, at least 1.
         options: arguments of ``DataLoader``, of which ``batch_size``, ``sampler`` and ``batch_sampler`` are used.
     """
 
-    def __init__(self, n: int, options: Mapping[str, Any]) -> None:
-        self._n = n
+    def __init__(self, sample_count: int, options: Mapping[str, Any]) -> None:
+        self._sample_count = sample_count
         self._batch_size: int | None = options.get("batch_size", 1)
         batches, sampler = options.get("batch_sampler"), options.get("sampler")
         given: Any = ()
@@ -261,7 +261,7 @@ class EndlessIndices(Sampler[Any]):
             if self._given:
                 yield self._given[int(generator.integers(len(self._given)))]
             else:
-                yield np.asarray(generator.integers(0, self._n, self._batch_size)).tolist()
+                yield np.asarray(generator.integers(0, self._sample_count, self._batch_size)).tolist()
 
 
 def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:

@@ -90,7 +90,7 @@ class LoadController:
         self._timer = BatchTimer(ClockReadings.now)
         self._step: ClockReadings | None = None  # the time of the last training step
         self._is_first = True  # whether the next batch is the first of an epoch
-        self._settled = False
+        self._is_decided = False
         self._away = 0.0
         self._candidate = 0
         self._unwatched = _IGNORED  # number of further batches that are not measured
@@ -129,7 +129,7 @@ class LoadController:
             self._observe(_LoopStep(self._step, wait), threads)
 
     def _observe(self, step: _LoopStep, threads: int) -> None:
-        if self._settled:
+        if self._is_decided:
             self._restart_if_changed(step)
             return
         if self._candidate:
@@ -170,7 +170,7 @@ class LoadController:
             return
         away, self._watched = median(step.away.wall for step in self._watched), []
         if not self._away / 2 - _PAUSE <= away <= 2 * self._away + _PAUSE:
-            self._settled, self._candidate, self.threads, self.pause = False, 0, 0, 0.0
+            self._is_decided, self._candidate, self.threads, self.pause = False, 0, 0, 0.0
             self._watch_after = _WATCHED
 
     def _postpone_trial(self, why: str) -> None:
@@ -200,7 +200,7 @@ class LoadController:
         self.threads = self._candidate if gain < _WORTH else 0
         measured = f"the time from batch to batch is {gain:.2f} times as long as without threads"
         self.why = f"measured with prefetch_threads={self._candidate}: {measured}"
-        self._settled = True
+        self._is_decided = True
         self._watched, self._trial = [], {}
 
     # -- between epochs

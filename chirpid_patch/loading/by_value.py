@@ -19,7 +19,7 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes
+from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes
 from chirpid_patch.loading.worker_start import start_method
 
 #: The attributes of a loader that are sent to every worker process.
@@ -41,7 +41,7 @@ def send_by_value(parts: LoaderParts) -> LoaderParts:
     if method == "fork" or not main_is_interactive() or isinstance(parts.dataset, IterDataPipe | MapDataPipe):
         return parts
     together = _JointPickle([getattr(parts, name) for name in _SENT])
-    return loader_attributes(parts, **{name: _PartReference(together, place) for place, name in enumerate(_SENT)})
+    return copy_loader_attributes(parts, **{name: _PartReference(together, place) for place, name in enumerate(_SENT)})
 
 
 def main_is_interactive() -> bool:

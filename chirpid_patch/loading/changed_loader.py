@@ -24,12 +24,12 @@ _ITERATION: tuple[tuple[type, str], ...] = (
 )
 
 
-def replaced_loader() -> Callable[..., Any] | None:
+def find_replaced_loader() -> Callable[..., Any] | None:
     """Return the object by which the program has replaced PyTorch's ``DataLoader``; None without a replacement."""
     return None if _IMPORTED is DataLoader else _IMPORTED
 
 
-def is_changed(kind: type[DataLoader[Any]]) -> bool:
+def is_class_changed(kind: type[DataLoader[Any]]) -> bool:
     """Return whether other code has replaced a method or a public attribute of the class ``kind``."""
     return any(_is_changed_attribute(*one) for one in vars(kind).items())
 

@@ -71,16 +71,18 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         self._base_seed = seed
         if parts.timeout != 0:
             raise AssertionError("a loader without workers requires timeout == 0")
-        self._begin(epoch, ask_again=ahead > 0 or was_drawn)
+        self._begin(epoch, restart_sampler=ahead > 0 or was_drawn)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """Begin another epoch. PyTorch calls this method for a loader with persistent workers."""
         self._drop_queue()
-        self._begin(loader._epoch_here(self._parts), ask_again=True)
+        self._begin(loader._epoch_in_process(self._parts), restart_sampler=True)
 
-    def _begin(self, epoch: BeginEpoch, *, ask_again: bool) -> None:
+    def _begin(self, epoch: BeginEpoch, *, restart_sampler: bool) -> None:
         kept_drawn = range(self._ahead)  # raises TypeError if the number of workers is not an integer, as PyTorch does
-        if ask_again:  # PyTorch's iterator with workers calls iter(sampler) twice, and once for each further epoch
+        if (
+            restart_sampler
+        ):  # PyTorch's iterator with workers calls iter(sampler) twice, and once for each further epoch
             self._sampler_iter = iter(self._index_sampler)
         self._requests, self._find_reading = epoch(self._base_seed)
         if self._reading is not None and self._reading.controller is not None:
@@ -141,11 +143,11 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     def _load_ahead(self, reader: Any, controller: LoadController) -> Any:
         controller.batch_requested()
         queue, wanted = self._queue, controller.threads
-        usable = queue is not None and (len(queue) > 0 or (queue.at_work and queue.threads == wanted))
+        usable = queue is not None and (len(queue) > 0 or (queue.accepts_work and queue.threads == wanted))
         if wanted and not usable:
             queue = self._queue = PrefetchQueue(self._threads.get(wanted), reader)
         if queue is not None and not len(queue) and wanted and not queue.reads_at_once(self._undelivered[0]):
-            self._order(queue, 0.0)
+            self._fill_queue(queue, 0.0)
         if queue is None or not len(queue):
             batch, threads = (
                 reader.read(self._next_request()),
@@ -155,14 +157,14 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             self._next_request()
             batch, threads = queue.take(), queue.threads
         if queue is not None and wanted == queue.threads:
-            self._order(queue, controller.pause)
+            self._fill_queue(queue, controller.pause)
         controller.batch_delivered(threads)
         return batch
 
-    def _order(self, queue: PrefetchQueue, pause: float) -> None:
+    def _fill_queue(self, queue: PrefetchQueue, pause: float) -> None:
         """Give the threads enough requests to keep them busy."""
-        while queue.wants_more and self._is_drawn(len(queue)):
-            queue.order(self._undelivered[len(queue)], pause)
+        while queue.needs_requests and self._is_drawn(len(queue)):
+            queue.append(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
         """Return whether the queue of undelivered requests has a request at ``position``.

@@ -35,7 +35,7 @@ def worker_processes(loader: Any) -> int:
     return workers
 
 
-def batches_ahead(loader: Any) -> int:
+def count_prefetched_batches(loader: Any) -> int:
     """Return how many batches the workers of ``loader`` have started when the first batch arrives."""
     workers = worker_processes(loader)
     return workers * (getattr(loader, "prefetch_factor", None) or TORCH_PREFETCH) if workers else 0

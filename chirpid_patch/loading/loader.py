@@ -24,7 +24,7 @@ from chirpid_patch.loading.by_value import send_by_value
 from chirpid_patch.loading.changed_loader import is_iteration_changed
 from chirpid_patch.loading.in_process import BeginEpoch, EpochReaders, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
-from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes
+from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes
 from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.loading.pinning import pin_dense_tensors
 from chirpid_patch.loading.placement import Placement
@@ -198,7 +198,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self._controller = LoadController(prefetch_threads, may_wait=thread_safe)
         if most_workers is not None:
             self._controller.worker_count = WorkerCountChooser(self._workers(), most_workers)
-        self._stays: str | None = self._why_workers_are_fixed()
+        self._fixed_workers_reason: str | None = self._why_workers_are_fixed()
         self._lost_workers = False
         self._threads = ReusedThreads()
         self._is_pytorchs = not IS_COMPLETE or isinstance(dataset, _PYTORCHS_OWN)
@@ -222,9 +222,13 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _workers(self) -> int:
         return 0 if self.in_process or self._without_workers else self.num_workers
 
-    def _why_so_many(self) -> str:
+    def _explain_worker_count(self) -> str:
         count = self._controller.worker_count
-        return count.why if count is not None and self._stays is None else f"fixed: {self._stays}"
+        return (
+            count.why
+            if count is not None and self._fixed_workers_reason is None
+            else f"fixed: {self._fixed_workers_reason}"
+        )
 
     device = Overridable[torch.device | None](
         lambda loader: None if loader._placement is None else loader._placement.device,
@@ -234,7 +238,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
         lambda loader: loader._controller,
         "The object that chooses how many threads load ahead: ``threads`` is the number, ``why`` the reason.",
     )
-    adjusting = Overridable[str](_why_so_many, "The reason for the current number of workers, or why it is fixed.")
+    adjusting = Overridable[str](
+        _explain_worker_count, "The reason for the current number of workers, or why it is fixed."
+    )
     worker_processes = Overridable[int](
         _workers, "The number of worker processes that read batches: ``num_workers``, or 0 if this process reads."
     )
@@ -245,7 +251,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     # -- iteration
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        follows_load = self._stays is None
+        follows_load = self._fixed_workers_reason is None
         if follows_load:
             workers = self._controller.next_workers()
             if workers is not None:
@@ -293,7 +299,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _get_iterator(self) -> Any:
         if self._iterates_as_pytorch():
             return DataLoader._get_iterator(send_by_value(self) if self.num_workers else self)
-        if self.num_workers and self._is_refused_workers():
+        if self.num_workers and self._pytorch_refuses_workers():
             return super()._get_iterator()  # raises PyTorch's error, even if this loader would start no worker
         progress = self._progress
         seed, progress.kept_seed = progress.kept_seed, None
@@ -301,10 +307,10 @@ class BatchedDataLoader(DataLoader[_T_co]):
             try:
                 return self._start_workers(seed)
             except WorkersNotStartedError as error:
-                return self._go_on_without(error, seed)
-        return self._iterate_here(seed)
+                return self._continue_without_workers(error, seed)
+        return self._iterate_in_process(seed)
 
-    def _go_on_without(self, error: WorkersNotStartedError, seed: int | None) -> InProcessIterator:
+    def _continue_without_workers(self, error: WorkersNotStartedError, seed: int | None) -> InProcessIterator:
         self._without_workers = self._lost_workers = True
         warnings.warn(
             f"Worker processes cannot be started ({error}). From now on the training process loads the batches. "
@@ -312,7 +318,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             RuntimeWarning,
             stacklevel=7,
         )
-        return self._iterate_here(seed if error.seed is None else error.seed)
+        return self._iterate_in_process(seed if error.seed is None else error.seed)
 
     def check_worker_number_rationality(self) -> None:
         """Warn about more workers than CPUs, as PyTorch's loader does.
@@ -322,7 +328,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if not self.in_process and not self.keep_workers and self.most_workers is None:
             super().check_worker_number_rationality()
 
-    def _is_refused_workers(self) -> bool:
+    def _pytorch_refuses_workers(self) -> bool:
         """Return whether PyTorch would raise an error instead of starting the requested workers."""
         context = {"multiprocessing_context": self.multiprocessing_context}
         return not (self.prefetch_factor or 0) > 0 or (is_importing_main() and start_method(context) != "fork")
@@ -332,27 +338,29 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return WorkerIterator(
             self,
             reads_batches=permits_batched_reading(self.dataset),
-            may_do_without=self._reads_the_same_here(),
+            can_load_in_process=self._reads_same_batches_in_process(),
             keep=keep,
             seed=seed,
         )
 
-    def _reads_the_same_here(self) -> bool:
+    def _reads_same_batches_in_process(self) -> bool:
         """Return whether batches are provably the same if this process reads them instead of workers."""
         plain = self.worker_init_fn is None or self.worker_init_fn is worker_init_fn
         return plain and not is_importing_main() and stacks_samples(self.collate_fn) and is_in_memory(self.dataset)
 
-    def _iterate_here(self, seed: int | None) -> InProcessIterator:
+    def _iterate_in_process(self, seed: int | None) -> InProcessIterator:
         if self._placement is not None:
             self._placement.begin_epoch(self.dataset)
         asked = self.num_workers
         parts = (
-            loader_attributes(self, num_workers=0, **self._worker_differences()) if asked else loader_attributes(self)
+            copy_loader_attributes(self, num_workers=0, **self._worker_differences())
+            if asked
+            else copy_loader_attributes(self)
         )
         ahead = asked * (self.prefetch_factor or 0) if asked else 0
-        return InProcessIterator(parts, self._epoch_here(parts), ahead=ahead, threads=self._threads, seed=seed)
+        return InProcessIterator(parts, self._epoch_in_process(parts), ahead=ahead, threads=self._threads, seed=seed)
 
-    def _epoch_here(self, parts: LoaderParts) -> BeginEpoch:
+    def _epoch_in_process(self, parts: LoaderParts) -> BeginEpoch:
         """Return the function with which the iterator of this process begins an epoch.
 
         The function refers to ``parts``, the attributes of this loader, and not to the loader itself. So the threads
@@ -427,7 +435,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _worker_requests(self, seed: int) -> EpochRequests:
         """Return the requests of a new epoch that worker processes read."""
         progress = self._progress
-        kind = partial(BatchedDataLoader._request_kind, loader_attributes(self), [])
+        kind = partial(BatchedDataLoader._request_kind, copy_loader_attributes(self), [])
         return self._epoch_requests(seed, progress.begun - 1, progress.skipped, kind)
 
     def _with_kept_workers(self) -> Iterator[Any]:
@@ -438,7 +446,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         try:
             return _KeptEpoch(self, self._start_workers(None, keep=True))
         except WorkersNotStartedError as error:
-            return self._go_on_without(error, None)
+            return self._continue_without_workers(error, None)
 
     # -- another number of workers
 
@@ -459,10 +467,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if workers == before:
             return
         if self._lost_workers:
-            self._stays = "worker processes were lost"
+            self._fixed_workers_reason = "worker processes were lost"
         elif workers and not before:
-            self._stays = why_workers_cannot_start({"multiprocessing_context": self.multiprocessing_context})
-        if self._stays is not None:
+            self._fixed_workers_reason = why_workers_cannot_start(
+                {"multiprocessing_context": self.multiprocessing_context}
+            )
+        if self._fixed_workers_reason is not None:
             return
         counters = self._counters()
         self.shutdown()
@@ -470,7 +480,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if workers:  # if the number is 0, num_workers stays, so that the same random calls are made
             self.num_workers, self.prefetch_factor = workers, self.prefetch_factor or TORCH_PREFETCH
         self.load_state_dict(counters)
-        logger.info("worker processes: %s", self._why_so_many())
+        logger.info("worker processes: %s", self._explain_worker_count())
 
     # -- saving and restoring the state
 
@@ -493,7 +503,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         batches = None if progress.latest is None else progress.latest()
         state = self._counters()
         if batches is None or batches.ended or batches.taken == loader_length(self):
-            return state if self._epochs is None else {**state, "epochs_begun": self._epochs.number(self)}
+            return state if self._epochs is None else {**state, "epochs_begun": self._epochs.next_epoch(self)}
         begun_from = progress.begun_from
         assert begun_from is not None
         plain = {
@@ -521,7 +531,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             progress.kept_seed = plain["base_seed"]
         if self._epochs is not None:
             progress.kept_seed = None  # seed and rank determine the base seed
-            self._epochs.go_on(self, progress.begun)
+            self._epochs.set_next_epoch(self, progress.begun)
 
     def _counters(self) -> dict[str, Any]:
         """Return the state of a loader between two epochs."""
@@ -567,9 +577,11 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def __copy__(self) -> BatchedDataLoader[_T_co]:
         """Return a shallow copy, which shares persistent workers with this loader, as copies of PyTorch's loader do."""
-        twin: BatchedDataLoader[_T_co] = object.__new__(type(self))
-        twin.__dict__.update({**self.__dict__, "_idle_workers": None, "_progress": self._progress.between_epochs()})
-        return twin
+        duplicate: BatchedDataLoader[_T_co] = object.__new__(type(self))
+        duplicate.__dict__.update(
+            {**self.__dict__, "_idle_workers": None, "_progress": self._progress.between_epochs()}
+        )
+        return duplicate
 
 
 class _KeptEpoch(Iterator[Any]):

@@ -53,7 +53,7 @@ class PrefetchThreads:
         torch.set_num_threads(here)
 
     @property
-    def exist(self) -> bool:
+    def exist_in_this_process(self) -> bool:
         """Return whether the threads exist in this process.
 
         In a forked process, the threads do not exist, and their locks stay locked.
@@ -61,9 +61,9 @@ class PrefetchThreads:
         return self._process == os.getpid()
 
     @property
-    def at_work(self) -> bool:
+    def accepts_work(self) -> bool:
         """Return whether the threads accept work."""
-        return not self._closed and self.exist
+        return not self._closed and self.exist_in_this_process
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
         """Run ``call`` in a thread, and return its future.
@@ -86,7 +86,7 @@ class PrefetchThreads:
                 because it can run while a lock is held.
         """
         self._closed = True
-        if self.exist:
+        if self.exist_in_this_process:
             self._executor.shutdown(wait=wait, cancel_futures=True)
 
 
@@ -112,7 +112,7 @@ class ReusedThreads:
         if (
             threads is None
             or threads.count != count
-            or not (threads.at_work or (threads.exist and threads.are_refused))
+            or not (threads.accepts_work or (threads.exist_in_this_process and threads.are_refused))
         ):
             self.close(wait=False)
             threads = self._threads = PrefetchThreads(count)
@@ -157,21 +157,21 @@ class PrefetchQueue:
         return not self._reader.parts(request, 1)
 
     @property
-    def at_work(self) -> bool:
+    def accepts_work(self) -> bool:
         """Return whether the threads accept work."""
-        return self._threads.at_work
+        return self._threads.accepts_work
 
     @property
-    def wants_more(self) -> bool:
+    def needs_requests(self) -> bool:
         """Return whether the queue needs more requests to keep all threads busy."""
         ordered = self._ordered
-        if not self.at_work:
+        if not self.accepts_work:
             return False
         if ordered and ordered[-1].parts:
             return len(ordered) < 2 or sum(len(order.parts) for order in ordered) < _PARTS_PER_THREAD * self.threads
         return len(ordered) < self.threads
 
-    def order(self, request: BatchRequest, pause: float = 0.0) -> None:
+    def append(self, request: BatchRequest, pause: float = 0.0) -> None:
         """Append ``request`` to the queue.
 
         If the samples are read one by one, several threads read parts of the batch at the same time. Otherwise a thread
@@ -213,7 +213,7 @@ class PrefetchQueue:
             Exception: any error that reading the batch raises.
         """
         order = self._ordered.popleft()
-        if not self._threads.exist:
+        if not self._threads.exist_in_this_process:
             return self._reader.read(order.request)
         try:
             loaded_from, batch = order.batch.result()
@@ -231,7 +231,7 @@ class PrefetchQueue:
 
     def drop(self) -> None:
         """Remove all requests. A thread finishes the request that it has begun, but the batch is not used."""
-        while self._ordered and self._threads.exist:
+        while self._ordered and self._threads.exist_in_this_process:
             order = self._ordered.popleft()
             for future in (*order.parts, order.batch):
                 future.cancel()

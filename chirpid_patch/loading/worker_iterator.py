@@ -24,7 +24,7 @@ from chirpid_patch.datasets.sent_copy import copy_for_workers
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest, EpochRequests
 from chirpid_patch.loading.by_value import NotSendableError, send_by_value
-from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes, without_random_calls
+from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes, remove_random_calls
 from chirpid_patch.loading.pinning import PinnableBatch, PinnableCollate
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.randomness.seeding import worker_init_fn
@@ -99,7 +99,7 @@ class _WorkerStart:
             self._start(worker_id)
 
 
-def _as_it_is(batch: Any) -> Any:
+def _return_unchanged(batch: Any) -> Any:
     return batch
 
 
@@ -121,14 +121,14 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
         dataset = copy_for_workers(loader.dataset) if known else loader.dataset
         changed |= {
             "dataset": _RequestedBatches(dataset, loader.collate_fn, batches=loader.batch_sampler is not None),
-            "collate_fn": _as_it_is,
+            "collate_fn": _return_unchanged,
             "batch_sampler": None,
             "sampler": loader._index_sampler,
             "worker_init_fn": _WorkerStart(loader.worker_init_fn),
         }
     if loader.pins_own_batches and can_pin and not loader.pin_memory:
         changed |= {"pin_memory": True, "collate_fn": PinnableCollate(changed.get("collate_fn", loader.collate_fn))}
-    return send_by_value(loader_attributes(loader, **changed))
+    return send_by_value(copy_loader_attributes(loader, **changed))
 
 
 class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
@@ -146,13 +146,13 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     Args:
         loader: the loader.
         reads_batches: whether the workers read whole batches.
-        may_do_without: whether the loader can load in this process if workers cannot be started.
+        can_load_in_process: whether the loader can load in this process if workers cannot be started.
         keep: whether the workers stay alive after an epoch, for ``start_over``.
         seed: base seed, if it is already drawn. The iterator then only makes the random calls that a persistent
             iterator makes at the start of another epoch. None: the iterator draws the base seed.
 
     Raises:
-        WorkersNotStartedError: the operating system cannot start a worker, and ``may_do_without`` is True.
+        WorkersNotStartedError: the operating system cannot start a worker, and ``can_load_in_process`` is True.
         Exception: any other error of PyTorch's iterator.
     """
 
@@ -163,7 +163,13 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     _owner = 0
 
     def __init__(
-        self, loader: Any, *, reads_batches: bool, may_do_without: bool, keep: bool = False, seed: int | None = None
+        self,
+        loader: Any,
+        *,
+        reads_batches: bool,
+        can_load_in_process: bool,
+        keep: bool = False,
+        seed: int | None = None,
     ) -> None:
         self._loader = weakref.ref(loader)
         self._reads_batches = reads_batches
@@ -179,12 +185,12 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._is_broken = False
         self._restarts = 0
         #: Numbers of the workers that have returned a batch.
-        self._heard_from: set[int] = set()
+        self._responded: set[int] = set()
         self._epoch_state: dict[str, Any] | None = None
-        if may_do_without:
+        if can_load_in_process:
             _check_processes()
         try:
-            self._start(self._parts if seed is None else without_random_calls(self._parts, seed))
+            self._start(self._parts if seed is None else remove_random_calls(self._parts, seed))
         except NotSendableError as error:
             if not reads_batches or loader.worker_init_fn is not None:
                 raise  # loading in this process could yield other data, so stop, as with PyTorch's loader
@@ -193,7 +199,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         except OSError as error:
             # After PyTorch has checked the arguments, an OSError comes from the start of a process.
             starting = "_worker_init_fn" in vars(self) and not self._is_started
-            if not may_do_without or not starting or error.errno not in _NO_PROCESS:
+            if not can_load_in_process or not starting or error.errno not in _NO_PROCESS:
                 raise
             self._end_partial_start()
             raise WorkersNotStartedError(_reason(error), self._base_seed if seed is None else seed) from error
@@ -216,7 +222,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._pids = tuple(worker.pid for worker in self._workers)
         _queues_in_use[id(self)] = [self._worker_result_queue, *self._index_queues]
         if self._epoch_state is not None:
-            self._take_up_epoch()
+            self._continue_epoch()
             return
         if first_iter and self._seed is not None:
             self._base_seed, self._index_sampler = self._seed, self._parts._index_sampler
@@ -304,7 +310,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
                 raise
             raise _WorkerDiedError from error
         if got and data[0] in self._task_info:
-            self._heard_from.add(self._task_info[data[0]][0])
+            self._responded.add(self._task_info[data[0]][0])
             self._suspects.discard(data[0])
         return got, data
 
@@ -336,7 +342,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         """
         dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
         for place in sorted(dead):
-            if (self._workers[place].exitcode or 0) > 0 and not self._has_begun(place):
+            if (self._workers[place].exitcode or 0) > 0 and not self._took_request(place):
                 self._is_broken = True
                 raise RuntimeError(
                     f"{_describe_exit(self._workers[place])} The worker could not start, so it has not read a sample. "
@@ -352,12 +358,12 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             owner._lost_workers = True
         self._start_again()
 
-    def _has_begun(self, worker: int) -> bool:
+    def _took_request(self, worker: int) -> bool:
         """Return whether a dead worker had taken a request.
 
         The method counts the requests that are left in the queue of the worker.
         """
-        if worker in self._heard_from:
+        if worker in self._responded:
             return True
         sent, left = sum(info == (worker,) for info in self._task_info.values()), 0
         try:
@@ -392,15 +398,15 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._epoch_state = {name: vars(self)[name] for name in _OF_THE_EPOCH}
         self._shutdown_workers()
         self._restarts += 1
-        self._heard_from = set()
+        self._responded = set()
         self._is_broken = False
         seed = (self._base_seed + self._restarts * self._num_workers) % 2**63
         try:
-            self._start(without_random_calls(self._parts, seed))
+            self._start(remove_random_calls(self._parts, seed))
         finally:
             self._epoch_state = None
 
-    def _take_up_epoch(self) -> None:
+    def _continue_epoch(self) -> None:
         """Continue the running epoch after the new workers have started."""
         assert self._epoch_state is not None
         self.__dict__.update(self._epoch_state)

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from chirpid_patch.device.precision import autocast_for, grad_scaler_for
 from chirpid_patch.memory.kept_state import restored_state
-from chirpid_patch.memory.trials import MemoryTrials, trials_on_device
+from chirpid_patch.memory.trials import MemoryTrials, create_memory_trials
 from chirpid_patch.randomness.random_states import restored_generators
 
 logger = logging.getLogger("chirpid_patch")
@@ -64,7 +64,7 @@ def largest_batch_size(
     with (
         _restored_generators(place, step, *owners),
         restored_state(*owners),
-        trials_on_device(place, memory_limit, safety_margin) as trials,
+        create_memory_trials(place, memory_limit, safety_margin) as trials,
     ):
         size = _search_size(step, trials, max_batch_size)
     if not size:
@@ -82,7 +82,7 @@ def _search_size(step: Callable[[int], object], trials: MemoryTrials, most: int)
     while shown + 1 < too_large:
         doubled = min(max(2 * shown, _FIRST), most)
         wanted = doubled if too_large > most else (shown + too_large) // 2
-        size = trials.promising(shown, wanted)
+        size = trials.largest_size_to_try(shown, wanted)
         if size == shown:
             break
         if trials.fits(size, partial(_repeat, step, size)):

@@ -43,7 +43,7 @@ class MemoryTrials(ABC):
 
     allowed_bytes: int
 
-    def promising(self, shown: int, size: int) -> int:
+    def largest_size_to_try(self, shown: int, size: int) -> int:
         """Return the largest batch size up to ``size`` that should fit; ``shown`` if no size above ``shown`` does."""
         return size
 
@@ -58,7 +58,7 @@ class MemoryTrials(ABC):
             Exception: any error of the step that does not mean that memory has run out.
         """
         try:
-            peak = self.measured(size, run)
+            peak = self.measure_peak(size, run)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -69,7 +69,7 @@ class MemoryTrials(ABC):
         return peak is not None and peak <= self.allowed_bytes
 
     @abstractmethod
-    def measured(self, size: int, run: Callable[[], object]) -> int:
+    def measure_peak(self, size: int, run: Callable[[], object]) -> int:
         """Call ``run``, a step with batch size ``size``, and return the largest memory in use meanwhile, in bytes."""
 
     def clear(self) -> None:
@@ -84,7 +84,7 @@ class MemoryTrials(ABC):
         self.clear()
 
 
-def trials_on_device(device: torch.device, memory_limit: int | None, safety_margin: float) -> MemoryTrials:
+def create_memory_trials(device: torch.device, memory_limit: int | None, safety_margin: float) -> MemoryTrials:
     """Return the object for trials on ``device``.
 
     Args:
@@ -141,7 +141,7 @@ class CudaTrials(MemoryTrials):
         super().clear()
         self._cuda.empty_cache()  # too slow for a training, but right between trials
 
-    def measured(self, size: int, run: Callable[[], object]) -> int:
+    def measure_peak(self, size: int, run: Callable[[], object]) -> int:
         self._cuda.reset_peak_memory_stats(self._device)
         run()
         self._cuda.synchronize(self._device)
@@ -165,14 +165,14 @@ class CpuTrials(MemoryTrials):
         #: The largest memory in bytes of each batch size that fits. The value for 0 is the memory before the trials.
         self._peaks = {0: resident}
 
-    def promising(self, shown: int, size: int) -> int:
+    def largest_size_to_try(self, shown: int, size: int) -> int:
         if shown == 0:
             return size  # there is no smaller batch from which to predict
         sizes = range(size, shown, -1)
-        return next((one for one in sizes if predicted_peak_memory(self._peaks, one) <= self.allowed_bytes), shown)
+        return next((one for one in sizes if predict_peak_memory(self._peaks, one) <= self.allowed_bytes), shown)
 
-    def measured(self, size: int, run: Callable[[], object]) -> int:
-        peak = peak_memory(run)
+    def measure_peak(self, size: int, run: Callable[[], object]) -> int:
+        peak = measure_peak_memory(run)
         if peak <= self.allowed_bytes:
             self._peaks[size] = peak
         return peak
@@ -184,7 +184,7 @@ class CpuTrials(MemoryTrials):
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def predicted_peak_memory(peaks: Mapping[int, int], size: int) -> float:
+def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     """Predict the largest memory in bytes during a step with ``size`` samples.
 
     The predicted memory grows at least in proportion to the batch size. If three batch sizes show faster growth, the
@@ -206,7 +206,7 @@ def predicted_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     return max(in_proportion, peaks[last] + (size - last) * (slope + bend * (size - before)))
 
 
-def peak_memory(call: Callable[[], object]) -> int:
+def measure_peak_memory(call: Callable[[], object]) -> int:
     """Return the largest resident memory of this process during ``call``, in bytes.
 
     The result is exact if the process has never used more memory before, because the system records the largest value.

@@ -89,7 +89,9 @@ class Interleaving:
         loaders = np.arange(len(lengths))
         if self.strategy is SamplingStrategy.WEIGHTED:
             return (
-                self._draw_loaders(self.weights, steps, epoch) if self.cycle else self._drawn_once(known, epoch)[:steps]
+                self._draw_loaders(self.weights, steps, epoch)
+                if self.cycle
+                else self._draw_until_all_are_read(known, epoch)[:steps]
             )
         if self.strategy is SamplingStrategy.SEQUENTIAL:
             return np.resize(np.repeat(loaders, known), steps)
@@ -112,7 +114,7 @@ class Interleaving:
         within: Turns = np.minimum(drawn, np.flatnonzero(chances)[-1]).astype(np.int64)
         return within
 
-    def _drawn_once(self, lengths: npt.NDArray[np.int64], epoch: int) -> Turns:
+    def _draw_until_all_are_read(self, lengths: npt.NDArray[np.int64], epoch: int) -> Turns:
         """Choose loaders until each has yielded all its batches, and return the indices of the chosen loaders.
 
         A loader without further batches is not chosen again.

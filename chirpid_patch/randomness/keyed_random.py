@@ -141,6 +141,6 @@ class RandomKey:
         return hash_into_keys(np.full(self.indices.shape, run, dtype=np.uint64), self.indices, self.occurrences)
 
 
-def keys_of_samples(key: RandomKey | None, count: int) -> Keys:
+def create_sample_keys(key: RandomKey | None, count: int) -> Keys:
     """Return a 64-bit key for each of ``count`` samples: from ``key``, or new random keys if ``key`` is None."""
     return fresh_keys(count) if key is None else key.sample_keys()

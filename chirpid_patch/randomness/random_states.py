@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from chirpid_patch.randomness.held_objects import GENERATORS, reachable_objects
+from chirpid_patch.randomness.reachable_objects import GENERATORS, reachable_objects
 
 
 @dataclass(frozen=True)

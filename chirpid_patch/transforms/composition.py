@@ -45,7 +45,7 @@ class Lambda:
         return self.lambd(sample)
 
 
-def transform_parts(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
+def split_transform(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
     """Yield position and transform of each single transform that ``transform`` applies, in order.
 
     If ``transform`` is not a composed transform, the only result is ``transform`` itself. Composed transforms are
@@ -63,7 +63,7 @@ def transform_parts(transform: Transform, position: Position) -> Iterator[tuple[
         yield position, transform
         return
     for number, part in enumerate(inner):
-        yield from transform_parts(part, (*position, number))
+        yield from split_transform(part, (*position, number))
 
 
 def _inner(transform: Transform) -> Sequence[Transform] | None:

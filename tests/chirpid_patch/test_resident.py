@@ -33,7 +33,7 @@ from chirpid_patch import (
 )
 from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.device import resident as resident_loading
-from chirpid_patch.device.resident import ResidentOn
+from chirpid_patch.device.resident import ResidentPlacement
 from chirpid_patch.device.resident_tensors import NotResidentError
 from chirpid_patch.transforms import off_cpu, spectrograms
 from chirpid_patch.transforms.device_noise import add_device_noise_
@@ -240,7 +240,7 @@ def test_folds_share_one_upload_that_is_freed_with_the_last_of_them(free: Callab
     folds[0].shutdown()
     again.shutdown()
     with pytest.raises(NotResidentError, match=r"50% .* 0\.0 KiB .* cpu"):
-        BatchedDataLoader(data, 4, prefetch_threads=0, placement=ResidentOn("cpu"))
+        BatchedDataLoader(data, 4, prefetch_threads=0, placement=ResidentPlacement("cpu"))
 
 
 def test_a_loader_that_was_shut_down_uploads_again() -> None:
@@ -570,7 +570,7 @@ def test_an_impossible_share_is_refused(share: float) -> None:
 
 def test_worker_processes_are_refused_by_the_class() -> None:
     with pytest.raises(ValueError, match="num_workers"):
-        BatchedDataLoader(tensor_data(4), 2, num_workers=1, prefetch_threads=0, placement=ResidentOn("cpu"))
+        BatchedDataLoader(tensor_data(4), 2, num_workers=1, prefetch_threads=0, placement=ResidentPlacement("cpu"))
 
 
 # --- devices ------------------------------------------------------------------------------------------------
