@@ -105,5 +105,5 @@ def _values(dataset: Any, chunk: Sequence[Any]) -> Iterator[Tensor]:
 
 def _real(x: Tensor) -> Tensor:
     if x.is_complex():
-        raise TypeError("x is complex; its mean and standard deviation cannot standardise it")
+        raise TypeError("x is complex: complex samples cannot be standardised")
     return x

@@ -86,8 +86,8 @@ def create_placement(
         held = ResidentPlacement(there, 0.5 if resident_share is None else resident_share)
         held.hold(dataset, batches=batches, collate=batching.get("collate_fn"))
     except NotResidentError as reason:
-        return MovingPlacement(there), f"batches are moved to {there} and not built there, because {reason}"
-    why = f"{readable_size(held.bytes)} of samples are stored there, and batches are built from them"
+        return MovingPlacement(there), f"batches are moved to {there}, and not built on {there}, because {reason}"
+    why = f"{readable_size(held.bytes)} of samples are stored on the device, and batches are built from these samples"
     if there.type != "cpu" and _draws_exact_noise(dataset):
         why += "; noise of mode 'exact' has the same distribution as on the CPU, but different values"
     return held, why

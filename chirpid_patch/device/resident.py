@@ -89,8 +89,8 @@ class ResidentPlacement(Placement):
     def attach(self, loader: Any) -> None:
         if loader.worker_processes or loader.prefetch_threads != 0 or loader.pin_memory:
             raise ValueError(
-                "only this process reads samples that are stored on a device: omit num_workers, and pass "
-                "pin_memory=False and prefetch_threads=0"
+                "samples that are stored on a device need no workers, threads or pinned memory: omit num_workers, and "
+                "pass pin_memory=False and prefetch_threads=0"
             )
         self.hold(loader.dataset, batches=loader.batch_sampler is not None, collate=loader.collate_fn)
 

@@ -157,5 +157,5 @@ def advise_pinning(pin_memory: bool, device: str | None) -> SettingFinding | Non
         )
         return SettingFinding("pin_memory", False, True, why)
     if device is None and pin_memory:
-        return SettingFinding("pin_memory", True, False, "there is no accelerator that pinned memory would help")
+        return SettingFinding("pin_memory", True, False, "without an accelerator, pinned memory has no benefit")
     return None

@@ -148,7 +148,7 @@ class _Diagnosis:
     def _can_try(self) -> bool:
         if isinstance(self._loader.dataset, IterableDataset):
             self._notes.append(
-                "no other number of workers was tried, because the samples of an iterable dataset depend on the number"
+                "no other number of workers was tried, because the samples of an iterable dataset depend on this number"
             )
             return False
         return self._limits_training()

@@ -149,7 +149,7 @@ def save_choice(path: Path, key: str, choice: LoaderChoice) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        logger.warning("the measured choice of loader settings cannot be saved: %s", error)
+        logger.warning("the measured loader settings cannot be saved: %s", error)
 
 
 def _read(path: Path) -> dict[str, Any]:

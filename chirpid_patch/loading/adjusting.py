@@ -145,7 +145,7 @@ class LoadController:
         load = median(step.wait.wall for step in steps)
         away = median(step.away.wall for step in steps)
         if load < max(_LEAST_SECONDS, _LEAST_PART * (load + away)):
-            self._postpone_trial("loading takes next to no time")
+            self._postpone_trial("loading takes almost no time")
             return
         cpus = max(cpus_per_rank(), 1)
         waiting = self._may_wait and median(step.wait.thread / step.wait.wall for step in steps) < WAITING
@@ -304,7 +304,7 @@ class WorkerCountChooser:
             if self._missed_expectation(before, load.batch_s / batch_s):
                 self._refused.add(self.workers)
                 self.why = (
-                    f"back to {before}: {self.workers} took {load.batch_s / batch_s:.2f} times as long for a batch"
+                    f"back to {before}: a batch took {load.batch_s / batch_s:.2f} times as long with {self.workers}"
                 )
                 self.workers = before
                 return before

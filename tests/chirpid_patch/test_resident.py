@@ -261,7 +261,7 @@ def test_what_does_not_fit_is_loaded_as_ever_and_moved(
     free(200_000)
     with caplog.at_level(logging.DEBUG, logger="chirpid_patch"):
         loader: Any = Factory.create_training_loader(data, 4, device="cpu", resident_share=0.1)
-    reason = "and not built there, because the samples take 101.6 KiB, more than 10% of the 195.3 KiB free on cpu"
+    reason = "and not built on cpu, because the samples take 101.6 KiB, more than 10% of the 195.3 KiB free on cpu"
     assert reason in loader.decision
     assert reason in caplog.text
     assert not is_held(loader)
@@ -276,7 +276,7 @@ def test_what_turns_out_not_to_fit_is_moved_too(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(resident_loading, "TensorUpload", upload)
     data = tensor_data(10)
     loader: Any = Factory.create_training_loader(data, 4, **HELD)
-    assert "and not built there, because" in loader.decision and "1.0 KiB" in loader.decision
+    assert "and not built on " in loader.decision and "1.0 KiB" in loader.decision
     assert same(run(loader), run(ordinary(data)))
 
 

@@ -56,5 +56,5 @@ def _cell(number: int, marker: str, lines: list[str]) -> dict[str, Any]:
 
 def _strip_comment(line: str) -> str:
     if line and not line.startswith("#"):
-        raise ValueError(f"not a comment, in a markdown cell: {line!r}")
+        raise ValueError(f"a markdown cell contains a line that is not a comment: {line!r}")
     return line.removeprefix("#").removeprefix(" ")
