@@ -122,7 +122,7 @@ def create_loader(
 ) -> DataLoader[Any]:
     """Build a loader from the arguments of ``torch.utils.data.DataLoader``, for training, validation or test.
 
-    The loader chooses its loading mode. Its attributes return the arguments of the call, also arguments without effect.
+    The loader chooses its loading mode. Its attributes return all arguments of the call, with or without an effect.
     The attribute ``loader.decision`` returns the loading mode with the reason. The logger ``chirpid_patch`` logs the
     same text at level DEBUG.
 
@@ -254,7 +254,7 @@ def create_test_loader(
 
 
 class OptimalDataLoaderFactory:
-    """The functions of this module under the names of the best-practice guide."""
+    """The functions of this module, as a class with the names that the best-practice guide uses."""
 
     create_loader = staticmethod(create_loader)
     create_training_loader = staticmethod(create_training_loader)

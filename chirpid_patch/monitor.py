@@ -1,7 +1,7 @@
 """Measurements of data loading: the wait for each batch, GPU utilisation and memory.
 
-`time_batch_loading` of the best-practice guide starts its clock only after a batch has arrived. In this module the
-clock runs while the caller waits for the next batch. The start-up time of a loader is measured separately from its
+In the best-practice guide for ChirpID, `time_batch_loading` starts its clock after a batch has arrived. In this module
+the clock runs while the caller waits for the next batch. The start-up time of a loader is measured separately from its
 rate.
 """
 

@@ -86,7 +86,7 @@ def has_dependency_file(root: Path) -> bool:
 
 
 def folders_outside_package(root: Path, paths: Iterable[str]) -> list[str]:
-    """Return the top folders of files, such as ``examples``, if the package of a project contains none of the files.
+    """Return the top folders of ``paths``, such as ``examples``, if all these files are outside of the package.
 
     Args:
         root: folder of the project.

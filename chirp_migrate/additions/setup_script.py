@@ -41,7 +41,7 @@ def setup_call_arguments(text: str) -> dict[str, Any]:
 
 
 def _literals(node: ast.expr, tree: ast.AST) -> Iterator[Any]:
-    """Yield the value of a literal; of a dictionary, yield the dictionary of the entries whose values are literals."""
+    """Yield the value of a literal. For a dictionary, yield a dictionary of the entries whose values are literals."""
     value = _value_of(node, tree)
     if isinstance(value, ast.Dict):
         yield {

@@ -50,7 +50,7 @@ class Output:
 
     @property
     def json_is_printed(self) -> bool:
-        """Return whether the JSON document is written to standard output, so that other text must not be."""
+        """Return whether the JSON document is written to standard output, which must then contain no other text."""
         return self.json_file == STANDARD_OUTPUT
 
     def screen(self, *, prose: bool = True, err: bool | None = None) -> Screen:

@@ -4,9 +4,9 @@ A ``GatherNode`` describes how batches of a dataset are read. Its method ``read_
 ``children`` lists the inner datasets, and ``resolve`` maps the samples of a batch to samples of the inner datasets.
 Further properties describe what all samples have in common, such as their dtype.
 
-``gather_node`` returns the node of any dataset. A dataset of this package (``BatchedDataset``) is its own node. For
-``TensorDataset``, ``Subset`` and ``ConcatDataset`` of PyTorch, and for tensors and NumPy arrays, ``gather_node``
-creates a node.
+``gather_node`` returns the ``GatherNode`` of any dataset. A dataset of this package (``BatchedDataset``) is itself a
+``GatherNode``. For ``TensorDataset``, ``Subset`` and ``ConcatDataset`` of PyTorch, and for tensors and NumPy arrays,
+``gather_node`` creates a ``GatherNode``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class GatherNode:
 
     @property
     def child_nodes(self) -> Sequence[GatherNode]:
-        """Return the node of each dataset in ``children``."""
+        """Return the ``GatherNode`` of each dataset in ``children``."""
         return [gather_node(child) for child in self.children]
 
     @property
@@ -283,7 +283,7 @@ class BatchPart:
         dataset: the inner dataset.
         indices: indices of the samples in the inner dataset.
         places: positions of these samples in the batch; None: the batch consists of exactly these samples.
-        number: position of the inner dataset in ``children`` of the node.
+        number: position of the inner dataset in the attribute ``children`` of the outer dataset's ``GatherNode``.
     """
 
     dataset: Any
@@ -305,7 +305,7 @@ class RowsOnDevice(TensorDataset):
 
 
 class _TensorRows(GatherNode):
-    """The node of a ``TensorDataset`` whose tensors are all plain."""
+    """The ``GatherNode`` of a ``TensorDataset`` whose tensors are all plain."""
 
     in_memory = fixed_samples = gathers = True
     keyed = False
@@ -330,15 +330,15 @@ class _TensorRows(GatherNode):
 
 
 class _BareRows(_TensorRows):
-    """The node of a tensor or NumPy array, whose rows are the samples."""
+    """The ``GatherNode`` of a tensor or NumPy array, whose rows are the samples."""
 
     samples_are_rows = True
 
 
 class _JointNode(GatherNode):
-    """The node of a dataset of PyTorch that contains samples of other datasets.
+    """The ``GatherNode`` of a dataset of PyTorch that contains samples of other datasets.
 
-    Each call of ``gather_node`` creates a new node.
+    Each call of ``gather_node`` creates a new object.
     """
 
     @cached_property
@@ -347,7 +347,7 @@ class _JointNode(GatherNode):
 
 
 class _SubsetNode(_JointNode):
-    """The node of a ``Subset``."""
+    """The ``GatherNode`` of a ``Subset``."""
 
     def __init__(self, dataset: Any) -> None:
         self._indices = dataset.indices
@@ -380,7 +380,7 @@ class _SubsetNode(_JointNode):
 
 
 class _ConcatNode(_JointNode):
-    """The node of a ``ConcatDataset``."""
+    """The ``GatherNode`` of a ``ConcatDataset``."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -471,14 +471,14 @@ def _is_gatherable(dataset: Any) -> bool:
 
 
 def subset_or_concat_node(dataset: Any) -> _SubsetNode | _ConcatNode | None:
-    """Return the node of ``dataset`` if it is a ``Subset`` or ``ConcatDataset``; else None."""
+    """Return the ``GatherNode`` of ``dataset`` if it is a ``Subset`` or ``ConcatDataset``; else None."""
     if reads_like_class(dataset, Subset):
         return _SubsetNode(dataset)
     return _ConcatNode(dataset) if reads_like_class(dataset, ConcatDataset) else None
 
 
 class _OwnCodeNode(GatherNode):
-    """The node of every dataset that only its own code can read."""
+    """The ``GatherNode`` of every dataset that only its own code can read."""
 
     keyed = reads_batches = False
 
@@ -487,7 +487,7 @@ _OWN_CODE = _OwnCodeNode()
 
 
 def gather_node(dataset: Any) -> GatherNode:
-    """Return the node that describes how batches of ``dataset`` are read."""
+    """Return the ``GatherNode`` that describes how batches of ``dataset`` are read."""
     if type(dataset) is TensorDataset:
         return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
     joint = None if isinstance(dataset, BatchedDataset) else subset_or_concat_node(dataset)

@@ -70,7 +70,7 @@ class LoaderChoice:
 
     @property
     def why(self) -> str:
-        """Return the measured rates of the choice and of its alternatives, as part of a sentence."""
+        """Return the measured rates of the chosen mode and of the other modes, as part of a sentence."""
         rates = {(trial.num_workers, trial.prefetch_threads): trial.samples_per_second for trial in self.trials}
         alone, chosen = rates[0, 0], rates[self.num_workers, self.prefetch_threads]
         assert alone is not None and chosen is not None

@@ -91,7 +91,7 @@ class EpochRequests:
             raise
 
     def skip(self, sampler: Iterator[Any]) -> None:
-        """Skip the batches that another loader has delivered. The sampler still makes the random calls for them."""
+        """Skip the batches that another loader has delivered. The sampler still makes their random calls."""
         while self.drawn < self._skipped:
             try:
                 self._request(next(sampler))

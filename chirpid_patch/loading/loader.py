@@ -425,7 +425,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
 
     def _request_kind(self, nodes: list[GatherNode]) -> SharedRequestSettings:
-        """Return the properties that all requests of an epoch share; append the dataset's node to ``nodes``."""
+        """Return the properties that all requests of an epoch share, and append the ``GatherNode`` to ``nodes``."""
         batches, node = self.batch_sampler is not None, gather_node(self.dataset)
         nodes.append(node)
         keyed = batches and node.keyed

@@ -178,7 +178,7 @@ class MultiDataLoader:
         self._last_epochs[index] = numbers
 
     def shutdown(self) -> None:
-        """End the worker processes and threads that the loaders keep. The next iteration starts new ones."""
+        """End the worker processes and threads of all loaders. The next iteration starts new processes and threads."""
         for loader in self.loaders:
             if hasattr(loader, "shutdown"):
                 loader.shutdown()

@@ -1,4 +1,4 @@
-"""Functions of the best-practice guide, under its names, that build loaders for training on several ranks."""
+"""Functions of the best-practice guide for ChirpID that build loaders for training on several ranks."""
 
 from __future__ import annotations
 

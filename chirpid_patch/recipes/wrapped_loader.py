@@ -74,11 +74,11 @@ class WrappedDataLoader:
         loader = TileLoader(dataset, batch_size=16, num_workers=8, weighted_sampler=weights)
         for batch in loader: ...
 
-    ``OptimalDataLoaderFactory`` builds the inner ``DataLoader``. ``loader[3]`` and ``loader[[3, 5]]`` return the batch
-    of these samples. Every public attribute of the inner loader can be read from this object. As with PyTorch's loader,
-    assigning an attribute that is fixed after construction raises ValueError. ``loader._pytorch_loader`` is the inner
-    loader, which does not move its batches. Pass the inner loader to a framework that needs a ``DataLoader``. A pickled
-    loader contains everything except processes and threads.
+    ``OptimalDataLoaderFactory`` builds the inner ``DataLoader``. ``loader[3]`` returns sample 3 as a batch, and
+    ``loader[[3, 5]]`` returns two samples as a batch. Every public attribute of the inner loader can be read from this
+    object. As with PyTorch's loader, assigning an attribute that is fixed after construction raises ValueError.
+    ``loader._pytorch_loader`` is the inner loader, which does not move its batches. Pass the inner loader to a
+    framework that needs a ``DataLoader``. A pickled loader contains everything except processes and threads.
 
     Args:
         dataset: map-style or iterable dataset.
@@ -210,7 +210,7 @@ class WrappedDataLoader:
         return self
 
     def shutdown(self) -> None:
-        """End the worker processes and threads that the loader keeps. The next iteration starts new ones."""
+        """End the worker processes and threads of the loader. The next iteration starts new processes and threads."""
         shut_down_workers(self._pytorch_loader)
 
     @property
