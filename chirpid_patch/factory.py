@@ -150,10 +150,10 @@ def create_loader(
             a global random generator. Threads then replace the worker processes.
         prefetch_threads: number of threads that load batches ahead if there are no worker processes. None: the loader
             measures during the training whether threads help.
-        tune: whether to measure which number of workers loads fastest. If ``num_workers`` is not 0, it is the largest
-            number measured. The loader saves the result for this dataset and machine, and reuses it. A path names the
-            file for the results. For True, the environment variable ``CHIRPID_PROFILE`` names the file; without this
-            variable, the file is in the user's cache folder.
+        tune: whether to measure which number of workers loads fastest. The largest number that is measured is
+            ``num_workers``, or a default if ``num_workers`` is 0. The loader saves the result for this dataset and
+            machine, and reuses it. A path names the file for the results. For True, the environment variable
+            ``CHIRPID_PROFILE`` names the file; without this variable, the file is in the user's cache folder.
         tune_seconds: seconds that the measurement takes; 0 uses a saved result only and never measures.
         tune_step: function that is called with each batch of the measurement, in place of a training step. None: the
             measurement only loads batches.

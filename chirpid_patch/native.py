@@ -51,7 +51,7 @@ def standardize_rows(batch: Tensor, source: Tensor, rows: Tensor, mean: float, d
 def add_noise(
     batch: Tensor, rows: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64], table: npt.NDArray[np.float32]
 ) -> bool:
-    """Add noise from ``table``, which has 65,536 values, to the given rows of ``batch``, and clamp them to [0, 1].
+    """Add noise from ``table``, which has 65,536 values, to the given rows of ``batch``, and clamp the rows to [0, 1].
 
     The key of a row determines which values of the table are added to its elements.
 

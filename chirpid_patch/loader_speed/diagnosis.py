@@ -165,7 +165,7 @@ class _Diagnosis:
         return found
 
     def _find_worker_count(self) -> tuple[SettingFinding | None, float]:
-        """Return the finding for a better number of workers, and the speed with that number.
+        """Return the finding for a better number of workers, and the speed with this number.
 
         The speed is a multiple of the current speed. Without a better number, the result is (None, 1.0).
         """

@@ -197,7 +197,7 @@ class PrefetchQueue:
     def _state(self) -> object:
         """Return the state of a dataset in memory, to detect changes; None for other datasets.
 
-        Samples of other datasets are read only once, as by worker processes.
+        Samples of other datasets are read only once, as worker processes do.
         """
         dataset = self._reader.dataset
         return describe_state(dataset) if is_in_memory(dataset) else None

@@ -57,7 +57,7 @@ class GpuStatus:
 
     @property
     def utilization_percent(self) -> float | None:
-        """Return the mean utilisation of all GPUs that report it, in percent; None if no GPU reports a utilisation."""
+        """Return the mean of all reported GPU utilisations, in percent; None if no GPU reports its utilisation."""
         known = [gpu.utilization_percent for gpu in self.readings if gpu.utilization_percent is not None]
         return sum(known) / len(known) if known else None
 

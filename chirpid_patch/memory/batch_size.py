@@ -45,7 +45,7 @@ def largest_batch_size(
 
     Args:
         step: function that runs a training step (forward, backward, optimiser) with a batch of the given size.
-        device: device of the step. Other programs should use the device as they will during the training.
+        device: device of the step. During the search, other programs should use as much memory as during the training.
         state: modules, optimisers and other objects with a ``state_dict`` that the step changes. The function restores
             their states and all random generators to the last bit.
         max_batch_size: largest batch size to try, at most the number of training samples.
