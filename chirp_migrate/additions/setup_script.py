@@ -24,7 +24,7 @@ _LIST_END = re.compile(r"(?P<comma>[ \t]*,|)(?P<comment>[ \t]*#[^\r\n]*|)(?:\s|#
 def setup_call_arguments(text: str) -> dict[str, Any]:
     """Return the arguments of ``setup(…)`` that are literals, or names to which the script assigns one literal.
 
-    A dictionary such as ``extras_require`` contains the entries that are literals or such names.
+    Of a dictionary such as ``extras_require``, the result contains the entries with such values.
     """
     try:
         tree = ast.parse(text)

@@ -1,8 +1,8 @@
 """Print paragraphs, lists, tables and diffs that fit the terminal, with the library rich.
 
 Texts cannot control the terminal: control characters are escaped first (see ``escape_invisible`` in :mod:`.text`), and
-rich does not interpret markup in texts. The module imports rich, so only code that prints imports this module;
-``--help`` does not.
+rich does not interpret markup in texts. The module imports rich, which takes time. So only code that prints results
+imports this module, and ``--help`` does not import it.
 """
 
 from __future__ import annotations

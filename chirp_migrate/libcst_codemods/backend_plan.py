@@ -121,7 +121,7 @@ def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ())
 
 
 def _absolute(path: str | Path) -> Path:
-    """Return an absolute path. Links are not resolved, because links to files are excluded, and the files are not."""
+    """Return an absolute path. Links are not resolved, because the plan excludes links to files, but not the files."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 

@@ -511,8 +511,8 @@ def is_in_memory(dataset: Any) -> bool:
 def permits_batched_reading(dataset: Any) -> bool:
     """Return whether ``dataset`` permits batched reading.
 
-    The result is True for datasets of this package, for tensors, for NumPy arrays, and for PyTorch's datasets that
-    contain only these.
+    The result is True for tensors, NumPy arrays, datasets of this package, and PyTorch's datasets over tensors, arrays
+    or datasets of this package.
     """
     return gather_node(dataset).reads_batches
 

@@ -152,14 +152,15 @@ def dense_tensor_bytes(x: Any) -> int:
 
 
 def stack_until_layout_differs(
-    samples: Iterator[Any], count: int, fits: Callable[[Tensor], bool]
+    samples: Iterator[Any], count: int, supports_batch: Callable[[Tensor], bool]
 ) -> tuple[Tensor | None, list[Any], list[Any]]:
     """Read samples (x, y) one by one, and copy each x into one tensor before the next sample is read.
 
     Args:
         samples: iterator over samples. Reading ends at the first sample whose x differs in shape, dtype or layout.
         count: largest number of samples to copy.
-        fits: function that gets the first x with a batch axis, and returns whether to build a batch of such samples.
+        supports_batch: function that gets the first x with a batch axis, and returns whether to build a batch of such
+            samples.
 
     Returns:
         Three values. The first is the tensor (``count``, *shape of x), or None if no x was copied. The second is the
@@ -168,7 +169,11 @@ def stack_until_layout_differs(
     rows: Tensor | None = None
     ys: list[Any] = []
     for x, y in samples:
-        alike = have_equal_layout([x]) and fits(x.unsqueeze(0)) if rows is None else have_equal_layout((x, rows[0]))
+        alike = (
+            have_equal_layout([x]) and supports_batch(x.unsqueeze(0))
+            if rows is None
+            else have_equal_layout((x, rows[0]))
+        )
         if not alike:
             return rows, ys, [(x, y)]
         if rows is None:

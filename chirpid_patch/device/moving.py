@@ -55,7 +55,7 @@ def move_part(device: torch.device, part: Any) -> Any:
 
 
 def is_tensor_or_packed_sequence(part: Any) -> bool:
-    """Return whether ``tensors_of(part)`` contains all memory of ``part``."""
+    """Return whether ``part`` is a tensor or a packed sequence, whose memory ``tensors_of`` returns."""
     return isinstance(part, Tensor | PackedSequence)
 
 

@@ -271,7 +271,8 @@ class WorkerCountChooser:
     * If the training waited for less than the share ``LOWER_BELOW`` in ``PATIENCE`` epochs in a row, the number is
       halved.
     * A larger number must shorten the time from batch to batch by the share ``WORTH``. A smaller number must not
-      lengthen this time by more than the share ``WORTH``. A number that fails is undone and not tried again.
+      lengthen this time by more than the share ``WORTH``. Otherwise the old number returns, and the new number is not
+      tried again.
     * An epoch of fewer than ``LEAST_BATCHES`` batches changes nothing.
 
     Args:

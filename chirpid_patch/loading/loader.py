@@ -491,10 +491,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
         epoch of the new loader consists of the batches that the loop has not received yet.
 
         Returns:
-            A dictionary of integers, tensors and containers of these, which ``torch.load(..., weights_only=True)`` can
-            read. The dictionary contains the number of epochs, and the base seed if all epochs share it. If an epoch is
-            running, the dictionary also contains the random states at the start of the epoch and the number of
-            delivered batches.
+            A dictionary that ``torch.load(..., weights_only=True)`` can read. The dictionary contains the number of
+            epochs, and the base seed if all epochs share it. If an epoch is running, the dictionary also contains the
+            random states at the start of the epoch and the number of delivered batches.
 
         Raises:
             ValueError: batches of the running epoch may arrive in any order (``in_order=False``).

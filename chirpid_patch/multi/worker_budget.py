@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("chirpid_patch")
 
 
-def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | None = None) -> list[int]:
+def share_workers(needs: Sequence[float], workers: int, limits: Sequence[int] | None = None) -> list[int]:
     """Divide ``workers`` worker processes among loaders, and return the number for each loader.
 
     First, each loader gets one worker, because a loader without workers blocks the training. The loaders with the
@@ -36,7 +36,7 @@ def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | No
         needs: how much work each loader has, in any unit, such as samples in a step. A loader with the need 0 gets no
             workers.
         workers: number of worker processes to divide.
-        most: largest number of workers of each loader; None: no limit.
+        limits: largest number of workers of each loader; None: no limit.
 
     Raises:
         ValueError: a need or ``workers`` is negative.
@@ -45,10 +45,10 @@ def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | No
         raise ValueError("needs and workers must be 0 or more")
     given = [0] * len(needs)
     for _ in range(workers):
-        open_to = [i for i, need in enumerate(needs) if need > 0 and (most is None or given[i] < most[i])]
-        if not open_to:
+        candidates = [i for i, need in enumerate(needs) if need > 0 and (limits is None or given[i] < limits[i])]
+        if not candidates:
             break
-        given[max(open_to, key=lambda i: (given[i] == 0, needs[i] / (given[i] + 1)))] += 1
+        given[max(candidates, key=lambda i: (given[i] == 0, needs[i] / (given[i] + 1)))] += 1
     return given
 
 

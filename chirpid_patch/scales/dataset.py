@@ -23,7 +23,7 @@ class MultiScaleDataset(WrappingDataset):
     """A dataset of the samples of ``base_dataset``, for training at several scales.
 
     A sample is a dictionary with the label as ``"label"``. If the base dataset returns dictionaries, the sample also
-    contains all their entries except ``"image"``. The images have other keys:
+    contains all their entries except ``"image"``. The keys of the images depend on ``memory_efficient``:
 
     * By default, ``"base_image"`` is the image (C, H, W) of the base dataset, and ``"scales"`` is an int64 tensor of
       shape (S,). ``step.MultiScaleStep``, ``get_scale_image`` and ``scaling.scale_images`` compute the image at a

@@ -223,7 +223,7 @@ def writable_view(batch: Tensor) -> Any:
 
 
 class GaussianNoise(BatchTransform):
-    """Add normal noise N(0, std²) to samples of any shape, and clamp them to [0, 1].
+    """Add normal noise N(0, std²) to samples of any shape, and clamp the samples to [0, 1].
 
     Args:
         std: standard deviation of the noise.
