@@ -1,10 +1,10 @@
-"""Declarations that user classes make with a decorator, and the objects of this package that they lead to.
+"""Declarations of user classes, and the objects of this package that compute whole batches in place of user objects.
 
-The declaration of a class names the attributes from which a method computes its result. From the values of these
+A decorator declares from which attributes a method of a user class computes its result. From the values of these
 attributes, this package builds an object that computes the same results for whole batches.
 
-The attributes are read from the object's ``__dict__`` each time, without calling a method or property. If an object
-differs in any way from its declaration, its own code runs.
+For each batch, the attributes are read from the ``__dict__`` of the user object, without calling a method or property.
+If an object differs in any way from its declaration, its own code runs.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Declaration:
 
     Attributes:
         attributes: names of the attributes that the method depends on.
-        methods: the functions that must stay as they were when the class was decorated, by name: the declared method,
-            the methods that it calls, and the inherited methods that call it.
+        methods: functions that the class had when it was decorated, by name: the declared method, the methods that it
+            calls, and the inherited methods that call it. If one of them is replaced, the declaration is not used.
         held: names of attributes whose value is a bound method of the object, mapped to the names of these methods.
         build: function that gets the attributes by name, and returns the object of this package that computes the same
-            results. It returns None if no object of this package does.
+            results; None if no object of this package computes the same results.
         of_images: whether the declared method masks 8-bit images. Only ``augments_images`` uses such declarations.
     """
 
@@ -57,7 +57,7 @@ def declare_method(
         attributes: names of the attributes that ``method`` depends on.
         calls: names of the methods that ``method`` calls.
         build: function that gets the attributes by name, and returns the object of this package that computes the same
-            results. It returns None if no object of this package does.
+            results; None if no object of this package computes the same results.
         held: names of attributes whose value is a bound method of the object, mapped to the names of these methods.
             None: the class has no such attributes.
         method: name of the declared method.
@@ -84,8 +84,8 @@ def declare_method(
 def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
     """Return the object of this package that computes the same results as ``declared``.
 
-    If there is no such object, the function returns ``declared`` itself. The object has an attribute ``declared`` that
-    refers to the argument, except with ``of_images``.
+    If there is no such object, the function returns ``declared`` itself. A returned object of this package has an
+    attribute ``declared`` with the original object, except with ``of_images=True``.
 
     Args:
         declared: any object, such as a dataset, a transform or an augmenter.
@@ -116,7 +116,8 @@ def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
 def _declaration_of(kind: type) -> Declaration | None:
     """Return the declaration of the class ``kind`` or of its base class.
 
-    The result is None without a declaration, and if a method has been replaced or an attribute computed since then.
+    The result is None if none of these classes has a declaration. It is also None if a declared method was replaced
+    after the declaration, or if ``kind`` computes a declared attribute with a property.
     """
     if not _DECLARED:
         return None

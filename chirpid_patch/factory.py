@@ -27,7 +27,7 @@ from chirpid_patch.loader_options import ABOUT_WORKERS, LoaderArguments, LoaderO
 from chirpid_patch.loader_speed.profiles import choice_key, default_profile_path, load_choice, save_choice
 from chirpid_patch.loader_speed.search import LoaderChoice, choose_loading
 from chirpid_patch.loading.batch_timer import TimedBatches, log_or_print, log_waits
-from chirpid_patch.loading.changed_loader import is_changed, replaced_loader
+from chirpid_patch.loading.changed_loader import find_replaced_loader, is_class_changed
 from chirpid_patch.loading.limits import describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.overridable import Overridable
@@ -46,9 +46,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class _NotGiven(Enum):
-    """The default of ``shuffle`` in ``create_training_loader``: shuffle, except with a sampler or a stream."""
+    """The default of ``shuffle`` in ``create_training_loader``: shuffle without a sampler or an iterable dataset."""
 
-    UNSAID = "shuffle unless a sampler or a stream defines the order"
+    UNSAID = "shuffle unless a sampler or an iterable dataset defines the order"
 
     def __repr__(self) -> str:
         return "UNSAID"
@@ -58,9 +58,10 @@ _UNSAID = _NotGiven.UNSAID
 
 
 def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Callable[[_Function], _Function]:
-    """Let a function only pass its arguments on, if other code has changed or replaced ``DataLoader`` or our subclass.
+    """Return a decorator for functions that build loaders, which uses a changed ``DataLoader`` if there is one.
 
-    The changed class gets exactly these arguments, as if the program itself called the class.
+    If other code has changed or replaced ``DataLoader`` or our subclass, the decorated function passes its arguments to
+    the changed class. The class gets the same arguments as if the program itself called the class.
 
     Args:
         is_plain: returns whether a call with these keyword arguments has the meaning of a call of ``DataLoader``.
@@ -69,8 +70,8 @@ def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Call
     def decorate(function: _Function) -> _Function:
         @wraps(function)
         def create(*args: Any, **options: Any) -> Any:
-            changed = (kind for kind in (DataLoader, BatchedDataLoader) if is_changed(kind))
-            make = replaced_loader() or next(changed, None)
+            changed = (kind for kind in (DataLoader, BatchedDataLoader) if is_class_changed(kind))
+            make = find_replaced_loader() or next(changed, None)
             own = {name: value for name, value in options.items() if name in _OWN_ARGUMENTS and name != "optimize"}
             if make is None or not is_plain(options) or any(own[name] != _DEFAULTS[name] for name in own):
                 return function(*args, **options)
@@ -121,7 +122,7 @@ def create_loader(
 ) -> DataLoader[Any]:
     """Build a loader from the arguments of ``torch.utils.data.DataLoader``, for training, validation or test.
 
-    The loader chooses its loading mode. Its attributes return the arguments of the call, even if these have no effect.
+    The loader chooses its loading mode. Its attributes return all arguments of the call, with or without an effect.
     The attribute ``loader.decision`` returns the loading mode with the reason. The logger ``chirpid_patch`` logs the
     same text at level DEBUG.
 
@@ -130,10 +131,10 @@ def create_loader(
         batch_size: number of samples in a batch; None yields single samples.
         shuffle: whether each epoch has a new random order. None: no shuffling, as for ``DataLoader``.
         sampler: iterable that yields the indices of an epoch in order, instead of ``shuffle``.
-        batch_sampler: iterable that yields the list of indices of each batch. It replaces ``batch_size``, ``shuffle``,
+        batch_sampler: iterable that yields the list of indices of each batch, instead of ``batch_size``, ``shuffle``,
             ``sampler`` and ``drop_last``.
-        num_workers: number of worker processes. The loader starts none for samples in memory, because that is faster.
-            With ``tune``, it may start fewer.
+        num_workers: number of worker processes. For samples in memory, the loader starts no workers, because batched
+            reading is faster. With ``tune``, the loader may start fewer workers.
         collate_fn: function that builds a batch from a list of samples; None: PyTorch's ``default_collate``.
         pin_memory: whether batches are in pinned memory. None pins only batches that the loader allocates itself.
         drop_last: whether to omit an incomplete last batch.
@@ -145,29 +146,30 @@ def create_loader(
         persistent_workers: whether the workers stay alive from epoch to epoch.
         pin_memory_device: as for ``DataLoader``.
         in_order: as for ``DataLoader``.
-        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that these use no
-            global random generator. Threads then replace the worker processes.
+        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that neither uses
+            a global random generator. Threads then replace the worker processes.
         prefetch_threads: number of threads that load batches ahead if there are no worker processes. None: the loader
-            tries in the running training whether threads help.
-        tune: whether to measure which number of workers loads fastest; at most ``num_workers`` if that is not 0. The
-            loader saves the result for this dataset and machine and reuses it. A path is the file for the results. For
-            True, the file is that of the environment variable ``CHIRPID_PROFILE``, or in the user's cache folder.
+            measures during the training whether threads help.
+        tune: whether to measure which number of workers loads fastest. The largest number that is measured is
+            ``num_workers``, or a default if ``num_workers`` is 0. The loader saves the result for this dataset and
+            machine, and reuses it. A path names the file for the results. For True, the environment variable
+            ``CHIRPID_PROFILE`` names the file; without this variable, the file is in the user's cache folder.
         tune_seconds: seconds that the measurement takes; 0 uses a saved result only and never measures.
         tune_step: function that is called with each batch of the measurement, in place of a training step. None: the
-            measurement only loads.
-        adjust_workers: whether the loader changes the number of workers between epochs. It starts more workers if the
-            training waited for batches, and fewer if it did not.
+            measurement only loads batches.
+        adjust_workers: whether the loader changes the number of workers between epochs. The loader starts more workers
+            if the training waited for batches, and fewer workers if the training did not wait.
         distributed: whether to divide the samples among the ranks of ``torch.distributed`` or torchrun (see
             ``distributed.sampling`` and ``distributed.epochs``). With a single rank, only ``seed`` has an effect. With
             ``optimize=False``, the caller must call ``set_epoch``.
         world_size: number of ranks, if neither ``torch.distributed`` nor torchrun defines it.
         rank: rank of this process, if neither ``torch.distributed`` nor torchrun defines it.
         seed: seed of all random numbers with ``distributed``; None: 0.
-        device: device of the batches. If ``device.resident`` supports the dataset, and the samples take at most
-            ``resident_share`` of the device's free memory, they are copied to the device once. Otherwise the loader
-            moves each batch to the device. None: batches stay on the CPU.
-        resident_share: share of the device's free memory that the samples may take, above 0 and at most 1. None: 0.5 on
-            an accelerator. On the CPU, None keeps ordinary loading.
+        device: device of the batches. If the dataset can be stored on the device, and takes at most ``resident_share``
+            of its free memory, the loader copies the samples to the device once. Otherwise the loader moves each batch
+            to the device. None: batches stay on the CPU.
+        resident_share: share of the device's free memory that the samples may take, above 0 and at most 1. None means
+            0.5 on an accelerator, and ordinary loading on the CPU.
         optimize: False builds PyTorch's own loader.
         benchmark: whether to log the data wait of each epoch. If the program does not log level INFO, the loader prints
             the times to standard error.
@@ -177,8 +179,8 @@ def create_loader(
     Raises:
         TypeError: an argument is unknown; ``rank``, ``world_size`` or ``seed`` is passed without ``distributed``; or
             ``distributed`` is passed with an iterable dataset.
-        ValueError: ``DataLoader`` raises it for these arguments; two arguments contradict each other; or the CUDA
-            ``device`` does not exist.
+        ValueError: ``DataLoader`` refuses these arguments; two arguments contradict each other; or the CUDA ``device``
+            does not exist.
         RuntimeError: this version of PyTorch does not support ``device``. ``torch.device`` raises the error.
     """
     given = {name: value for name, value in locals().items() if name not in ("dataset", "batch_size", "shuffle")}
@@ -215,8 +217,8 @@ def create_training_loader(
 ) -> DataLoader[Any]:
     """Build a loader for training, which shuffles by default.
 
-    It does not shuffle if the dataset is iterable, or if the call passes a sampler. All other arguments and the errors
-    are those of ``create_loader``.
+    The loader does not shuffle if the dataset is iterable, or if the call passes a sampler. All other arguments and the
+    errors are the same as for ``create_loader``.
     """
     order = shuffle
     if isinstance(order, _NotGiven):
@@ -232,7 +234,7 @@ def create_validation_loader(
 ) -> DataLoader[Any]:
     """Build a loader for validation, which yields every sample, by default in the order of the dataset.
 
-    The loader ignores ``drop_last=True`` and warns about it. All other arguments and the errors are those of
+    The loader ignores ``drop_last=True`` and warns. All other arguments and the errors are the same as for
     ``create_loader``.
     """
     return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))
@@ -245,14 +247,14 @@ def create_test_loader(
 ) -> DataLoader[Any]:
     """Build a loader for testing, which yields every sample, by default in the order of the dataset.
 
-    The loader ignores ``drop_last=True`` and warns about it. All other arguments and the errors are those of
+    The loader ignores ``drop_last=True`` and warns. All other arguments and the errors are the same as for
     ``create_loader``.
     """
     return _create(LoaderOptions.parse(dataset, batch_size, shuffle, _keep_all(options), training=False))
 
 
 class OptimalDataLoaderFactory:
-    """The functions of this module under the names of the best-practice guide."""
+    """The functions of this module, as a class with the names that the best-practice guide uses."""
 
     create_loader = staticmethod(create_loader)
     create_training_loader = staticmethod(create_training_loader)
@@ -269,7 +271,7 @@ class OptimalDataLoaderFactory:
         recommends 12 workers that prefetch 6 batches each. A dataset of less than 1,000 samples gets at most 4 workers.
         A dataset of more than 10,000 samples gets 2 more workers, but at most 16.
 
-        The number of workers never exceeds the CPUs that are left for loading. That number is the CPUs that this
+        The number of workers never exceeds the number of CPUs for loading. The CPUs for loading are the CPUs that this
         process may use, divided by the ranks on this machine, minus one CPU for the training.
 
         Args:
@@ -314,7 +316,7 @@ class LoadingPlan:
 
     Attributes:
         workers: number of worker processes.
-        threads: number of threads of this process that load batches ahead. None: the loader tries in the running
+        threads: number of threads of this process that load batches ahead. None: the loader measures during the
             training whether threads help.
         prefetch: number of batches that each worker loads ahead; None: the default of ``DataLoader``.
         why: the reason for the loading mode, which ``loader.decision`` shows after a colon.
@@ -365,7 +367,7 @@ def _plan_for_stream(options: LoaderOptions) -> LoadingPlan | None:
 
 
 def _allocates_batches(options: LoaderOptions) -> bool:
-    """Return whether every batch has memory of its own.
+    """Return whether every batch has its own memory.
 
     A single sample (``batch_size=None``) may be a view of the dataset's memory.
     """
@@ -401,9 +403,9 @@ def _has_samples(dataset: Any) -> bool:
 
 
 def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
-    """Return the saved choice for this dataset and machine; without a saved choice, measure.
+    """Return the saved loader settings for this dataset and machine; if none are saved, measure and save them.
 
-    The result is None if there is no saved choice and ``tune_seconds`` is 0.
+    The result is None if no settings are saved and ``tune_seconds`` is 0.
     """
     arguments = {**_batch_arguments(options), "prefetch_factor": options.prefetch_factor}
     path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile_path()
@@ -414,7 +416,7 @@ def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
         refused = why_workers_cannot_start(arguments) if known.num_workers else None
         if refused is None:
             return known
-        logger.info("the saved choice of loader settings is not used: %s", refused)
+        logger.info("the saved loader settings are not used: %s", refused)
     if options.tune_seconds <= 0:
         return None
     logger.info("measuring for about %g s which loader settings are fastest", options.tune_seconds)
@@ -456,7 +458,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
     # The loader's attributes have the requested values, even if they have no effect.
     workers, prefetch = (plan.workers, plan.prefetch) if plan.workers else (asked, options.prefetch_factor)
     most = options.num_workers or max(cpus.cpus_per_rank(), plan.workers)
-    if not workers and options.leaves_workers_open:
+    if not workers and options.loader_chooses_workers:
         arguments = {name: given for name, given in arguments.items() if name not in ABOUT_WORKERS}
     loader: BatchedDataLoader[Any] = BatchedDataLoader(
         options.dataset,
@@ -476,11 +478,11 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
 
 
 def _resident_plan(options: LoaderOptions, why: str) -> LoadingPlan:
-    """Return the plan for samples that are stored on a device; ``why`` describes them."""
+    """Return the plan for samples that are stored on a device; ``why`` describes the stored samples."""
     if options.num_workers:
-        why += "; num_workers has no effect there"
+        why += "; num_workers has no effect"
     if options.prefetch_factor is not None:
-        why += "; prefetch_factor has no effect there"
+        why += "; prefetch_factor has no effect"
     return LoadingPlan(0, 0, None, why)
 
 
@@ -509,9 +511,9 @@ def _original_loader(options: LoaderOptions) -> DataLoader[Any]:
     make: Callable[..., DataLoader[Any]] = DataLoader
     placement, moved = None, ""
     if options.device is not None:
-        from chirpid_patch.device.place_batches import move_batches
+        from chirpid_patch.device.place_batches import create_moving_placement
 
-        placement, where = move_batches(options.device)
+        placement, where = create_moving_placement(options.device)
         moved = f"; {where}"
     if options.benchmark or placement is not None:
         make = partial(_PlainDataLoader, benchmark=options.benchmark, placement=placement)
@@ -522,12 +524,15 @@ def _original_loader(options: LoaderOptions) -> DataLoader[Any]:
 
 
 def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
-    """Return the object that puts the batches on ``options.device``, and its description; None without a device."""
+    """Return the placement that puts the batches on ``options.device``, and its description.
+
+    Without a device, the placement is None, and the description is empty.
+    """
     if options.device is None:
         return None, ""
-    from chirpid_patch.device.place_batches import place_batches  # imported here because few loaders have a device
+    from chirpid_patch.device.place_batches import create_placement  # imported here because few loaders have a device
 
-    return place_batches(options.dataset, options.batching, options.device, options.resident_share)
+    return create_placement(options.dataset, options.batching, options.device, options.resident_share)
 
 
 def _batch_arguments(options: LoaderOptions) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class LoaderArguments(CommonArguments, total=False):
 class LoaderOptions:
     """The arguments of one call of ``create_loader`` or a similar function.
 
-    Attributes without a description here have the meaning of the argument of ``create_loader``.
+    All other attributes have the meaning of the argument of ``create_loader`` with the same name.
 
     Attributes:
         batching: arguments of ``DataLoader`` that define the batches, such as ``batch_size``, ``shuffle`` and
@@ -73,7 +73,7 @@ class LoaderOptions:
         pin_memory: whether to pin batches; None if the call does not pass ``pin_memory``.
         num_workers: number of worker processes, as for ``DataLoader``.
         tune: whether to measure loader settings, or the path of the file with saved results.
-        share: the samples that this rank reads, and their order; None for a single rank.
+        share: the rank, the number of ranks and their common seed; None for a single rank.
     """
 
     dataset: Any
@@ -98,7 +98,7 @@ class LoaderOptions:
     has_standardization: bool = False
 
     @property
-    def leaves_workers_open(self) -> bool:
+    def loader_chooses_workers(self) -> bool:
         """Return whether the loader itself chooses the number of workers (``tune`` or ``adjust_workers``)."""
         return bool(self.tune) or self.adjust_workers
 
@@ -141,7 +141,7 @@ class LoaderOptions:
         }
         options = cls(dataset, rest, distributed, share, **own)
         options._check_choices()
-        options._check_as_torch_does()
+        options._check_worker_arguments()
         return options
 
     def _check_choices(self) -> None:
@@ -155,10 +155,10 @@ class LoaderOptions:
         if not self.tune and (self.tune_step is not None or self.tune_seconds != LoaderOptions.tune_seconds):
             raise ValueError("tune_seconds and tune_step configure the measurement: pass tune=True with them")
 
-    def _check_as_torch_does(self) -> None:
+    def _check_worker_arguments(self) -> None:
         """Raise the errors of ``DataLoader`` for arguments about workers, even if the loader will start no workers."""
         about = {name: self.batching[name] for name in ABOUT_WORKERS if name in self.batching}
         # Only the existence of workers matters; many workers would lead to a warning about CPUs.
-        workers = self.num_workers if self.num_workers < 1 and not self.leaves_workers_open else 1
+        workers = self.num_workers if self.num_workers < 1 and not self.loader_chooses_workers else 1
         prefetch, persistent = self.prefetch_factor, self.persistent_workers
         DataLoader((), num_workers=workers, prefetch_factor=prefetch, persistent_workers=persistent, **about)  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
 """Measurements of data loading: the wait for each batch, GPU utilisation and memory.
 
-`time_batch_loading` of the best-practice guide starts its clock only after a batch has arrived. In this module the
-clock runs while the caller waits for the next batch. The start-up time of a loader is measured apart from its rate.
+In the best-practice guide for ChirpID, `time_batch_loading` starts its clock after a batch has arrived. In this module
+the clock runs while the caller waits for the next batch. The start-up time of a loader is measured separately from its
+rate.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class UsageSample:
 
     Attributes:
         seconds: time of the reading, in seconds after the watch began.
-        memory: memory of this process and its worker processes; None if this system needs psutil to read it.
+        memory: memory of this process and its worker processes; None if it cannot be read without psutil.
         gpu: utilisation and memory of the visible GPUs.
     """
 
@@ -66,7 +67,7 @@ class UsageWatch:
 
     @property
     def peak_memory_bytes(self) -> int | None:
-        """Return the largest memory use of all readings, in bytes; None if this system needs psutil to read it."""
+        """Return the largest memory use of all readings, in bytes; None if it cannot be read without psutil."""
         return max((sample.memory.bytes for sample in self.samples if sample.memory), default=None)
 
 
@@ -97,7 +98,7 @@ class DataLoaderPerformanceMonitor:
     def memory_status(self) -> MemoryReading | None:
         """Return the memory of this process and its child processes.
 
-        Without psutil the result covers this process alone. It is None if this system needs psutil even for that.
+        Without psutil, the result covers this process alone. On Windows without psutil, the result is None.
         """
         for include_children in (True, False):
             try:
@@ -112,8 +113,8 @@ class DataLoaderPerformanceMonitor:
         """Measure how long a loop waits for each batch of a loader.
 
         The wait for the first batch is start-up time, and does not count for the rate. When the first batch arrives,
-        the workers have already prefetched `num_workers * prefetch_factor` further batches, so the waits for these are
-        short in every case. The function skips these batches if the loader has enough batches.
+        the workers have already prefetched `num_workers * prefetch_factor` further batches, so the waits for these
+        batches are always short. The function does not count these batches if the loader has enough other batches.
 
         The function restores the states of the global random generators and of the loader's own generators. Persistent
         workers stay alive after the call.
@@ -121,7 +122,7 @@ class DataLoaderPerformanceMonitor:
         Args:
             dataloader: a loader, or any iterable of batches.
             num_batches: number of waits to measure. A loader with fewer batches leads to fewer waits.
-            epochs: how often the function may iterate over a loader that has fewer batches than it needs.
+            epochs: how often the function may iterate over a loader that has fewer batches than the measurement needs.
 
         Returns:
             A dictionary with these keys. `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`,
@@ -129,8 +130,8 @@ class DataLoaderPerformanceMonitor:
             over these waits. `num_batches` is the number of measured waits. `first_batch_time` is the time from
             creating an iterator to its first batch, in seconds. `head_start_batches` is the number of measured batches
             that the workers had prefetched before; such batches make workers look faster than they are.
-            `start_up_included` is True if the waits contain the start of workers: each epoch has a single batch, and
-            starts new workers.
+            `start_up_included` is True if the waits contain the start of workers, because each epoch has a single batch
+            and starts new workers.
 
         Raises:
             ValueError: the loader is empty, or `num_batches` or `epochs` is below 1.
@@ -153,8 +154,8 @@ class DataLoaderPerformanceMonitor:
     def watch(self, interval_s: float = 0.2) -> Iterator[UsageWatch]:
         """Read memory and GPU utilisation in a thread while the `with` block runs.
 
-        There is one reading at the start of the block and one at its end. Slow readings are further apart than
-        `interval_s`, so that the thread uses at most about 5 % of a CPU core. At the end of the block the readings are
+        The method also reads at the start and at the end of the block. After a slow reading, the thread waits longer
+        than `interval_s`, so that it uses at most about 5 % of a CPU core. At the end of the block the readings are
         also added to `metrics`.
 
         Args:
@@ -208,10 +209,10 @@ class DataLoaderPerformanceMonitor:
             verbose: whether to print the tested and the omitted configurations.
 
         Returns:
-            A dictionary with the keys `config_1`, `config_2`, …. Each value contains the arguments of a configuration
-            and the results of `time_batch_loading`, which are medians over the rounds, and `rounds`. A configuration
-            that fails has `error` instead of the results. The configurations of `configs=None` also have `loader`:
-            "plain" for PyTorch's own loader, or "factory".
+            A dictionary with the keys `config_1`, `config_2`, …. Each value contains the arguments of a configuration,
+            the medians of the results of `time_batch_loading`, and the number of `rounds`. A configuration that fails
+            has `error` instead of the results. With `configs=None`, each value also has the key `loader`: "plain" for
+            PyTorch's own loader, or "factory".
 
         Raises:
             ValueError: `rounds` is below 1.

@@ -1,7 +1,7 @@
-"""Functions on the rows of a batch that run compiled C code, if it could be compiled on installation.
+"""Functions on the rows of a batch that run C code, if the C code could be compiled on installation.
 
 A function that can use the C code computes its result and returns True. Otherwise it changes nothing and returns False,
-and the caller computes the same with PyTorch or NumPy. All tensors are on the CPU.
+and the caller computes the same result with PyTorch or NumPy. All tensors are on the CPU.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def standardize_rows(batch: Tensor, source: Tensor, rows: Tensor, mean: float, d
     """Compute ``batch[:] = (source[rows] - mean) / deviation`` for float32 tensors and int64 ``rows``.
 
     Returns:
-        True; False, and an unchanged ``batch``, if the C code does not support these tensors.
+        True if the C code has computed the result. False if the C code does not support these tensors; ``batch`` is
+        then unchanged.
 
     Raises:
         IndexError: ``rows`` contains an index that is out of range.
@@ -50,7 +51,7 @@ def standardize_rows(batch: Tensor, source: Tensor, rows: Tensor, mean: float, d
 def add_noise(
     batch: Tensor, rows: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64], table: npt.NDArray[np.float32]
 ) -> bool:
-    """Add noise from ``table``, which has 65,536 values, to the given rows of ``batch``, and clamp them to [0, 1].
+    """Add noise from ``table``, which has 65,536 values, to the given rows of ``batch``, and clamp the rows to [0, 1].
 
     The key of a row determines which values of the table are added to its elements.
 
@@ -61,7 +62,7 @@ def add_noise(
         table: random values from which the noise is taken.
 
     Returns:
-        True; False, and an unchanged ``batch``, if the C code does not support ``batch``.
+        True if the C code has added the noise. False if the C code does not support ``batch``, which is then unchanged.
     """
     if _native is None or not _is_plain(batch):
         return False
@@ -81,7 +82,7 @@ def add_noise_slices(
         starts: for each of these rows, the position in ``pool`` at which its slice starts.
 
     Returns:
-        True; False, and an unchanged ``batch``, if the C code does not support ``batch``.
+        True if the C code has added the noise. False if the C code does not support ``batch``, which is then unchanged.
     """
     if _native is None or not _is_plain(batch):
         return False

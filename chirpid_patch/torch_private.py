@@ -95,7 +95,7 @@ profiler_enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enable
 def empty_shared_tensor(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Return an uninitialised contiguous CPU tensor in shared memory.
 
-    If PyTorch lacks the private function for that, the tensor is in ordinary memory.
+    If PyTorch lacks the private function for shared storage, the tensor is in ordinary memory.
     """
     make = getattr(torch.UntypedStorage, "_new_shared", None)
     if make is None:
@@ -105,7 +105,7 @@ def empty_shared_tensor(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return flat.view(tuple(shape))
 
 
-#: Types of values whose collation by PyTorch's original code this package relies on.
+#: This package relies on PyTorch's original code for the collation of values of these types.
 _COLLATED = (Tensor, np.ndarray, np.generic, tuple, list, dict, int, float, str, bytes)
 
 
@@ -133,7 +133,7 @@ def _is_as_published(table: Mapping[Any, Any]) -> bool:
     return not any(issubclass(kind, kinds) for kinds in others for kind in _COLLATED)
 
 
-def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], keep: Callable[[Any], Any]) -> Any:
+def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], copy_text: Callable[[Any], Any]) -> Any:
     """Collate samples as ``default_collate`` does, with two functions replaced.
 
     If other code has changed how tensors are collated, the function only calls ``default_collate``.
@@ -141,7 +141,7 @@ def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], 
     Args:
         samples: the samples of a batch.
         stack: function that builds the batch of a list of strided tensors.
-        keep: function that returns the batch of a list of strings or bytes.
+        copy_text: function that returns the batch of a list of strings or bytes.
     """
     collation = _utils.collate
     table = getattr(collation, "default_collate_fn_map", {})
@@ -155,7 +155,7 @@ def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], 
         return stack(tensors) if strided else collation.collate_tensor_fn(tensors, collate_fn_map=collate_fn_map)
 
     def collate_text(values: Any, *, collate_fn_map: Any = None) -> Any:
-        return keep(values)
+        return copy_text(values)
 
     plain = getattr(collation, "collate_str_fn", default_collate)
     text: dict[Any, Any] = {kind: collate_text for kind in (str, bytes) if table.get(kind) is plain}

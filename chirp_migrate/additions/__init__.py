@@ -1,4 +1,4 @@
-"""What ``apply`` adds to a backend: the dependency, the vendored runtime and the scaffold.
+"""The files and lines that ``apply`` adds to a backend: dependency, vendored runtime and scaffold.
 
 The package may import ``transaction``, ``source`` and ``plans`` only.
 """

@@ -1,10 +1,10 @@
 """Add the runtime to the dependencies of a migrated project, because the migrated code imports ``chirpid_patch``.
 
-The new entry, ``chirpid-patch``, is added to the list that names torch itself: the main dependencies of the package, or
-the extras if the main dependencies do not name torch, or a requirements file. A requirements file that repeats the list
-of the package gets the entry, too. If no list names torch, and the project is not a package, the entry is added to
-its requirements file. If no file of a package imports the runtime, but only its examples do, no list changes. The edits
-keep the comments, order, quotes and newlines of a file.
+The new entry, ``chirpid-patch``, is added to the first list that names torch itself: the main dependencies of the
+package, its extras, or a requirements file. A requirements file that repeats the list of the package gets the entry,
+too. If no list names torch, and the project is not a package, the entry is added to its requirements file. If only the
+examples of a package import the runtime, no list changes. The edits keep the comments, order, quotes and newlines of a
+file.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
 
 def runtime_requirement(version: str) -> str:
-    """Return the requirement for the versions of the runtime that work with code that ``version`` has migrated.
+    """Return the requirement for the runtime versions that support the code that ``version`` of this program migrated.
 
-    For version ``0.1.0`` this is ``chirpid-patch>=0.1,<0.2``, and for ``1.2.3`` it is ``chirpid-patch>=1.2,<2``.
+    The requirement for ``0.1.0`` is ``chirpid-patch>=0.1,<0.2``. The requirement for ``1.2.3`` is
+    ``chirpid-patch>=1.2,<2``.
     """
     major, minor = map(int, version.split(".")[:2])
     return f"{_DISTRIBUTION}>={major}.{minor},<{major + 1 if major else f'0.{minor + 1}'}"
@@ -75,7 +76,7 @@ def imports_runtime(content: bytes) -> bool:
 
 
 def any_file_needs_runtime(files: Iterable[FilePlan]) -> bool:
-    """Return whether a written file imports the runtime; the files of the vendored runtime do not count."""
+    """Return whether one of the written ``files`` imports the runtime. Files of the vendored runtime do not count."""
     return any(imports_runtime(file.after) for file in files if file.note not in ("dependency", "vendor"))
 
 
@@ -85,7 +86,7 @@ def has_dependency_file(root: Path) -> bool:
 
 
 def folders_outside_package(root: Path, paths: Iterable[str]) -> list[str]:
-    """Return the top folders of files, such as ``examples``, if the package of a project contains none of the files.
+    """Return the top folders of ``paths``, such as ``examples``, if all these files are outside of the package.
 
     Args:
         root: folder of the project.
@@ -102,12 +103,17 @@ def folders_outside_package(root: Path, paths: Iterable[str]) -> list[str]:
 def dependency_plan(root: Path, version: str, line_length: int | None = None) -> tuple[list[FilePlan], str | None]:
     """Return the edits that add the runtime to the dependencies of a project, and a note for the user.
 
-    An edit extends the first list that names torch. The order is: ``dependencies`` under ``[project]`` in
-    ``pyproject.toml``, ``install_requires`` in ``setup.cfg`` and in ``setup.py``, if no other list of main dependencies
-    of the package names torch, the extras in ``pyproject.toml`` or in ``setup.py``, and then ``requirements.txt``,
-    ``requirements/base.txt`` and similar files. If such a file repeats the list of the package, a second edit extends
-    the file. If no list names torch and the project is not a package, the edit extends the requirements file. A list
-    that already names the runtime does not change.
+    An edit extends the first list that names torch, in this order:
+
+    * ``dependencies`` under ``[project]`` in ``pyproject.toml``
+    * ``install_requires`` in ``setup.cfg``
+    * ``install_requires`` in ``setup.py``
+    * the extras in ``pyproject.toml`` or in ``setup.py``, if no list of main dependencies names torch
+    * ``requirements.txt``, ``requirements/base.txt`` and similar files
+
+    If a requirements file repeats the list of the package, a second edit extends the requirements file. If no list
+    names torch and the project is not a package, the edit extends the requirements file. A list that already names the
+    runtime does not change.
 
     Args:
         root: folder of the project.
@@ -115,8 +121,8 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
         line_length: the longest line that the project's settings permit, in columns; None without such a setting.
 
     Returns:
-        The edits, an empty list if no file changes; and a sentence for the user, or None if the user need not do
-        anything.
+        The edits, and a sentence for the user. The list of edits is empty if no file changes. The sentence is None if
+        the user need not do anything.
     """
     wanted = runtime_requirement(version)
     lists, others = _lists_with_torch(root, line_length)
@@ -139,7 +145,7 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
         return [], f"{error}. {by_hand.format(' and '.join(others or [first.path]))}"
     if others:
         whom = f"{' and '.join(others)} {'names' if len(others) == 1 else 'name'} torch besides {first.path}"
-        return plans, f"{whom}: add {wanted} there too if you install from it."
+        return plans, f"{whom}: if you install from {' or '.join(others)}, add {wanted} to that file, too."
     return plans, None
 
 
@@ -156,7 +162,7 @@ class _TorchList:
 
 
 class _NotEditedError(Exception):
-    """An error that a file cannot be edited, with the reason as its message."""
+    """A file cannot be edited. The message of this error is the reason."""
 
 
 def _edit_list(root: Path, one: _TorchList, wanted: str) -> list[FilePlan]:
@@ -182,8 +188,8 @@ def _edit_list(root: Path, one: _TorchList, wanted: str) -> list[FilePlan]:
 def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[_TorchList], list[str]]:
     """Return the lists of dependencies that name torch.
 
-    The first result has the lists that can be edited, the best list first. The second result has the files with other
-    lists, without those that already list the runtime.
+    The first result has the lists that can be edited, the best list first. The second result names the files of all
+    other lists, except for files that already list the runtime.
     """
     found: list[_TorchList] = []
     others: list[str] = []
@@ -263,7 +269,7 @@ def _poetry_dependencies(root: Path) -> list[Any]:
 
 
 def _script_lists(text: str) -> list[list[Any]]:
-    """Return the entries of the lists that ``setup.py`` contains: ``install_requires`` first, then those of extras."""
+    """Return the entries of each list of dependencies in ``setup.py``: first ``install_requires``, then the extras."""
     given = setup_call_arguments(text)
     extras = given.get("extras_require")
     lists = [given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ())]
@@ -305,7 +311,7 @@ def remove_from_requirements(text: str) -> str:
 def remove_from_pyproject(text: str) -> str:
     """Return a ``pyproject.toml`` without the dependencies that ``apply`` added.
 
-    The text stays as it is if the removal would change anything else.
+    The text is unchanged if the removal would change anything else.
     """
     expected: Any = _parse_toml(text)
     lists = [
@@ -361,16 +367,16 @@ def add_to_requirements(text: str, requirement: str) -> str:
     The newlines keep their style, and a file without a newline at its end keeps this form.
 
     Raises:
-        ValueError: the file pins hashes, so that a line without hashes would break it; or its last line ends with a
-            backslash.
+        ValueError: the file pins hashes, so that a line without a hash would make it invalid; or its last line ends
+            with a backslash.
     """
     body = text.removeprefix("\ufeff")
     if any(_names_distribution(line) for line in body.splitlines()):
         return text
     if re.search(r"(?m)^[^#\n]*--(?:hash=|require-hashes)", body):
-        raise ValueError("it pins hashes")
+        raise ValueError("the file pins hashes")
     if re.search(r"\\\s*\Z", body):
-        raise ValueError("its last line ends with a backslash, and no line follows")
+        raise ValueError("the last line of the file ends with a backslash")
     newline, line = _newline(body), requirement + _COMMENT
     if not body:
         return text + line + newline
@@ -387,7 +393,7 @@ def add_to_project_dependencies(text: str, requirement: str) -> str:
     """
     listed = _project_dependencies(text)
     if listed is None:
-        raise ValueError("it has no list `dependencies` under [project]")
+        raise ValueError("the file has no list `dependencies` under [project]")
     return _add_entry(text, requirement, ("project",), *(["dependencies"] if _lacks_runtime(listed) else []))
 
 
@@ -411,9 +417,9 @@ def _add_entry(text: str, wanted: str, table: Sequence[str], *names: str) -> str
                 entries.append(wanted if content is expected else tomlkit.string(wanted, literal=_in_single(entries)))
         after = tomlkit.dumps(whole)
     except tomlkit.exceptions.TOMLKitError as error:
-        raise ValueError(f"chirp-migrate cannot edit it ({error})") from None
+        raise ValueError(f"chirp-migrate cannot edit the file ({error})") from None
     if kept != text or _parse_toml(after) != expected:
-        raise ValueError("its list of dependencies has a form that chirp-migrate cannot parse")
+        raise ValueError("the list of dependencies has a form that chirp-migrate cannot parse")
     return after
 
 
@@ -451,11 +457,11 @@ def add_to_install_requires(text: str, requirement: str) -> str:
     """
     before = _install_requires(text)
     if before is None:
-        raise ValueError("it has no list `install_requires` under [options]")
+        raise ValueError("the file has no list `install_requires` under [options]")
     if not _lacks_runtime(before):
         return text
     if before and before[0].startswith("file:"):
-        raise ValueError("its `install_requires` names a file")
+        raise ValueError("`install_requires` names another file")
     lines = text.splitlines(keepends=True)
     first = next(n for n, line in enumerate(lines) if re.match(r"install_requires[ \t]*[=:]", line))
     last = first
@@ -470,7 +476,7 @@ def add_to_install_requires(text: str, requirement: str) -> str:
     lines[last] = f"{ended}{indent}{requirement}{newline}"
     after = "".join(lines)
     if _install_requires(after) != [*before, requirement]:
-        raise ValueError("its list of dependencies has a form that chirp-migrate cannot parse")
+        raise ValueError("the list of dependencies has a form that chirp-migrate cannot parse")
     return after
 
 
@@ -513,7 +519,7 @@ def _install_requires(text: str) -> list[Any] | None:
     try:
         parser.read_string(text)
     except configparser.Error as error:
-        raise ValueError(f"it cannot be read ({error.message})") from None
+        raise ValueError(f"the file cannot be read ({error.message})") from None
     listed = parser.get("options", "install_requires", fallback=None)
     return None if listed is None else [line.strip() for line in listed.splitlines() if line.strip()]
 
@@ -542,7 +548,7 @@ def _extra_dependencies(text: str) -> list[Any]:
 
 
 def _read_dependencies(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | None:
-    """Return the dependencies that a file lists; None if it has no list, cannot be read, or does not exist."""
+    """Return the dependencies that a file lists; None if the file has no list, cannot be read, or does not exist."""
     try:
         return read(read_file(file).decode("utf-8"))
     except (OSError, ValueError):
@@ -559,7 +565,7 @@ def _parse_toml(text: str) -> dict[str, Any]:
         parsed: dict[str, Any] = tomllib.loads(text)
         return parsed
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"it is not valid TOML ({error})") from None
+        raise ValueError(f"the file is not valid TOML ({error})") from None
 
 
 def _names_distribution(line: str) -> bool:

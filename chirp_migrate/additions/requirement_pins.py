@@ -1,10 +1,10 @@
-"""Find version pins of a project because of which the project and the runtime cannot be installed together.
+"""Find version pins of a project that prevent the installation of the project together with the runtime.
 
 The module reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, literals in ``setup.py``,
-and conda's ``environment.yml``. From the metadata of a source distribution (``PKG-INFO`` and ``requires.txt``), it
-reads the requirements for packages that none of these files requires. The runtime needs minimum versions of torch,
-NumPy and Python, so an upper bound can contradict them. If a project also supports an older Python, the two cannot be
-installed together on that Python.
+and conda's ``environment.yml``. For packages that none of these files requires, it also reads the metadata of a source
+distribution (``PKG-INFO`` and ``requires.txt``). The runtime needs minimum versions of torch, NumPy and Python, which
+an upper bound of the project can exclude. If a project also supports an older Python, project and runtime cannot be
+installed together on the older Python.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ class PinnedRequirement:
 
 
 def version_conflicts(runtime_folder: Path, project: Path) -> list[str]:
-    """Return a message for each pin because of which the project and the runtime cannot be installed together.
+    """Return a message for each pin that prevents the installation of the project together with the runtime.
 
     Args:
         runtime_folder: the migrated folder.
         project: the folder of the project: ``runtime_folder`` or a folder above it. The function reads the files in
-            both, and in all folders between them. The paths in messages are relative to ``project``.
+            both folders, and in all folders between them. The paths in messages are relative to ``project``.
     """
     return [
         f"{pin.written} in {path}, chirpid-patch needs {_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
@@ -173,7 +173,7 @@ def _pins_of_sources(root: Path) -> Iterator[PinnedRequirement]:
 
 
 def requirement_files(root: Path) -> list[Path]:
-    """Return the files of a project whose name is that of a requirements file, such as ``requirements-dev.txt``."""
+    """Return the files of a project with the name of a requirements file, such as ``requirements-dev.txt``."""
     return _matching(root, _FILES)
 
 
@@ -182,7 +182,7 @@ def _matching(root: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def read_requirements_text(path: Path) -> str:
-    """Return the text of a file in UTF-8, or in UTF-16 as PowerShell writes it; "" if it cannot be read."""
+    """Return the text of a file in UTF-8, or in UTF-16 as PowerShell writes; "" if the file cannot be read."""
     try:
         data = read_file(path)
     except OSError:
@@ -248,7 +248,7 @@ def _without_comment_and_options(requirement: str) -> str:
 
 
 def _distribution_of_wheel(line: str) -> tuple[str, Version] | None:
-    """Return the distribution and version of the wheel that a requirement names; None if it names no wheel."""
+    """Return the distribution and version of the wheel that a requirement names; None without a wheel."""
     wheel = _WHEEL.search(line)
     if wheel is None:
         return None
@@ -364,9 +364,10 @@ def _pins_of_metadata(text: str) -> Iterator[PinnedRequirement]:
 
 
 def _pins_of_egg(text: str, path: str) -> Iterator[PinnedRequirement]:
-    """Yield the pins in the ``requires.txt`` of a source distribution, without those of extras.
+    """Yield the pins in the ``requires.txt`` of a source distribution, without the pins of extras.
 
-    Old versions of setuptools write the requirements only to this file. A section is an extra, or a marker: ``[:…]``.
+    Old versions of setuptools write the requirements only to this file. A section is an extra (``[name]``) or has a
+    marker (``[:marker]``).
     """
     extra = marker = ""
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -380,7 +381,7 @@ def _pins_of_egg(text: str, path: str) -> Iterator[PinnedRequirement]:
 def _pins_of_conda_environment(text: str, path: str) -> Iterator[PinnedRequirement]:
     """Yield the pins in the ``dependencies`` of a conda environment: lines ``- name=version``, and lines for pip.
 
-    Lines for pip are indented further than the others.
+    Lines for pip are indented further than lines for conda.
     """
     inside, depth = False, -1
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Read the lists of dependencies that ``setup.py`` passes to ``setup(…)``, and add an entry to them.
+"""Read the lists of dependencies that ``setup.py`` passes to ``setup(…)``, and add entries to these lists.
 
 The script is parsed and never executed. A list is found if it is a literal in the call, or if it is the only value of a
 variable. A list can be extended only if the variable has no other use.
@@ -24,7 +24,7 @@ _LIST_END = re.compile(r"(?P<comma>[ \t]*,|)(?P<comment>[ \t]*#[^\r\n]*|)(?:\s|#
 def setup_call_arguments(text: str) -> dict[str, Any]:
     """Return the arguments of ``setup(…)`` that are literals, or names to which the script assigns one literal.
 
-    A dictionary such as ``extras_require`` contains the entries that are literals or such names.
+    Of a dictionary such as ``extras_require``, the result contains the entries with such values.
     """
     try:
         tree = ast.parse(text)
@@ -41,7 +41,7 @@ def setup_call_arguments(text: str) -> dict[str, Any]:
 
 
 def _literals(node: ast.expr, tree: ast.AST) -> Iterator[Any]:
-    """Yield the value of an expression if it is a literal; of a dictionary, the entries with such values."""
+    """Yield the value of a literal. For a dictionary, yield a dictionary of the entries whose values are literals."""
     value = _value_of(node, tree)
     if isinstance(value, ast.Dict):
         yield {
@@ -56,7 +56,7 @@ def _literals(node: ast.expr, tree: ast.AST) -> Iterator[Any]:
 
 
 def _value_of(node: ast.expr, tree: ast.AST) -> ast.expr:
-    """Return the only value that a script assigns to a name; another expression is returned as it is."""
+    """Return the only value that a script assigns to a name; return any other expression unchanged."""
     if not isinstance(node, ast.Name):
         return node
     assigned = (one for one in ast.walk(tree) if isinstance(one, ast.Assign))
@@ -87,18 +87,18 @@ def with_entry(
     lists = _lists(text)
     chosen = [number for number, one in enumerate(lists) if one.is_main == is_main and is_wanted(one.entries)]
     if not chosen:
-        raise ValueError("its list with torch is not a plain list of strings that only `setup` uses")
+        raise ValueError("the list with torch is not a plain list of strings that only `setup` uses")
     after = _extend(text, chosen, entry, longest)
     expected = [[*one.entries, entry] if number in chosen else [*one.entries] for number, one in enumerate(lists)]
     if [[*one.entries] for one in _lists(after)] != expected:
-        raise ValueError("its list of dependencies has a form that chirp-migrate cannot parse")
+        raise ValueError("the list of dependencies has a form that chirp-migrate cannot parse")
     return after
 
 
 def without_entry(text: str, is_added: Callable[[str], bool]) -> str:
     """Return a ``setup.py`` without the entries that :func:`with_entry` added at the end of lists.
 
-    The text stays as it is if its lists cannot be shortened reliably.
+    The text is unchanged if its lists cannot be shortened reliably.
 
     Args:
         text: the script.
@@ -145,10 +145,10 @@ def _lists(text: str) -> list[_Literal]:
     try:
         tree = ast.parse(body)
     except SyntaxError:
-        raise ValueError("it is not valid Python") from None
+        raise ValueError("the file is not valid Python") from None
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_setup(node.func, tree)]
     if len(calls) != 1 or "\r" in body.replace("\r\n", ""):
-        raise ValueError("it does not call `setup` of setuptools in one place")
+        raise ValueError("the file does not call `setup` of setuptools exactly once")
     found: list[_Literal] = []
     for keyword in calls[0].keywords:
         if keyword.arg not in ("install_requires", "extras_require"):
@@ -175,7 +175,7 @@ def _is_setup(function: ast.expr, tree: ast.Module) -> bool:
 def _only_value(node: ast.expr, tree: ast.Module) -> ast.expr:
     """Return the value of a variable of the module that is assigned once and read once, by ``node``.
 
-    Another expression is returned as it is.
+    Any other expression is returned unchanged.
     """
     if not isinstance(node, ast.Name):
         return node
@@ -217,11 +217,11 @@ def _extend(text: str, chosen: Sequence[int], entry: str, longest: int) -> str:
 
 
 def _extended(text: str, given: _Literal, entry: str, longest: int) -> str:
-    """Return a script in which a list has one more entry: on a line of its own if the last entry has its own line."""
+    """Return a script in which a list has one more entry, on its own line if the last entry has its own line."""
     start, last = given.spans[-1]
     ended = _LIST_END.fullmatch(text, last, given.end)
     if ended is None:
-        raise ValueError("its list of dependencies has a form that chirp-migrate cannot parse")
+        raise ValueError("the list of dependencies has a form that chirp-migrate cannot parse")
     quotes = [text[one] for one, _ in given.spans if text[one] in "'\""]
     mark = "'" if 2 * quotes.count("'") > len(quotes) else '"'
     line = text.rfind("\n", 0, start) + 1

@@ -1,7 +1,7 @@
 """Read and write typed documents as JSON: journals, plans, and the results of commands.
 
-The module uses Python's ``json`` and not that of msgspec: texts may contain lone surrogates, which represent bytes that
-are not UTF-8, and values may be NaN.
+The module uses Python's ``json`` instead of the JSON functions of msgspec. Texts may contain lone surrogates, which
+represent bytes that are not UTF-8, and values may be NaN.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def to_json_bytes(document: object, indent: int | None = 2) -> bytes:
 
 
 def read_json(data: bytes) -> dict[str, Any]:
-    """Return the JSON object in the bytes of a file, which any program may have changed.
+    """Return the JSON object in the bytes of a file; check the bytes, because any program may have changed them.
 
     Raises:
         ValueError: the bytes are not a JSON object; the message gives the reason.
@@ -38,7 +38,7 @@ def read_json(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError("it is another kind of document")
+        raise ValueError("it is JSON, but not a JSON object")
     return found
 
 

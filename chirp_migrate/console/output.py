@@ -50,7 +50,7 @@ class Output:
 
     @property
     def json_is_printed(self) -> bool:
-        """Return whether the JSON document is written to standard output, so that a program reads it there."""
+        """Return whether the JSON document is written to standard output, which must then contain no other text."""
         return self.json_file == STANDARD_OUTPUT
 
     def screen(self, *, prose: bool = True, err: bool | None = None) -> Screen:
@@ -74,7 +74,7 @@ class Output:
         )
 
     def write(self, document: object) -> None:
-        """Write the JSON document to the file of ``--json``, if there is one.
+        """Write the JSON document to the file of ``--json``, if the user passed this option.
 
         Raises:
             UsageProblem: the document cannot be written.
@@ -90,8 +90,8 @@ class Output:
     def progress(self, doing: str) -> AbstractContextManager[Progress]:
         """Return a context whose value is a progress callback that prints to standard error, unless ``quiet`` is set.
 
-        On a terminal, a progress line appears after two seconds and shows the current step. Elsewhere, only lines that
-        stay are printed.
+        On a terminal, a progress line appears after two seconds and shows the current step. If standard error is not a
+        terminal, only texts are printed, each on its own line.
         """
         if not self.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             return LiveProgressLine(sys.stderr, doing)
@@ -99,7 +99,7 @@ class Output:
 
 
 def check_writable(target: Path | None) -> None:
-    """Check that the file ``target`` can probably be written, before a run whose result would be lost otherwise.
+    """Check that the file ``target`` can probably be written, so that a command does not lose its result at the end.
 
     Raises:
         UsageProblem: the folder of ``target`` does not exist, or ``target`` is itself a folder.
@@ -113,7 +113,7 @@ def check_writable(target: Path | None) -> None:
 
 
 def write_bytes(target: Path, content: bytes) -> None:
-    """Write ``content`` to the file ``target``, or to standard output if it is ``-``.
+    """Write ``content`` to the file ``target``, or to standard output if ``target`` is ``-``.
 
     Raises:
         UsageProblem: the file cannot be written.

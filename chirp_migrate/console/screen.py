@@ -1,8 +1,8 @@
 """Print paragraphs, lists, tables and diffs that fit the terminal, with the library rich.
 
 Texts cannot control the terminal: control characters are escaped first (see ``escape_invisible`` in :mod:`.text`), and
-rich does not interpret markup in texts. The module imports rich, so only code that prints imports this module;
-``--help`` does not.
+rich does not interpret markup in texts. The module imports rich, which takes time. So only code that prints results
+imports this module, and ``--help`` does not import it.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class Screen:
             first: text in front of the first line; the other lines are indented by its width.
             hang: additional indentation of all lines but the first, in columns.
             most: largest number of lines; if the text is longer, a note on -v replaces the rest.
-            short: a shorter form of the text, or "". With the note, it replaces a text that is too long. If the shorter
-                form is too long, too, only the first line of the text is printed.
+            short: a shorter form of the text, or "". The shorter form with the note replaces a text that is too long.
+                If the shorter form is too long, too, only the first line of the text is printed.
         """
         self._paragraph(
             Text(to_one_line(text), style), indent, Text(first), hang, most, Text(to_one_line(short), style)
@@ -149,8 +149,8 @@ class Screen:
     ) -> None:
         """Print a table.
 
-        If the table is too wide, the first cell of each row gets a separate line. If it is still too wide, each row is
-        printed as a paragraph of column names and values.
+        If the table is too wide, the first cell of each row gets a separate line. If the table is still too wide, each
+        row is printed as a paragraph of column names and values.
 
         Args:
             header: a name for each column; may be empty.

@@ -19,7 +19,7 @@ __all__ = [
     "to_one_line",
 ]
 
-#: Number of names that a sentence lists. Of further names, it gives only the number.
+#: Number of names that a sentence lists. For all further names, the sentence contains only their number.
 _NAMED = 12
 
 

@@ -1,8 +1,8 @@
-"""Make the plan of a project once, before LibCST's tool changes the first file, and pass it on as LibCST metadata.
+"""Make the plan of a project before LibCST's tool changes the first file, and pass on the plan as LibCST metadata.
 
-Which rewrites of a file are permitted depends on other files, which may import a name, re-export it, or replace it in a
-test. LibCST passes the files to a codemod one at a time, in several processes, and already writes some of them
-meanwhile. But it collects metadata of the whole repository before that, once and in one process.
+Other files decide which rewrites of a file are permitted, because they may import a name, re-export the name, or
+replace the name in a test. LibCST passes the files to a codemod one at a time, in several processes, and writes some
+files before it reads others. Before the first file, LibCST collects metadata of the whole repository in one process.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from chirp_migrate.transaction.journal import has_unfinished_run
 __all__ = ["BackendPlan", "ChangesOfFile", "changes_by_file"]
 
 _OUTSIDE = (
-    "it is outside of repo_root, {root}, so other code that uses it is unknown: "
-    "run this from the folder of the project, or set repo_root in .libcst.codemod.yaml."
+    "the file is outside of repo_root, {root}, so other code that uses the file is unknown: "
+    "run LibCST in the folder of the project, or set repo_root in .libcst.codemod.yaml."
 )
 _UNFINISHED = (
-    "a run of chirp-migrate apply was interrupted in {root}, or is still running: wait for it, or finish it "
-    "with `chirp-migrate rollback`."
+    "a run of `chirp-migrate apply` in {root} was interrupted, or is still running: wait for a running command, or "
+    "undo an interrupted run with `chirp-migrate rollback`."
 )
 
 
@@ -46,7 +46,7 @@ class ChangesOfFile:
         digest: SHA-256 of the bytes that the file had when the plan was made.
         edits: replacements in the text of the file.
         remarks: for each finding that is not rewritten: a sentence with its line and rule.
-        obstacle: why the file cannot be rewritten; ``None`` if it can.
+        obstacle: the reason why the file cannot be rewritten; ``None`` if the file can be rewritten.
     """
 
     digest: str = ""
@@ -86,13 +86,14 @@ def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ())
     The settings in ``pyproject.toml`` apply. If they exclude a file, its ``obstacle`` is the reason.
 
     Args:
-        root: folder of the project. The plan reads all its files, because rewrites depend on other files.
+        root: folder of the project. The function reads all files of the project, because rewrites depend on other
+            files.
         paths: paths of the Python files to plan, as LibCST passes them.
         codes: codes of the rules to run; empty means the rules that the settings select.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: ``root`` has no Python file, its settings are invalid, or a run of
-            ``apply`` there was interrupted.
+            ``apply`` in ``root`` was interrupted.
     """
     root = _absolute(root)
     settings = read_settings(root).overridden(select=codes)
@@ -109,7 +110,7 @@ def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ())
         try:
             data = read_file(absolute)
         except OSError as error:
-            planned[path] = ChangesOfFile(obstacle=f"it cannot be read ({error.strerror}).")
+            planned[path] = ChangesOfFile(obstacle=f"the file cannot be read ({error.strerror}).")
             continue
         names[path] = absolute.relative_to(root).as_posix()
         contents[names[path]] = data
@@ -120,12 +121,12 @@ def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ())
 
 
 def _absolute(path: str | Path) -> Path:
-    """Return an absolute path. Links are not resolved, because a link to a file is excluded and the file is not."""
+    """Return an absolute path. Links are not resolved, because the plan excludes links to files, but not the files."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def _planned_file(plan: Plan, name: str, data: bytes) -> ChangesOfFile:
-    obstacles = [] if name.endswith(".py") else ["it is not a .py file."]
+    obstacles = [] if name.endswith(".py") else ["the file is not a .py file."]
     obstacles += [skipped.reason for skipped in plan.skipped if skipped.path == name]
     # An excluded path is this file or a folder that contains it.
     obstacles += [left.reason for left in plan.left_out if name == left.path or name.startswith(f"{left.path}/")]

@@ -15,11 +15,11 @@ from chirp_migrate.source.text import SourceFile, apply_edits
 __all__ = ["MigrateCommand", "PlannedCommand"]
 
 _ALONE = (
-    "the rewrite depends on the other files of the project, and standard input has none: "
+    "the rewrite depends on other files of the project, which standard input does not contain: "
     "pass files and folders, or use chirp-migrate."
 )
-_CHANGED = "it was changed while the plan was being made: run this again."
-_REFORMATTED = "LibCST would change further white space in it: use chirp-migrate apply."
+_CHANGED = "the file changed while the plan was being made: run the command again."
+_REFORMATTED = "LibCST would change further white space in the file: use chirp-migrate apply."
 
 
 class PlannedCommand(CodemodCommand, ABC):
@@ -29,8 +29,8 @@ class PlannedCommand(CodemodCommand, ABC):
         """Return the rewritten module.
 
         Raises:
-            libcst.codemod.SkipFile: the source comes from standard input, the file is excluded or cannot be handled, or
-                LibCST cannot write it without further changes.
+            libcst.codemod.SkipFile: the source comes from standard input, the file is excluded or cannot be rewritten,
+                or LibCST cannot write the file without further changes.
         """
         if self.context.metadata_manager is None or self.context.filename is None:
             self.warn(_ALONE)  # LibCST's tool does not print the message of SkipFile for standard input

@@ -13,7 +13,7 @@ from chirp_migrate.rules import Rule, all_rules
 
 _HOW = {
     Safety.SAFE: "",
-    Safety.BEHAVIOUR: " Applied with unsafe = true in [tool.chirp-migrate] only.",
+    Safety.BEHAVIOUR: " Applied only with unsafe = true in [tool.chirp-migrate].",
     Safety.ADVICE: " Warns, and rewrites nothing.",
 }
 

@@ -9,8 +9,8 @@ the variance of the other entry points.
 With few rounds, the variance of one entry point is a poor estimate. The estimate is therefore combined with the
 variance of all other entry points, which counts like some additional rounds (a moderated variance, Smyth 2004).
 
-To limit the effect of disturbances, logarithms of ratios are clipped: they differ from the median of their entry point
-by at most five standard deviations, which are estimated from medians.
+To limit the effect of disturbances, logarithms of ratios are clipped. The clipped logarithms differ from the median of
+their entry point by at most five standard deviations. The standard deviation is estimated from medians.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def ratios_of_rounds(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio | None
         rounds: for each round: label of an entry point → seconds before and after. Rounds may lack entry points.
 
     Returns:
-        The ratio of the total times of all entry points, and the ratio of each entry point. Ratios are missing if no
-        entry point was timed in two rounds, because one round has no variance.
+        The ratio of the total times of all entry points, and the ratio of each entry point. If no entry point was timed
+        in two rounds, the first result is None and the second result is empty, because one round has no variance.
     """
     labels = list(dict.fromkeys(label for each in rounds for label in each))
     found = {label: {n: each[label] for n, each in enumerate(rounds) if label in each} for label in labels}

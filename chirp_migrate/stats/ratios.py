@@ -63,9 +63,9 @@ class Ratio(msgspec.Struct, frozen=True):
 
     @property
     def saved(self) -> tuple[float, float, float]:
-        """Return the share of the time before that is saved, with its interval: value, low, high.
+        """Return the saved share of the time before, with its interval: value, low, high.
 
-        The share is negative if the time after is longer.
+        The saved share is negative if the time after is longer than the time before.
         """
         return 1 - self.value, 1 - self.high, 1 - self.low
 
@@ -86,9 +86,10 @@ class Ratio(msgspec.Struct, frozen=True):
         """Return the ratio with another interval.
 
         Args:
-            low_error, high_error: probability, 0 to 1, that the true ratio is below the lower end, and above the upper.
+            low_error: probability, 0 to 1, that the true ratio is below the lower end of the interval.
+            high_error: probability, 0 to 1, that the true ratio is above the upper end of the interval.
         """
-        assert self.mean_log is not None and self.error is not None, "it was computed here"
+        assert self.mean_log is not None and self.error is not None, "a document of an early version lacks these values"
         freedom = self.rounds - 1 if self.freedom is None else self.freedom
         down, up = (student_quantile(1 - share, freedom) * self.error for share in (low_error, high_error))
         low, high = (math.exp(min(_FAR, max(-_FAR, end))) for end in (self.mean_log - down, self.mean_log + up))
@@ -156,11 +157,11 @@ def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
 def detectable_difference(first_count: int, second_count: int, alpha: float) -> float:
     """Return the smallest difference of two distributions that :func:`ks_p_value` finds in 9 of 10 cases.
 
-    The difference is the change of the share of values, 0 to 1, below some point; 1.0 if the samples are too small to
-    find any difference. The function assumes a share of 0.5, because this share varies most by chance.
+    A difference is the change of the share of values, 0 to 1, below some point. The result is 1.0 if the samples are
+    too small to find any difference. The function assumes a share of 0.5, because this share varies most by chance.
 
     Args:
-        first, second: sizes of the two samples.
+        first_count, second_count: sizes of the two samples.
         alpha: the p-value below which the test finds a difference.
     """
     from scipy.stats import kstwo, norm

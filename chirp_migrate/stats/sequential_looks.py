@@ -7,9 +7,9 @@ rest.
 
 There are two ways to compute the error probability of a conclusion from the shares. The first way uses the joint
 distribution of all analyses (Lan & DeMets 1983; algorithm of Armitage, McPherson & Rowe 1969), so that early analyses
-cost the last analysis little power. This distribution is exact for normal means, and is usually applied to Student's
-quantiles as well (Jennison & Turnbull 2000, 4.4). The second way, the share itself, is valid for any dependence between
-the analyses.
+cost the last analysis little power. The joint distribution is exact for normal means, and is usually applied to
+Student's quantiles as well (Jennison & Turnbull 2000, 4.4). The second way uses the share itself as the error
+probability, which is valid for any dependence between the analyses.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
 
 
 def last_analysis_error(analyses: Sequence[InterimAnalysis]) -> float:
-    """Return the error probability for the last analysis with which all analyses keep to their shares.
+    """Return the error probability of the last analysis for which every analysis uses exactly its share.
 
     The sum of the rounds' values is a Brownian motion that reaches time 1 at the last analysis. For each analysis, the
-    function stores the distribution of the sum, under the condition that no earlier analysis came to a conclusion, as
-    points with probabilities.
+    function stores the distribution of the sum as points with probabilities. This distribution assumes that no earlier
+    analysis came to a conclusion.
     """
     import numpy as np
     from scipy import optimize, special

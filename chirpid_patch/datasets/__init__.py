@@ -1,5 +1,5 @@
 """Datasets, and functions that read a whole batch from memory at once.
 
 ``gather`` reads the batches, and ``buffers`` provides their memory. The package may import ``transforms`` and
-``randomness``. It depends on no loader, so any ``DataLoader`` can read these datasets.
+``randomness``. The package imports no loader, so any ``DataLoader`` can read these datasets.
 """

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from chirpid_patch.datasets.gather import Batch, BatchedDataset, RowKinds
-from chirpid_patch.datasets.rows import batch_like, gather_rows, index_select_supports, nonnegative_indices
+from chirpid_patch.datasets.rows import allocate_batch_like, gather_rows, index_select_supports, nonnegative_indices
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.transforms.off_cpu import as_operand, send_to_device
 
 
 @dataclass(frozen=True)
 class _MappedFile:
-    """The file and the position of a memory-mapped array. The dataset pickles them instead of the array's contents."""
+    """File and position of a memory-mapped array, which the dataset pickles instead of the contents of the array."""
 
     path: str
     dtype: str
@@ -28,7 +28,7 @@ class _MappedFile:
     shape: tuple[int, ...]
 
     @classmethod
-    def behind(cls, array: Any) -> _MappedFile | None:
+    def of_array(cls, array: Any) -> _MappedFile | None:
         """Return the file that ``array`` maps; None unless ``array`` is a contiguous memory map of an existing file."""
         root = array
         while isinstance(root, np.memmap) and not isinstance(root.base, mmap.mmap):
@@ -75,8 +75,8 @@ class WorkerSafeArrayDataset(BatchedDataset):
     ``torch.from_numpy(x[i]).float() / 255``, bit for bit. Each sample has its own memory. The dataset does not copy the
     arrays.
 
-    If an array is a memory map, pickling the dataset stores only the path of the mapped file. A worker process then
-    maps the file itself. The path must refer to the same file in the worker.
+    If an array is a memory map, pickling the dataset stores only the path of the mapped file, not its contents. Each
+    worker process maps the file again. The path must refer to the same file in the worker.
 
     Args:
         x: the x of all samples, of shape (N, …): NumPy array, memory map, CPU tensor, or list of numbers.
@@ -94,8 +94,8 @@ class WorkerSafeArrayDataset(BatchedDataset):
     def __init__(self, x: Any, y: Any, *, dtype: torch.dtype | None = None, divisor: float | None = None) -> None:
         self.x = _as_tensor(x, "x")
         self.y = _as_tensor(y, "y")
-        files = {"x": _MappedFile.behind(x), "y": _MappedFile.behind(y)}
-        #: File and tensor of each memory-mapped attribute. If another tensor is assigned, the file is not used.
+        files = {"x": _MappedFile.of_array(x), "y": _MappedFile.of_array(y)}
+        #: File and tensor of each memory-mapped attribute. Pickling ignores the file of a reassigned attribute.
         self._mapped = {name: (file, getattr(self, name)) for name, file in files.items() if file is not None}
         self.dtype = dtype
         self.divisor = divisor
@@ -133,7 +133,7 @@ class WorkerSafeArrayDataset(BatchedDataset):
             batch = gather_rows(self.x, rows)
         else:
             chosen = torch.index_select(self.x, 0, send_to_device(rows, self.x.device))
-            batch = batch_like(self.x, len(rows), dtype).copy_(chosen)
+            batch = allocate_batch_like(self.x, len(rows), dtype).copy_(chosen)
         if self.divisor is not None:
             batch.div_(as_operand(self.divisor, batch))
         return [batch, gather_rows(self.y, rows)]

@@ -1,4 +1,4 @@
-"""A dataset that augments the samples of another dataset, can be pickled, and shares no state."""
+"""A dataset that augments the samples of another dataset, and can be pickled for worker processes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from torch import Tensor
 
 from chirpid_patch.datasets.gather import Batch, BatchPart, RowKinds, WrappingDataset, gather_node
-from chirpid_patch.datasets.samples import fetch_pair_batch, fetch_sample, stack_while_alike
-from chirpid_patch.randomness.keyed_random import Keys, RandomKey, hash_into_keys, keys_of_samples
-from chirpid_patch.transforms.composition import Position, transform_parts
+from chirpid_patch.datasets.samples import fetch_pair_batch, fetch_sample, stack_until_layout_differs
+from chirpid_patch.randomness.keyed_random import Keys, RandomKey, create_sample_keys, hash_into_keys
+from chirpid_patch.transforms.composition import Position, split_transform
 from chirpid_patch.transforms.spectrograms import (
     BatchTransform,
     GaussianNoise,
@@ -66,8 +66,8 @@ def _at(keys: Keys | None, place: int) -> Keys | None:
 class WorkerSafeAugmentedDataset(WrappingDataset):
     """A dataset of the samples (x, y) of another dataset, which augments x while ``training`` is True.
 
-    The dataset copies ``augment_params``, so it shares no parameters with the caller. It does not copy ``transforms``.
-    Transforms of this package never write to the memory of ``base_dataset``. All other transforms get single samples.
+    The dataset copies the dictionary ``augment_params``, but not the transforms in ``transforms``. Transforms of this
+    package never write to the memory of ``base_dataset``. The dataset calls all other transforms with single samples.
 
     Loaders augment whole batches if every transform belongs to this package. The dataset splits composed transforms
     into their parts. Composed transforms are ``Compose`` and ``Lambda`` of this package and of torchvision, and
@@ -142,7 +142,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return len(self.base_dataset)
 
     def _is_ours(self) -> bool:
-        """Return whether all transforms that the dataset applies now belong to this package."""
+        """Return whether the dataset currently applies no transform from outside this package."""
         return not self.training or self._is_batchable()
 
     def _is_batchable(self) -> bool:
@@ -151,7 +151,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     def _stages(self) -> list[tuple[Position, Transform]]:
         """Return position and transform of each transform to apply; composed transforms are split into their parts."""
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
-        return [part for place, one in on for part in transform_parts(one, (place,))]
+        return [part for place, one in on for part in split_transform(one, (place,))]
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
         # None while training: the dataset then calls ``random`` for every sample, also for labels alone.
@@ -168,7 +168,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
 
         If no transform uses keys, the result is None, and no random generator is called.
         """
-        return keys_of_samples(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
+        return create_sample_keys(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
 
     def _augment(self, x: Any, keys: Keys | None) -> Any:
         """Apply all transforms to the x of one sample; ``keys`` has the shape (1,)."""
@@ -181,7 +181,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         if not self._is_ours():
-            return None  # PyTorch's loader calls other code with a sample before it reads the next sample
+            return None  # PyTorch's loader runs the transforms of each sample before it reads the next sample
         pairs = fetch_pair_batch(self.base_dataset, indices, None if key is None else key.deeper())
         if pairs is None or not self.training:
             return None if pairs is None else list(pairs)
@@ -190,7 +190,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return [self._augment_batch(pairs[0], self._sample_keys(key, len(indices))), pairs[1]]
 
     def read_samples(self, indices: Sequence[Any], key: RandomKey) -> list[Any]:
-        """Read samples of the inner dataset one by one, and copy them; transform them at once if they are alike.
+        """Read samples of the inner dataset one by one, and transform them as a batch if they are alike.
 
         Samples are alike if their x have the same shape and dtype.
         """
@@ -199,7 +199,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
             return super().read_samples(indices, key)
         keys, below = self._sample_keys(key, len(indices)), key.deeper()
         read = (fetch_sample(self.base_dataset, index, below.take([place])) for place, index in enumerate(indices))
-        rows, ys, others = stack_while_alike(read, len(indices), self._supports_batches)
+        rows, ys, others = stack_until_layout_differs(read, len(indices), self._supports_batches)
         if rows is not None and len(ys) == len(indices):
             return list(zip(self._augment_batch(rows, keys).unbind(0), ys, strict=True))
         samples = chain(() if rows is None else zip(rows, ys, strict=False), others, read)

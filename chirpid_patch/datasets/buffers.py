@@ -1,9 +1,9 @@
-"""Memory for batches, which later batches reuse.
+"""Reusable memory for batches.
 
 Allocating new memory for every large batch is slow, because the first write to each page causes a page fault. So a
 batch borrows a block of memory from ``BatchMemoryPool``. The storage of the batch refers to a NumPy array over this
 block (``torch.frombuffer``). When no tensor, view or autograd graph refers to the storage any more, Python frees the
-storage and the array. The finalizer of the array then returns the block.
+storage and the array. The finalizer of the array then returns the block to the pool.
 
 The module ``memory.freed`` is about the memory that a training step itself allocates and frees.
 """
@@ -33,8 +33,8 @@ _Block = NDArray[np.uint8]
 class BatchMemoryPool:
     """Free blocks of memory that batches borrow.
 
-    Threads and finalizers may call all methods at once. They need no lock, because they only use single operations of a
-    dictionary.
+    Threads and finalizers may call all methods at the same time. The methods need no lock, because they only use single
+    operations of a dictionary.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class BatchMemoryPool:
         self._numbers = itertools.count()
 
     def lend(self, size: int) -> _Block:
-        """Return an array of ``size`` bytes; when Python frees the array, its block is free for the next call."""
+        """Return an array of ``size`` bytes. When Python frees the array, the pool may lend its block again."""
         block = self._take(size)
         lent = block[:size]
         weakref.finalize(lent, self._give_back, block).atexit = False

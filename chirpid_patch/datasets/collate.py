@@ -18,7 +18,7 @@ __all__ = ["collate_as_workers", "collate_pairs", "stacks_samples", "worker_coll
 def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Stack samples (x, y) into a batch (X, Y); pass this function as ``collate_fn``.
 
-    A loader of this package reads the batch from memory at once if the dataset permits it.
+    A loader of this package reads the batch from memory at once if the dataset permits batched reading.
 
     Args:
         samples: pairs of tensors, all x of one shape and all y of one shape.
@@ -66,5 +66,5 @@ def _stack_like_worker(samples: Sequence[Any]) -> Tensor:
 
 
 def _copy_like_worker(values: Any) -> Any:
-    """Return a list of strings or bytes; if it contains other values, return a copy, as a worker would send it."""
+    """Return a list of strings or bytes as it is, and a deep copy of other values, as a worker would send them."""
     return values if all(isinstance(value, str | bytes) for value in values) else copy.deepcopy(values)

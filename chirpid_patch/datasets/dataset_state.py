@@ -20,11 +20,12 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 def describe_state(value: Any) -> Any:
     """Return a value that describes the state of a dataset.
 
-    Two such values are equal if no attribute of the dataset or its transforms has changed, and if PyTorch has changed
-    no tensor of theirs in place.
+    The values of two calls differ if an attribute of the dataset or of its transforms was assigned in between. They
+    also differ if PyTorch changed a tensor in one of these attributes in place.
 
-    The value does not show two kinds of changes: writes to a long list of indices or samples, and writes to a tensor
-    that do not increase its version counter. Such writes use ``Tensor.data``, or a NumPy array over the same memory.
+    The value does not show two kinds of changes. The first kind is a write to a long list of indices or samples. The
+    second kind is a write to a tensor without PyTorch's knowledge, through ``Tensor.data`` or through a NumPy array
+    over the same memory. Such a write does not increase the version counter of the tensor.
 
     Args:
         value: a dataset, or a value of one of its attributes.

@@ -1,9 +1,9 @@
 """Decorators that declare how a dataset class computes its samples, so that loaders can read whole batches.
 
 A decorator does not change the class, and ``dataset[i]`` runs the class's own code. When a loader of this package needs
-a batch, it reads the declared attributes of the dataset. If a class of this package computes the same bits from the
-values of these attributes, it computes the batch (``docs/loader.md`` lists the conditions). Otherwise the class's own
-code reads the samples. The class's own code also reads the samples of subclasses that override a declared method.
+a batch, it reads the declared attributes of the dataset. A class of this package computes the batch from the values of
+these attributes, if it computes the same bits (``docs/loader.md`` lists the conditions). Otherwise the class's own code
+reads the samples. The class's own code also reads the samples of subclasses that override a declared method.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chirpid_patch.datasets.rows import is_lookup_table
 from chirpid_patch.datasets.sequence import WorkerSafeSequenceDataset
 from chirpid_patch.datasets.standardized import WorkerSafeStandardizedDataset
 from chirpid_patch.declaration import Class, batched_object_for, declare_method
-from chirpid_patch.transforms.composition import transform_parts
+from chirpid_patch.transforms.composition import split_transform
 from chirpid_patch.transforms.images import ImageMasks
 from chirpid_patch.transforms.spectrograms import is_batchable
 
@@ -72,8 +72,8 @@ def augments_samples(
     Args:
         dataset: name of the attribute with the inner dataset.
         transforms: maps the name of each attribute with a transform to the name of the attribute that switches the
-            transform on. That is an attribute with True or False, or the attribute of the transform itself, if its
-            value can be None. The value None in this mapping: the transform is always on.
+            transform on. The switch is an attribute with True or False. For a transform that is off if it is None, the
+            switch is the attribute with the transform. A transform that is mapped to None is always on.
         training: name of the attribute that switches all transforms on; None: the class has no such attribute.
         calls: as for ``standardizes_samples``.
         held: as for ``standardizes_samples``.
@@ -87,7 +87,7 @@ def augments_samples(
         on = training is None or state[training]
         chosen = [state[name] for name, gate in transforms.items() if on and not _is_off(state, name, gate)]
         if not all(
-            is_batchable(part) for place, one in enumerate(chosen) for _, part in transform_parts(one, (place,))
+            is_batchable(part) for place, one in enumerate(chosen) for _, part in split_transform(one, (place,))
         ):
             return None
         return WorkerSafeAugmentedDataset(below, training=on, transforms=chosen)
@@ -107,11 +107,11 @@ def augments_images(
 ) -> Callable[[Class], Class]:
     """Declare that ``self[i]`` returns ``(t(x), y)`` with ``x, y = dataset[i]``, where ``t`` masks an 8-bit image of x.
 
-    ``t`` does three steps with an x of shape (1, F, T):
+    ``t`` applies three steps to an x of shape (1, F, T):
 
-    1. It converts x to an image: ``(x - min) / (max - min + eps) * 255``, truncated to integers.
-    2. It calls the augmenter with the image.
-    3. It divides the resulting image by ``divisor``, and converts it to a float32 tensor (1, F, T).
+    * Convert x to an image: ``(x - min) / (max - min + eps) * 255``, truncated to integers.
+    * Call the augmenter with the image.
+    * Divide the resulting image by ``divisor``, and convert the image to a float32 tensor (1, F, T).
 
     The class's own code reads samples of other shapes, and samples whose values are all equal. It reads all samples if
     the class of the augmenter lacks the decorator ``masks_images``.
@@ -139,7 +139,7 @@ def augments_images(
         if masks is given or hasattr(type(given), "__bool__") or hasattr(type(given), "__len__"):
             return None
         transform = ImageMasks(masks, eps, divisor)
-        return WorkerSafeAugmentedDataset(below, transforms=[transform]) if transform.takes(*rows) else None
+        return WorkerSafeAugmentedDataset(below, transforms=[transform]) if transform.supports(*rows) else None
 
     return declare_method(attributes, calls, build, held=held)
 
@@ -168,8 +168,8 @@ def standardized_dataset(
 ) -> WorkerSafeStandardizedDataset | None:
     """Return a dataset of the samples ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[i]``, i in ``indices``.
 
-    With ``eps=0``, nothing is added to ``std``. The result is None if a batch of it could differ from this expression
-    evaluated for each sample.
+    With ``eps=0``, nothing is added to ``std``. The result is None if a batch of the dataset could differ from the
+    values of this expression for single samples.
     """
     below = batched_object_for(dataset)
     rows = _pair_rows(below)

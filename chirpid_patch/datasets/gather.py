@@ -1,12 +1,12 @@
 """Batched reading: read all samples of a batch at once, with exactly the result of reading single samples.
 
-A ``GatherNode`` describes how batches of a dataset are read. Its ``read_batch`` reads a batch, ``children`` are the
-inner datasets, and ``resolve`` returns which samples of the inner datasets a batch consists of. Further properties
-describe what all samples have in common.
+A ``GatherNode`` describes how batches of a dataset are read. Its method ``read_batch`` reads a batch. The attribute
+``children`` lists the inner datasets, and ``resolve`` maps the samples of a batch to samples of the inner datasets.
+Further properties describe what all samples have in common, such as their dtype.
 
-``gather_node`` returns the node of any dataset. A dataset of this package (``BatchedDataset``) is its own node. For
-``TensorDataset``, ``Subset`` and ``ConcatDataset`` of PyTorch, and for tensors and NumPy arrays, ``gather_node``
-creates a node.
+``gather_node`` returns the ``GatherNode`` of any dataset. A dataset of this package (``BatchedDataset``) is itself a
+``GatherNode``. For ``TensorDataset``, ``Subset`` and ``ConcatDataset`` of PyTorch, and for tensors and NumPy arrays,
+``gather_node`` creates a ``GatherNode``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 from chirpid_patch.datasets.buffers import is_large_batch
 from chirpid_patch.datasets.rows import (
     SEQUENCES,
+    as_row_tensor,
     can_select_rows_of,
     gather_rows,
     is_lookup_table,
     map_indices,
     nonnegative_indices,
-    row_tensor,
 )
 from chirpid_patch.declaration import batched_object_for, is_computed_attribute
 from chirpid_patch.machine.forked import is_forked_process
@@ -52,12 +52,12 @@ class GatherNode:
     By default a property is True if it is True for all children.
     """
 
-    #: The inner datasets, from whose samples the samples of this dataset are computed.
+    #: The inner datasets. The samples of this dataset are computed from samples of the inner datasets.
     children: Sequence[Any] = ()
 
     @property
     def child_nodes(self) -> Sequence[GatherNode]:
-        """Return the node of each dataset in ``children``."""
+        """Return the ``GatherNode`` of each dataset in ``children``."""
         return [gather_node(child) for child in self.children]
 
     @property
@@ -96,7 +96,7 @@ class GatherNode:
 
     @property
     def count(self) -> int | None:
-        """Return the number n of samples, which have the indices 0 to n - 1; None if the number is not known.
+        """Return the number n of samples, which have the indices 0 to n - 1; None if the number is unknown.
 
         The number does not depend on ``len(dataset)``, which a subclass may override.
         """
@@ -138,10 +138,10 @@ class GatherNode:
 class BatchedDataset(GatherNode, Dataset[Any]):
     """A map-style dataset from which loaders can read whole batches.
 
-    Subclasses implement ``read_sample`` and ``read_batch``. In every process, ``read_batch`` must return what
-    ``default_collate`` returns for the single samples. If it cannot do that, it must return None before it calls any
-    code of the user. The loader then reads and collates single samples. If a subclass overrides ``__getitem__``, the
-    loader reads single samples with that method.
+    Subclasses implement ``read_sample`` and ``read_batch``. In every process, ``read_batch`` must return the batch that
+    ``default_collate`` returns for the single samples. If ``read_batch`` cannot compute this batch, it must return None
+    before it calls any code of the user. The loader then reads and collates single samples. If a subclass overrides
+    ``__getitem__``, the loader reads single samples with the overriding method.
     """
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
         """Return the list of samples at ``indices``. PyTorch's own loader calls this method.
 
-        Samples in memory are read at once. Their tensors are then views of one tensor, which contains all of them.
+        Samples in memory are read at once. The tensors of these samples are views of one tensor with the whole batch.
         """
         if not reads_with_code_of_this_package(self):
             return [self[index] for index in indices]
@@ -188,15 +188,15 @@ class BatchedDataset(GatherNode, Dataset[Any]):
     def chooses_freely(self) -> bool:
         """Return whether looking up an index runs no code of the user.
 
-        Then lookups may happen earlier, in another thread, or more or less often, and no code notices.
+        If True, a loader may look up indices earlier, in another thread, or more or less often than PyTorch's loader.
         """
         return True
 
 
 class WrappingDataset(BatchedDataset):
-    """A dataset that computes its samples from those of an inner dataset.
+    """A dataset that computes its samples from the samples of an inner dataset.
 
-    The inner dataset is the attribute ``base_dataset``; older code calls it ``dataset``.
+    The attribute ``base_dataset`` is the inner dataset. Older code uses the name ``dataset`` for the same attribute.
     """
 
     base_dataset: Any
@@ -252,7 +252,7 @@ _WRITTEN = {
 def reads_like_class(dataset: Any, cls: type) -> bool:
     """Return whether only PyTorch's own code of the class ``cls`` reads the samples of ``dataset``.
 
-    That is also the case for a subclass of ``cls`` that only adds methods and attributes.
+    The result is also True for an object of a subclass of ``cls`` that only adds methods and attributes.
     """
     own = type(dataset)
     if (own is not cls and cls not in own.__mro__) or not _reads_as_written(own, cls):
@@ -267,7 +267,7 @@ def reads_like_class(dataset: Any, cls: type) -> bool:
 def _reads_as_written(own: type, kind: type) -> bool:
     """Return whether the class ``own`` reads samples with the methods of PyTorch's class ``kind``.
 
-    The attributes from which it reads must not be properties.
+    The result is False if ``own`` replaces an attribute from which these methods read by a property.
     """
     for name, method in _WRITTEN[kind].items():
         if getattr(own, name, None) is not method:
@@ -283,7 +283,7 @@ class BatchPart:
         dataset: the inner dataset.
         indices: indices of the samples in the inner dataset.
         places: positions of these samples in the batch; None: the batch consists of exactly these samples.
-        number: position of the inner dataset in ``children`` of the node.
+        number: position of the inner dataset in the attribute ``children`` of the outer dataset's ``GatherNode``.
     """
 
     dataset: Any
@@ -305,7 +305,7 @@ class RowsOnDevice(TensorDataset):
 
 
 class _TensorRows(GatherNode):
-    """The node of a ``TensorDataset`` whose tensors are all plain."""
+    """The ``GatherNode`` of a ``TensorDataset`` whose tensors are all plain."""
 
     in_memory = fixed_samples = gathers = True
     keyed = False
@@ -330,15 +330,15 @@ class _TensorRows(GatherNode):
 
 
 class _BareRows(_TensorRows):
-    """The node of a tensor or NumPy array, whose rows are the samples."""
+    """The ``GatherNode`` of a tensor or NumPy array, whose rows are the samples."""
 
     samples_are_rows = True
 
 
 class _JointNode(GatherNode):
-    """The node of a dataset of PyTorch that contains samples of other datasets.
+    """The ``GatherNode`` of a dataset of PyTorch that contains samples of other datasets.
 
-    Each call of ``gather_node`` creates a new node.
+    Each call of ``gather_node`` creates a new object.
     """
 
     @cached_property
@@ -347,7 +347,7 @@ class _JointNode(GatherNode):
 
 
 class _SubsetNode(_JointNode):
-    """The node of a ``Subset``."""
+    """The ``GatherNode`` of a ``Subset``."""
 
     def __init__(self, dataset: Any) -> None:
         self._indices = dataset.indices
@@ -380,7 +380,7 @@ class _SubsetNode(_JointNode):
 
 
 class _ConcatNode(_JointNode):
-    """The node of a ``ConcatDataset``."""
+    """The ``GatherNode`` of a ``ConcatDataset``."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -471,14 +471,14 @@ def _is_gatherable(dataset: Any) -> bool:
 
 
 def subset_or_concat_node(dataset: Any) -> _SubsetNode | _ConcatNode | None:
-    """Return the node of ``dataset`` if it is a ``Subset`` or ``ConcatDataset``; else None."""
+    """Return the ``GatherNode`` of ``dataset`` if it is a ``Subset`` or ``ConcatDataset``; else None."""
     if reads_like_class(dataset, Subset):
         return _SubsetNode(dataset)
     return _ConcatNode(dataset) if reads_like_class(dataset, ConcatDataset) else None
 
 
 class _OwnCodeNode(GatherNode):
-    """The node of every dataset that only its own code can read."""
+    """The ``GatherNode`` of every dataset that only its own code can read."""
 
     keyed = reads_batches = False
 
@@ -487,7 +487,7 @@ _OWN_CODE = _OwnCodeNode()
 
 
 def gather_node(dataset: Any) -> GatherNode:
-    """Return the node that describes how batches of ``dataset`` are read."""
+    """Return the ``GatherNode`` that describes how batches of ``dataset`` are read."""
     if type(dataset) is TensorDataset:
         return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
     joint = None if isinstance(dataset, BatchedDataset) else subset_or_concat_node(dataset)
@@ -497,7 +497,7 @@ def gather_node(dataset: Any) -> GatherNode:
     if reads_with_code_of_this_package(dataset):
         shipped: GatherNode = dataset
         return shipped
-    rows = row_tensor(dataset)
+    rows = as_row_tensor(dataset)
     if rows is not None:
         return _BareRows(TensorDataset(rows))
     return _TensorRows(dataset) if _is_gatherable(dataset) else _OWN_CODE
@@ -511,7 +511,8 @@ def is_in_memory(dataset: Any) -> bool:
 def permits_batched_reading(dataset: Any) -> bool:
     """Return whether ``dataset`` permits batched reading.
 
-    Datasets of this package do, datasets of PyTorch whose samples are in tensors, tensors, and NumPy arrays.
+    The result is True for tensors, NumPy arrays, datasets of this package, and PyTorch's datasets over tensors, arrays
+    or datasets of this package.
     """
     return gather_node(dataset).reads_batches
 
@@ -523,9 +524,9 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
     of single samples. With random transforms, the batch is equal for the same ``random_key``.
 
     The result is None for samples that are rows themselves (``GatherNode.samples_are_rows``).
-    If ``dataset`` refuses an index, the result is None, so that the caller reads single samples and gets the error. The
-    result is also None in a forked process: operations on a whole batch may need several threads, which fork does not
-    copy.
+    If ``dataset`` refuses an index, the result is None, so that the caller reads single samples and gets the error. In
+    a forked process, the result is also None, because an operation on a whole batch may need several threads. A forked
+    process does not have the threads of its parent.
 
     Args:
         dataset: any map-style dataset.
@@ -546,7 +547,8 @@ def read_batch_of_node(node: GatherNode, indices: Any, random_key: RandomKey | N
 def source_tensors_and_rows(dataset: Any, indices: Sequence[Any]) -> tuple[tuple[Tensor, ...], list[int]] | None:
     """Return the tensors from which ``dataset`` reads its samples, and the row numbers of the samples at ``indices``.
 
-    The result is None unless ``dataset`` is a plain ``TensorDataset``, or a plain ``Subset`` of one, at any depth.
+    The result is None unless ``dataset`` is a plain ``TensorDataset``, or consists of plain ``Subset`` objects over a
+    plain ``TensorDataset``.
     """
     if reads_like_class(dataset, Subset):
         mapped = map_indices(dataset.indices, indices)

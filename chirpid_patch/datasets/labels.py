@@ -1,4 +1,4 @@
-"""Functions that read the labels of a dataset, without loading x where the labels are provably the same."""
+"""Functions that read the labels of a dataset, and skip loading x if the labels are provably the same."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from chirpid_patch.datasets.rows import as_ints, is_integer
 def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, unpack: bool | None = None) -> list[Any]:
     """Return the labels of the samples (x, y) of ``dataset``: exactly ``[dataset[i][1] for i in indices]``.
 
-    Types, values, order and exceptions are those of that expression. The function is faster where it can read labels
-    without x, and no other code can notice that:
+    Types, values, order and exceptions are the same as with that expression. The function is faster for two kinds of
+    datasets:
 
     * It does not read x if the samples are in a plain ``TensorDataset`` or in lists, also through plain ``Subset`` and
       ``ConcatDataset``.
-    * It does not compute x if the dataset is of this package and its inner dataset is one of these.
+    * It does not compute x if the dataset is of this package and its inner dataset is of the first kind.
 
     The function reads every other dataset sample by sample, because ``__getitem__`` may log, count or draw random
     numbers. It also reads sample by sample while a dataset augments its samples.
@@ -38,7 +38,7 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
     Args:
         dataset: an object that can be indexed. Without ``indices``, an object that can be iterated over.
         indices: indices of the samples, in this order: any iterable of indices that ``dataset`` accepts. Without this
-            argument, the labels of all samples, as in ``[y for _, y in dataset]``.
+            argument, the function returns the labels of all samples, as ``[y for _, y in dataset]`` does.
         unpack: True unpacks each sample as ``_, y = sample``, which raises an error unless the sample is a pair. False
             reads ``sample[1]``. None unpacks only if ``indices`` is missing.
 
@@ -94,15 +94,15 @@ def _label(sample: Any, pairs: bool) -> Any:
 
 
 def _as_ints(indices: Iterable[Any]) -> list[Any]:
-    """Return the indices as a list; those of an array or tensor become ints, whose lookup is fastest."""
+    """Return the indices as a list; the indices in an array or tensor become ints, because ints are the fastest."""
     ints = as_ints(indices) if type(indices) in (np.ndarray, Tensor) else None
     return list(indices) if ints is None else ints
 
 
 def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
-    """Return whether no code can notice that the labels of ``dataset`` are read without x.
+    """Return whether the labels of ``dataset`` can be read without x, and no code can notice the difference.
 
-    With ``pairs``, each sample must consist of two parts.
+    If ``pairs`` is True, each sample must consist of two parts.
     """
     if reads_like_class(dataset, TensorDataset):
         tensors = dataset.tensors
@@ -119,7 +119,7 @@ def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
 
 
 def _passes_labels_on(dataset: Any) -> bool:
-    """Return whether ``dataset`` is of this package, and its samples have the labels of the inner dataset's samples."""
+    """Return whether ``dataset`` is of this package, and returns the labels of its inner dataset unchanged."""
     if not reads_with_code_of_this_package(dataset):
         return False
     owners = [next(kind for kind in type(dataset).__mro__ if name in vars(kind)) for name in ("resolve", "read_sample")]

@@ -40,10 +40,11 @@ def can_select_rows_of(tensor: Any) -> bool:
     )
 
 
-def row_tensor(dataset: Any) -> Tensor | None:
+def as_row_tensor(dataset: Any) -> Tensor | None:
     """Return the rows of a dataset that is itself a tensor or NumPy array, as a tensor that uses the same memory.
 
-    The result is None for any other dataset, and if the batch could differ from the collated rows.
+    The result is None for any other dataset. It is also None if a batch read from the tensor could differ from the
+    collated rows.
     """
     if type(dataset) is np.ndarray:
         dataset = _array_as_tensor(dataset)
@@ -66,7 +67,7 @@ def _array_as_tensor(array: np.ndarray[Any, Any]) -> Tensor | None:
 def _keeps_numbers(dtype: np.dtype[Any]) -> bool:
     """Return whether PyTorch collates numbers of a NumPy dtype bit for bit to the corresponding dtype.
 
-    The result is False for floats of less than 64 bits, because PyTorch converts them to Python floats in between.
+    The result is False for floats of less than 64 bits, because PyTorch first converts such floats to Python floats.
     """
     if dtype.kind not in "biu" and dtype != np.float64:
         return False
@@ -177,20 +178,20 @@ def gather_rows(tensor: Tensor, rows: Tensor) -> Tensor:
         return torch.index_select(tensor, 0, off_cpu.send_to_device(rows, tensor.device))
     if get_worker_info() is None and not is_large_batch(tensor.nbytes * rows.shape[0] // max(tensor.shape[0], 1)):
         return torch.index_select(tensor, 0, rows)  # for so few bytes, new memory is as fast as reused memory
-    return torch.index_select(tensor, 0, rows, out=batch_like(tensor, len(rows)))
+    return torch.index_select(tensor, 0, rows, out=allocate_batch_like(tensor, len(rows)))
 
 
-def batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> Tensor:
+def allocate_batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> Tensor:
     """Return an uninitialised tensor for a batch of ``count`` samples that have the shape of the rows of ``tensor``.
 
-    In a worker process the tensor is in shared memory, through which the worker sends its batches. If the worker built
-    a batch in ordinary memory first, the heap of glibc before 2.38 would grow with every batch. ``default_collate``
-    also builds batches directly in shared memory.
+    In a worker process the tensor is in shared memory, because the worker sends its batches through shared memory. If
+    the worker built a batch in ordinary memory first, the heap of glibc before 2.38 would grow with every batch.
+    ``default_collate`` also builds batches directly in shared memory.
 
     Args:
         tensor: tensor whose rows are samples.
         count: number of samples.
-        dtype: dtype of the batch; None: that of ``tensor``.
+        dtype: dtype of the batch; None: the dtype of ``tensor``.
     """
     shape = (count, *tensor.shape[1:])
     dtype = tensor.dtype if dtype is None else dtype

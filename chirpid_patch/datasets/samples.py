@@ -37,9 +37,11 @@ def _takes_key(dataset: Any) -> bool:
 def fetch_sample(dataset: Any, index: Any, random_key: RandomKey | None = None) -> Any:
     """Return ``dataset[index]``.
 
-    In datasets of this package, ``random_key``, the random key of one sample, determines the random numbers of the
-    sample.
-    None: new random numbers.
+    Args:
+        dataset: a map-style dataset.
+        index: index of the sample.
+        random_key: random key of the sample, which determines its random numbers if the dataset is of this package;
+            None: new random numbers.
     """
     if random_key is not None and _takes_key(dataset):
         if isinstance(dataset, Subset):
@@ -74,7 +76,7 @@ def fetch_samples(
 def load_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | None, collate: Collate) -> Any:
     """Return ``collate([dataset[i] for i in indices])``.
 
-    The samples are read at once if both the collate function and the dataset permit that.
+    The samples are read at once if both the collate function and the dataset permit batched reading.
     """
     stacks = stacks_samples(collate)
     node = gather_node(dataset) if stacks else None
@@ -92,7 +94,7 @@ def load_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | Non
 def reads_sample_by_sample(dataset: Any) -> bool:
     """Return whether each batch of ``dataset`` is read sample by sample.
 
-    Several threads can then share the work of a batch.
+    If True, several threads can share the work of a batch.
     """
     if reads_like_class(dataset, Subset):
         return reads_sample_by_sample(dataset.dataset)
@@ -136,7 +138,7 @@ def read_samples_of_list(samples: Sequence[Any], indices: Sequence[Any]) -> Batc
     return [default_collate(xs) if out is None else torch.stack(xs, out=out), default_collate(ys)]
 
 
-#: Types of values that PyTorch collates in a worker as in this process.
+#: Types of values that PyTorch collates in the same way in a worker and in this process.
 _SCALARS = (int, float, str, bytes, np.generic)
 
 
@@ -149,24 +151,29 @@ def dense_tensor_bytes(x: Any) -> int:
     return x.nbytes if type(x) is Tensor and x.layout is torch.strided else 0
 
 
-def stack_while_alike(
-    samples: Iterator[Any], count: int, fits: Callable[[Tensor], bool]
+def stack_until_layout_differs(
+    samples: Iterator[Any], count: int, supports_batch: Callable[[Tensor], bool]
 ) -> tuple[Tensor | None, list[Any], list[Any]]:
     """Read samples (x, y) one by one, and copy each x into one tensor before the next sample is read.
 
     Args:
         samples: iterator over samples. Reading ends at the first sample whose x differs in shape, dtype or layout.
         count: largest number of samples to copy.
-        fits: function that gets the first x with a batch axis, and returns whether to build a batch of such samples.
+        supports_batch: function that gets the first x with a batch axis, and returns whether to build a batch of such
+            samples.
 
     Returns:
-        Three values: the tensor (``count``, *shape of x), or None if no x was copied; the list of the y of the copied
-        samples; and a list with the first sample that differs, or an empty list.
+        Three values. The first is the tensor (``count``, *shape of x), or None if no x was copied. The second is the
+        list of the y of the copied samples. The third is a list with the first sample that differs, or an empty list.
     """
     rows: Tensor | None = None
     ys: list[Any] = []
     for x, y in samples:
-        alike = have_equal_layout([x]) and fits(x.unsqueeze(0)) if rows is None else have_equal_layout((x, rows[0]))
+        alike = (
+            have_equal_layout([x]) and supports_batch(x.unsqueeze(0))
+            if rows is None
+            else have_equal_layout((x, rows[0]))
+        )
         if not alike:
             return rows, ys, [(x, y)]
         if rows is None:

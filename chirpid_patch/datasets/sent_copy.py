@@ -1,4 +1,4 @@
-"""Copies of datasets for worker processes, which do not see later changes by the caller.
+"""Copies of datasets for worker processes. If the caller changes a dataset later, its copy does not change.
 
 The copy stores long lists of indices as arrays, because workers read arrays without copying them. A forked worker
 shares the memory of the main process until one of the two processes writes to it. Reading a Python object from a list
@@ -26,9 +26,9 @@ _SHORTEST = 1024
 def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
     """Return a copy of ``dataset`` for worker processes.
 
-    The function copies datasets and transforms of this package and of PyTorch, at any depth, and their indices. It does
-    not copy tensors, arrays, samples and other objects: the copy refers to the same objects. It calls no method of the
-    user. The indices of the copy have the same types and values.
+    The function copies datasets and transforms of this package and of PyTorch, at any depth, and their indices. The
+    copy refers to the same tensors, arrays, samples and other objects. The function calls no method of the user. The
+    indices of the copy have the same types and values.
     """
     made = {} if _made is None else _made  # a dataset may refer to its own subsets
     if id(dataset) in made:

@@ -1,4 +1,4 @@
-"""Functions that stack samples into one tensor, or standardise them into a list, at once if they are in memory."""
+"""Functions that stack or standardise all samples of a dataset, at once if the samples are in memory."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ _INTEGERS = frozenset({int, np.int64, np.int32})
 def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> Tensor:
     """Return the x of all samples (x, y) in one new tensor: exactly ``torch.stack([dataset[i][0] for i in indices])``.
 
-    The function reads the samples at once under two conditions. First, they are rows of a plain ``TensorDataset``, also
-    through a plain ``Subset``, or of a dataset of this package that contains one and has no random transforms. Second,
-    the indices are in a list, tuple, range, set, array or tensor, or come from a generator without side effects. Values
-    and memory layout are the same. The function reads all other samples one by one.
+    The function reads the samples at once if both conditions are true:
+
+    * The samples are rows of a plain ``TensorDataset``, or of a plain ``Subset`` of it. A dataset of this package that
+      contains such rows, and has no random transforms, also meets this condition.
+    * The indices are in a list, tuple, range, set, array or tensor, or come from a generator without side effects.
+
+    Otherwise the function reads the samples one by one. Values and memory layout are the same in both cases.
 
     Args:
         dataset: an object that can be indexed. Without ``indices``, an object that can be iterated over.
         indices: indices of the samples, in this order: any iterable of indices that ``dataset`` accepts. Without this
-            argument, all samples, as in ``torch.stack([x for x, _ in dataset])``.
+            argument, the function stacks all samples, as ``torch.stack([x for x, _ in dataset])`` does.
 
     Returns:
         A tensor (N, *shape of x) of the dtype of x.
@@ -65,10 +68,13 @@ def standardized_samples(
 ) -> list[tuple[Any, Any]]:
     """Return the list ``[((x - mean) / (std + eps), y) for x, y in samples]``, equal to the last bit.
 
-    The function standardises rows of tensors directly, without reading samples, under three conditions. ``dataset`` is
-    a plain ``TensorDataset`` of two CPU tensors, or a plain ``Subset`` of one. ``indices`` is a list, tuple, range or
-    array of integers in range. Standardising keeps dtype and shape of x. Otherwise the function reads the samples one
-    by one.
+    The function standardises rows of tensors directly, without reading samples, if all three conditions are true:
+
+    * ``dataset`` is a plain ``TensorDataset`` of two CPU tensors, or a plain ``Subset`` of such a dataset.
+    * ``indices`` is a list, tuple, range or array of integers in range.
+    * Standardising keeps dtype and shape of x.
+
+    Otherwise the function reads the samples one by one.
 
     Args:
         dataset: map-style dataset of samples (x, y).
@@ -108,7 +114,7 @@ def _standardized_rows(
 ) -> list[tuple[Tensor, Tensor]] | None:
     """Return the result of ``standardized_samples`` if the samples are rows in memory.
 
-    Otherwise the result is None, and the function reads no sample.
+    For other samples the result is None, and the function reads no sample.
     """
     if type(dataset) not in (TensorDataset, Subset) or indices is None:
         return None

@@ -18,7 +18,7 @@ from chirpid_patch.datasets.gather import (
     gather_node,
     source_tensors_and_rows,
 )
-from chirpid_patch.datasets.rows import batch_like, gather_rows, is_lookup_table, map_indices
+from chirpid_patch.datasets.rows import allocate_batch_like, gather_rows, is_lookup_table, map_indices
 from chirpid_patch.datasets.samples import fetch_pair_batch, fetch_sample
 from chirpid_patch.declaration import is_computed_attribute
 from chirpid_patch.native import standardize_rows
@@ -56,7 +56,7 @@ def _fits(shape: Sequence[int], sample: Sequence[int]) -> bool:
 class WorkerSafeStandardizedDataset(WrappingDataset):
     """A dataset of the samples of ``base_dataset`` at ``indices``, with x standardised: ``(x - mean) / (std + eps)``.
 
-    Each x is equal, bit for bit, to that expression evaluated for the single sample. The dataset can be pickled.
+    Each x is equal, bit for bit, to the value of this expression for the single sample. The dataset can be pickled.
 
     Code may assign the attributes ``mean``, ``std``, ``indices`` and ``dataset`` later. Reading ``mean`` and ``std``
     returns the assigned values. ``dataset``, ``base_dataset`` and ``original_dataset`` are three names of the same
@@ -71,8 +71,8 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         eps: number that is added to ``std``.
     """
 
-    #: ``mean`` and ``std + eps``, and both as floats for each dtype and number of axes. They are in one attribute, so
-    #: that a thread never sees an old value of one and a new value of the other.
+    #: ``mean`` and ``std + eps``, and both as floats for each dtype and number of axes. A single attribute contains all
+    #: values, so that a thread never reads an old mean together with a new deviation.
     _cached: tuple[tuple[Any, Any], dict[tuple[torch.dtype, int], tuple[float, float] | None]] | None
 
     def __init__(self, base_dataset: Any, indices: Iterable[Any], mean: Any, std: Any, *, eps: float = 1e-8) -> None:
@@ -177,7 +177,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         numbers = self._plain_statistics(xs) if not off_cpu.is_off_cpu(xs) else None
         if numbers is None:
             return None
-        batch = batch_like(xs, len(rows))
+        batch = allocate_batch_like(xs, len(rows))
         return batch if standardize_rows(batch, xs, rows, *numbers) else None
 
     def _plain_statistics(self, xs: Tensor) -> tuple[float, float] | None:
@@ -194,7 +194,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     def _standardize_column(self, batch: Tensor) -> Any:
         """Standardise ``batch``, a batch of x that shares no memory with other tensors.
 
-        The computation is done at once if the bits are the same, else sample by sample.
+        The function computes the batch at once if the bits are the same, else sample by sample.
         """
         mean, deviation = (off_cpu.as_operand(statistic, batch) for statistic in self.operands())
         if not self._broadcasts(batch):
@@ -206,8 +206,8 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     def _broadcasts(self, batch: Tensor) -> bool:
         """Return whether mean and deviation broadcast to ``batch`` in the same way as to each sample.
 
-        They do not for 0-dim samples, because type promotion differs between 0-dim and 1-dim tensors. They do not if
-        they have more axes than a sample, because they would then broadcast along the batch axis.
+        The result is False for 0-dim samples, because type promotion differs between 0-dim and 1-dim tensors. It is
+        also False if a statistic has more axes than a sample, because it would broadcast along the batch axis.
         """
         return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
 

@@ -1,4 +1,4 @@
-"""Functions that compute mean and standard deviation for standardising, as the guide's code does or in one pass."""
+"""Functions that compute the mean and standard deviation with which samples are standardised."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def streaming_standardization_stats(
     Args:
         dataset: map-style dataset of samples (x, …). Each x is a tensor, array or number of a real dtype and any shape.
         indices: indices of the samples; None: all samples, ``range(len(dataset))``.
-        batch_size: number of samples that are read at a time. It affects memory use, speed and rounding.
+        batch_size: number of samples that are read at a time. This number affects memory use, speed and rounding.
 
     Returns:
         Mean and standard deviation, as two 0-dim float64 tensors.
@@ -105,5 +105,5 @@ def _values(dataset: Any, chunk: Sequence[Any]) -> Iterator[Tensor]:
 
 def _real(x: Tensor) -> Tensor:
     if x.is_complex():
-        raise TypeError("x is complex; its mean and standard deviation cannot standardise it")
+        raise TypeError("x is complex: complex samples cannot be standardised")
     return x

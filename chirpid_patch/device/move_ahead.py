@@ -28,21 +28,21 @@ class DevicePrefetcher:
 
     For a CUDA device, the batches are copied on a separate stream while the device computes. Tensors in pinned memory
     are copied directly, other tensors through pinned memory. The iteration waits neither for the device nor for the
-    training's stream. Objects with their own ``to`` method are moved with ``move_batch``, without a separate stream. So
-    are all batches if the device is not a CUDA device.
+    training's stream. The function ``move_batch`` moves objects with their own ``to`` method, without a separate
+    stream. For any other device, ``move_batch`` moves the whole batch.
 
-    ``len`` and all other attributes (``dataset``, ``sampler``, …) are those of the loader.
+    ``len`` and all other attributes (``dataset``, ``sampler``, …) come from the loader.
 
     Args:
         loader: any iterable of batches. Each loop iterates over it again.
         device: the device to which the batches are moved.
-        lookahead: whether to request each batch before the training uses the previous batch. The copy is then done in
-            time even if the training waits for the device in every step (``loss.item()``). None: only if an early
-            request changes no random number. Pass True only if training and loader share no random generator, and the
-            dataset does not change within an epoch.
+        lookahead: whether to request each batch before the training uses the previous batch. The copy then finishes in
+            time even if the training waits for the device in every step (``loss.item()``). None: request batches early
+            only if an early request changes no random number. Pass True only if training and loader share no random
+            generator, and the dataset does not change within an epoch.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
 
     def __init__(self, loader: Any, device: str | torch.device, *, lookahead: bool | None = None) -> None:
@@ -58,7 +58,7 @@ class DevicePrefetcher:
         lookahead = self.lookahead
         if lookahead is None:  # the loader of a rank counts an epoch at the second request, so requests stay in time
             lookahead = can_prefetch_without_rng_drift(self.loader) and getattr(self.loader, "epochs", None) is None
-        return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _passes_on(self.loader))
+        return DeviceIterator(batches, self._copies(), lookahead=lookahead, settle=not _yields_new_memory(self.loader))
 
     def _copies(self) -> CudaCopyStream:
         """Return the CUDA device with its copy stream; both are reused in every epoch."""
@@ -112,7 +112,7 @@ class DeviceIterator(Iterator[Any]):
     def _request_batch(self) -> BatchCopy | Exception:
         """Request the next batch, start its copy, and return the copy.
 
-        If loading raises an exception, return the exception, which ``__next__`` raises when the training requests the
+        If loading raises an exception, return the exception. ``__next__`` raises it when the training requests the
         batch.
         """
         if self._settle and self._last is not None:
@@ -124,7 +124,7 @@ class DeviceIterator(Iterator[Any]):
         return self._last
 
 
-def _passes_on(loader: Any) -> bool:
+def _yields_new_memory(loader: Any) -> bool:
     """Return whether each batch of ``loader`` provably has its own memory, so that the loader never overwrites it."""
     ours = type(loader) is DataLoader or isinstance(loader, BatchedDataLoader)
     return ours and (worker_processes(loader) > 0 or stacks_samples(loader.collate_fn))
@@ -133,9 +133,9 @@ def _passes_on(loader: Any) -> bool:
 def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> bool:
     """Return whether an early request of a batch from ``loader`` changes no random number.
 
-    The result is True if the sampler draws no random numbers during the epoch, and worker processes draw those of the
-    samples. With ``in_memory``, the result is also True for datasets in memory, whose random numbers come from keys. A
-    change of such a dataset within an epoch then takes effect later.
+    The sampler must draw no random numbers during the epoch, and worker processes must draw the random numbers of the
+    samples. With ``in_memory=True``, the dataset may also be in memory, because random keys then determine its random
+    numbers. In this case, a change of the dataset within an epoch takes effect later.
     """
     ours = type(loader) is BatchedDataLoader
     if not (ours or type(loader) is DataLoader) or isinstance(loader.dataset, IterableDataset):

@@ -17,17 +17,17 @@ from torch.nn.utils.rnn import PackedSequence
 def move_batch(batch: Any, device: str | torch.device) -> Any:
     """Return ``batch`` with all its tensors on ``device``.
 
-    The function moves tensors, packed sequences, and objects that have a ``to`` method. They may be in lists, tuples,
-    named tuples, mappings and dataclasses, at any depth. An object that is on the device already, or that contains
-    nothing to move, is returned unchanged. The copy is non-blocking only from pinned memory to CUDA, because only there
-    it is faster and safe.
+    The function moves tensors, packed sequences, and objects that have a ``to`` method. These objects may be in lists,
+    tuples, named tuples, mappings and dataclasses, at any depth. An object that is on the device already, or that
+    contains nothing to move, is returned unchanged. The copy is non-blocking only from pinned memory to CUDA. Other
+    non-blocking copies are not faster, or not safe.
 
     Args:
         batch: any object.
         device: the device to which the tensors are moved.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
     return map_parts(batch, partial(move_part, usable_device(device)))
 
@@ -36,7 +36,7 @@ def usable_device(device: str | torch.device) -> torch.device:
     """Return ``device`` as a ``torch.device``.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
     chosen = torch.device(device)
     if chosen.type == "cuda" and not torch.cuda.is_available():
@@ -49,18 +49,21 @@ def move_part(device: torch.device, part: Any) -> Any:
 
     The copy is non-blocking only to CUDA, and only if all tensors of ``part`` are in pinned memory.
     """
-    if not has_tensors(part):
+    if not is_tensor_or_packed_sequence(part):
         return part.to(device)
     return part.to(device, non_blocking=device.type == "cuda" and all(map(in_pinned_memory, tensors_of(part))))
 
 
-def has_tensors(part: Any) -> bool:
-    """Return whether ``tensors_of(part)`` contains all memory of ``part``."""
+def is_tensor_or_packed_sequence(part: Any) -> bool:
+    """Return whether ``part`` is a tensor or a packed sequence, whose memory ``tensors_of`` returns."""
     return isinstance(part, Tensor | PackedSequence)
 
 
 def tensors_of(part: Any) -> list[Tensor]:
-    """Return the tensors to move in a tensor or a packed sequence, whose ``batch_sizes`` always stay on the CPU."""
+    """Return a list of the tensors in a tensor or a packed sequence, without ``batch_sizes``, which stays on the CPU.
+
+    For any other object, the list is empty.
+    """
     if isinstance(part, PackedSequence):
         return [one for one in (part.data, part.sorted_indices, part.unsorted_indices) if one is not None]
     return [part] if isinstance(part, Tensor) else []
@@ -87,7 +90,7 @@ def movable_parts(batch: Any) -> list[Any]:
 def map_parts(batch: Any, move: Callable[[Any], Any]) -> Any:
     """Return ``batch`` with each object that has a ``to`` method replaced by ``move(object)``.
 
-    If ``move`` returns the same object in all cases, the result is ``batch`` itself.
+    If ``move`` returns every object unchanged, the result is ``batch`` itself.
     """
     if batch is None or isinstance(batch, str | bytes | int | float | complex | type):
         return batch

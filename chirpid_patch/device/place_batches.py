@@ -1,4 +1,4 @@
-"""Functions with which the factory puts the batches of a loader on a device: built there, or moved from the CPU."""
+"""Functions that put the batches of a loader on a device: built on the device, or moved from the CPU."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import torch
 from chirpid_patch.datasets.augmented import WorkerSafeAugmentedDataset
 from chirpid_patch.datasets.gather import gather_node
 from chirpid_patch.device.move_ahead import DevicePrefetcher, can_prefetch_without_rng_drift
-from chirpid_patch.device.resident import ResidentOn, numbered_device
+from chirpid_patch.device.resident import ResidentPlacement, device_with_index
 from chirpid_patch.device.resident_tensors import NotResidentError, readable_size
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.transforms.spectrograms import GaussianNoise
 
 
-class MovedToDevice(Placement):
+class MovingPlacement(Placement):
     """A placement that moves batches from the CPU to ``device`` with a ``DevicePrefetcher``.
 
-    If an early request changes no random number, the next batch is requested while the training uses a batch. A change
-    of the dataset within an epoch then takes effect one batch later.
+    If an early request changes no random number, the next batch is requested while the training uses the current batch.
+    A change of the dataset within an epoch then takes effect one batch later.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
 
     def __init__(self, device: str | torch.device) -> None:
@@ -40,7 +40,7 @@ class MovedToDevice(Placement):
 class _BatchSource:
     """The iterable over which the ``DevicePrefetcher`` iterates.
 
-    It has no reference to the loader, because the workers end when the last reference to the loader is gone.
+    This object does not refer to the loader, because workers end when the last reference to their loader is deleted.
     """
 
     batches: Iterator[Any] = iter(())
@@ -50,43 +50,44 @@ class _BatchSource:
         return batches
 
 
-def move_batches(device: str | torch.device) -> tuple[Placement, str]:
-    """Return a placement that moves batches to ``device``, and a description of it.
+def create_moving_placement(device: str | torch.device) -> tuple[Placement, str]:
+    """Return a placement that moves batches to ``device``, and the description of the placement.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
-    there = numbered_device(device)
-    return MovedToDevice(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
+    there = device_with_index(device)
+    return MovingPlacement(there), f"batches are {'on the CPU already' if there.type == 'cpu' else f'moved to {there}'}"
 
 
-def place_batches(
+def create_placement(
     dataset: Any, batching: Mapping[str, Any], device: str | torch.device, resident_share: float | None
 ) -> tuple[Placement, str]:
-    """Return a placement that puts the batches of a loader on ``device``, and a description of it.
+    """Return a placement that puts the batches of a loader on ``device``, and the description of the placement.
 
-    The placement builds batches on the device if the samples can be stored there. Otherwise it moves batches.
+    If the samples can be stored on the device, the placement builds batches from the stored samples. Otherwise the
+    placement moves batches from the CPU.
 
     Args:
         dataset: the dataset of the loader.
         batching: arguments of ``DataLoader`` that define the samples of a batch.
         device: the device of the batches.
-        resident_share: share of the device's free memory that the samples may take. None: 0.5 on an accelerator, and 0
-            on the CPU, where ordinary loading is faster.
+        resident_share: share of the device's free memory that the samples may take. None means 0.5 on an accelerator,
+            and 0 on the CPU, because ordinary loading is faster on the CPU.
 
     Raises:
         ValueError: the device does not exist, or ``resident_share`` is not above 0 and at most 1.
     """
-    there = numbered_device(device)
+    there = device_with_index(device)
     if resident_share is None and there.type == "cpu":
-        return move_batches(there)
+        return create_moving_placement(there)
     batches = batching.get("batch_sampler") is not None or batching.get("batch_size") is not None
     try:
-        held = ResidentOn(there, 0.5 if resident_share is None else resident_share)
+        held = ResidentPlacement(there, 0.5 if resident_share is None else resident_share)
         held.hold(dataset, batches=batches, collate=batching.get("collate_fn"))
     except NotResidentError as reason:
-        return MovedToDevice(there), f"batches are moved to {there} and not built there, because {reason}"
-    why = f"{readable_size(held.bytes)} of samples are stored there, and batches are built from them"
+        return MovingPlacement(there), f"batches are moved to {there}, and not built on {there}, because {reason}"
+    why = f"{readable_size(held.bytes)} of samples are stored on the device, and batches are built from these samples"
     if there.type != "cpu" and _draws_exact_noise(dataset):
         why += "; noise of mode 'exact' has the same distribution as on the CPU, but different values"
     return held, why

@@ -18,11 +18,10 @@ _FP16_CAPABILITY = 7  # Volta: the first with matrix units for float16
 
 
 def amp_dtype_for(device: str | torch.device) -> torch.dtype | None:
-    """Return the dtype in which mixed precision is faster than float32 on ``device``; None if no dtype is.
+    """Return the dtype in which mixed precision is faster than float32 on ``device``; None if float32 is the fastest.
 
-    The dtype is bfloat16 on CUDA devices that compute bfloat16 in hardware (Ampere and later). It is float16 on Volta
-    and Turing. It is None on older CUDA devices and on the CPU, where mixed precision is slower unless the CPU has
-    instructions for it.
+    The result is bfloat16 on CUDA devices that compute bfloat16 in hardware (Ampere and later), and float16 on Volta
+    and Turing. It is None on older CUDA devices and on the CPU. On most CPUs, mixed precision is slower than float32.
     """
     chosen = torch.device(device)
     if chosen.type != "cuda" or not torch.cuda.is_available():
@@ -40,8 +39,8 @@ def autocast_for(device: str | torch.device, dtype: torch.dtype | None = None) -
 
     Args:
         device: the device of the training.
-        dtype: dtype of autocast; None: that of ``amp_dtype_for(device)``. If that is None, too, or if ``dtype`` is
-            ``torch.float32``, the context does nothing. On a CPU, pass ``torch.bfloat16`` to use autocast.
+        dtype: dtype of autocast; None: the result of ``amp_dtype_for(device)``. The context does nothing if this result
+            is None, or if ``dtype`` is ``torch.float32``. On a CPU, pass ``torch.bfloat16`` to use autocast.
     """
     chosen = torch.device(device)
     dtype = amp_dtype_for(chosen) if dtype is None else dtype
@@ -52,7 +51,7 @@ def grad_scaler_for(device: str | torch.device, dtype: torch.dtype | None = None
     """Return a ``GradScaler`` for training under ``autocast_for(device, dtype)``.
 
     The scaler scales gradients only for float16 on CUDA. Otherwise ``scale`` returns its argument, ``step`` only calls
-    the optimiser, and ``update`` does nothing. So the same training loop is right for all devices.
+    the optimiser, and ``update`` does nothing. So the same training loop works on all devices.
     """
     chosen = torch.device(device)
     dtype = amp_dtype_for(chosen) if dtype is None else dtype
@@ -107,8 +106,8 @@ def setup_mixed_precision(
         scaler.step(optimizer)
         scaler.update()
 
-    The logger ``chirpid_patch`` logs the settings at level INFO, and ``str(precision)`` describes them. On the CPU the
-    function changes no setting of PyTorch, and there is no autocast unless the call passes ``dtype``.
+    The logger ``chirpid_patch`` logs the settings at level INFO, and ``str(precision)`` describes the settings. On the
+    CPU the function changes no setting of PyTorch, and autocast is off unless the call passes ``dtype``.
 
     Args:
         device: the device of the training; None: the CUDA device if there is one, else the CPU.
@@ -120,7 +119,7 @@ def setup_mixed_precision(
         A ``MixedPrecision`` with the methods ``autocast()`` and ``grad_scaler()``.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
     chosen = usable_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     picked = amp_dtype_for(chosen) if dtype is None else dtype

@@ -1,4 +1,4 @@
-"""Samples that are stored on the device, so that a few kernels build a batch there without copying it."""
+"""Samples that are stored on a device, from which a few kernels build each batch without a copy from the CPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.datasets.rows import can_select_rows_of
 from chirpid_patch.device.moving import move_batch, usable_device
 from chirpid_patch.device.resident_tensors import NotResidentError, TensorUpload, free_device_memory, readable_size
-from chirpid_patch.device.resident_view import base_tensors, resident_view
+from chirpid_patch.device.resident_view import base_tensors, replace_tensors
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest
 from chirpid_patch.loading.placement import Placement
@@ -24,16 +24,16 @@ from chirpid_patch.loading.placement import Placement
 logger = logging.getLogger("chirpid_patch")
 
 _HOLDING = ("cuda", "cpu")
-#: All copies of tensors on devices, by ``id`` of the source tensor and device. An ``TensorUpload`` keeps its source
+#: All copies of tensors on devices, by ``id`` of the source tensor and device. A ``TensorUpload`` keeps its source
 #: alive.
 _uploads: WeakValueDictionary[tuple[int, torch.device], TensorUpload] = WeakValueDictionary()
 
 
-def numbered_device(device: str | torch.device) -> torch.device:
+def device_with_index(device: str | torch.device) -> torch.device:
     """Return ``device`` with its index: ``"cuda"`` becomes the current CUDA device, such as ``cuda:0``.
 
     Raises:
-        ValueError: ``device`` is a CUDA device, and this machine has none.
+        ValueError: ``device`` is a CUDA device, but CUDA is not available.
     """
     chosen = usable_device(device)
     if chosen.type == "cuda" and chosen.index is None:
@@ -41,8 +41,8 @@ def numbered_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
-class ResidentOn(Placement):
-    """A placement that copies the samples to ``device`` once, and builds the batches there.
+class ResidentPlacement(Placement):
+    """A placement that copies the samples to ``device`` once, and builds the batches on the device.
 
     The order of the samples, the calls of the global random generators, and the augmentation are the same as without
     this placement. Only noise of mode ``"exact"`` has other values, with the same distribution. Samples keep their
@@ -53,10 +53,10 @@ class ResidentOn(Placement):
 
     Changes of the dataset and its transforms, and in-place operations of PyTorch on their tensors, take effect at the
     next batch. Writes through NumPy or ``Tensor.data`` take effect at the next epoch, if they span more than a sample
-    or 4096 bytes. If a changed dataset does not permit batches on the device, the loader reads batches on the CPU and
-    moves them.
+    or more than 4096 bytes. If a changed dataset does not permit batches on the device, the loader reads batches on the
+    CPU and moves them.
 
-    The loader loads in this process, without threads. The loader cannot be pickled.
+    The loader reads in this process, without threads. The loader cannot be pickled.
 
     Args:
         device: the device that builds the batches.
@@ -71,7 +71,7 @@ class ResidentOn(Placement):
     is_held = True
 
     def __init__(self, device: str | torch.device, share: float = 0.5) -> None:
-        self.device = numbered_device(device)
+        self.device = device_with_index(device)
         if not 0 < share <= 1:
             raise ValueError(f"resident_share must be above 0 and at most 1, not {share}")
         if self.device.type not in _HOLDING:
@@ -89,13 +89,13 @@ class ResidentOn(Placement):
     def attach(self, loader: Any) -> None:
         if loader.worker_processes or loader.prefetch_threads != 0 or loader.pin_memory:
             raise ValueError(
-                "only this process reads samples that are stored on a device: omit num_workers, and pass "
-                "pin_memory=False and prefetch_threads=0"
+                "samples that are stored on a device need no workers, threads or pinned memory: omit num_workers, and "
+                "pass pin_memory=False and prefetch_threads=0"
             )
         self.hold(loader.dataset, batches=loader.batch_sampler is not None, collate=loader.collate_fn)
 
     def hold(self, dataset: Any, *, batches: bool, collate: Any) -> None:
-        """Copy the samples of ``dataset`` to the device, unless they are there already.
+        """Copy the samples of ``dataset`` to the device, unless the device has a copy already.
 
         Args:
             dataset: the dataset of the loader.
@@ -152,7 +152,7 @@ class ResidentOn(Placement):
             logger.info("batches are read on the CPU and moved to %s: %s", self.device, reason)
             return
         for upload in known.values():
-            upload.look()
+            upload.refresh_if_written()
 
     def reader(self, loader: Any) -> BatchReader:
         return _ResidentReader(loader.dataset, loader.collate_fn, self)
@@ -170,7 +170,7 @@ class ResidentOn(Placement):
 class _ResidentReader(BatchReader):
     """A reader that builds batches on the device if possible, and otherwise reads them on the CPU and moves them."""
 
-    def __init__(self, dataset: Any, collate: Any, resident: ResidentOn) -> None:
+    def __init__(self, dataset: Any, collate: Any, resident: ResidentPlacement) -> None:
         super().__init__(dataset, collate, batches=True)
         self._as_tuple = collate is collate_pairs
         self._resident = resident
@@ -178,7 +178,7 @@ class _ResidentReader(BatchReader):
     def read(self, request: BatchRequest) -> Any:
         try:
             base_tensors(self.dataset)
-            view = resident_view(self.dataset, self._resident.copy)
+            view = replace_tensors(self.dataset, self._resident.copy)
         except NotResidentError:
             view = None  # in its current state, only the CPU can read the dataset
         batch = None if view is None else fetch_batch(view, request.indices, request.key)

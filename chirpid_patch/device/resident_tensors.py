@@ -12,18 +12,19 @@ from chirpid_patch.torch_private import tensor_version
 #: Number of bytes to copy at a time, so that temporary copies stay small.
 _COPIED_AT_A_TIME = 64 << 20
 #: Distance in bytes between two values that are compared to notice writes. Every sample has at least one such value.
-_LOOKED_AT_EVERY = 4096
+_COMPARED_EVERY = 4096
 
 
 class NotResidentError(ValueError):
-    """An error that samples cannot be stored on a device. Its message is the reason, as part of a sentence."""
+    """The samples cannot be stored on a device. The message of this error is the reason, as part of a sentence."""
 
 
 class TensorUpload:
     """A copy of the tensor ``source`` on a device.
 
-    ``current`` copies again if PyTorch has changed ``source`` in place. ``look`` copies again after writes through
-    NumPy or ``Tensor.data``, if they span more than a sample or 4096 bytes.
+    ``current`` copies ``source`` again if PyTorch has changed ``source`` in place. ``refresh_if_written`` copies
+    ``source`` again after writes through NumPy or ``Tensor.data``, if these writes span more than a sample or more than
+    4096 bytes.
     """
 
     def __init__(self, source: Tensor, device: torch.device) -> None:
@@ -38,7 +39,7 @@ class TensorUpload:
             self._values.resize_(self.source.shape)
             for part, place in zip(torch.split(self.source, rows), torch.split(self._values, rows), strict=True):
                 place.copy_(part)
-        self._version, self._looks = tensor_version(self.source), _looks(self.source)
+        self._version, self._spaced_values = tensor_version(self.source), _spaced_values(self.source)
 
     def current(self) -> Tensor:
         """Return the current values of ``source`` as a tensor on the device, to which callers must not write."""
@@ -48,14 +49,14 @@ class TensorUpload:
             self._values.record_stream(torch.cuda.current_stream(self._values.device))
         return self._values
 
-    def look(self) -> None:
-        """Copy ``source`` again if some of its values differ, because of writes that its version does not show."""
-        if not torch.equal(_looks(self.source), self._looks):
+    def refresh_if_written(self) -> None:
+        """Copy ``source`` again if a comparison of some values finds a write that its version counter does not show."""
+        if not torch.equal(_spaced_values(self.source), self._spaced_values):
             self._write()
 
 
 def free_device_memory(device: torch.device) -> int:
-    """Return how many bytes can still be allocated on ``device``; on the CPU, within the memory limit of this process.
+    """Return the free memory of ``device`` in bytes; on the CPU, the memory limit of this process also counts.
 
     Raises:
         NotResidentError: the system does not report its memory.
@@ -82,9 +83,9 @@ def _row_bytes(tensor: Tensor) -> int:
     return tensor.nbytes // max(len(tensor), 1)
 
 
-def _looks(source: Tensor) -> Tensor:
+def _spaced_values(source: Tensor) -> Tensor:
     """Return the values at regularly spaced positions of ``source``, as bytes."""
-    step = max(1, min(_LOOKED_AT_EVERY, _row_bytes(source)) // source.element_size())
+    step = max(1, min(_COMPARED_EVERY, _row_bytes(source)) // source.element_size())
     # In the order of its memory, a dense tensor needs no copy to become 1-dim.
     strides = source.stride()
     order = sorted(range(source.ndim), key=lambda axis: -strides[axis])

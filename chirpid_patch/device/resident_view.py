@@ -1,4 +1,4 @@
-"""A function that replaces the tensors of a dataset by their copies on a device, where its batches are then built."""
+"""A function that replaces the tensors of a dataset by copies on a device, from which batches are built."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def base_tensors(dataset: Any) -> list[Tensor]:
     if reads_like_class(dataset, TensorDataset):
         return list(dataset.tensors)
     if gather_node(dataset).samples_are_rows:
-        raise NotResidentError("the dataset is a tensor or array: only tensors inside a dataset can be stored there")
+        raise NotResidentError("the dataset is a tensor or array: only tensors inside a dataset can be on a device")
     joint = subset_or_concat_node(dataset)
     node: Any = batched_object_for(dataset) if joint is None else joint
     if joint is None and _reads_as(node, WorkerSafeArrayDataset):
         return [node.x, node.y]
     if joint is None and not any(_reads_as(node, kind) for kind in _OVER_OTHERS):
-        what = "samples are a list" if isinstance(node, list | tuple) else f"{_name(node)} reads its samples itself"
-        raise NotResidentError(f"{what}: only rows of tensors and arrays can be stored there")
+        what = "the samples are a list" if isinstance(node, list | tuple) else f"{_name(node)} has code to read samples"
+        raise NotResidentError(f"{what}: only rows of tensors and arrays can be stored on a device")
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     for _, one in stages:
         if not (is_batchable(one) and any(_behaves_as(one, kind) for kind in _TRANSFORMS)):
@@ -74,16 +74,16 @@ def _name(thing: Any) -> str:
     return str(getattr(thing, "__name__", type(thing).__name__))
 
 
-def resident_view(dataset: Any, copy_tensor: Copy) -> Any:
+def replace_tensors(dataset: Any, copy_tensor: Copy) -> Any:
     """Return a copy of ``dataset`` whose tensors are replaced by ``copy_tensor(tensor)``.
 
-    The tensors are those of ``base_tensors``, and means and deviations that are tensors.
+    The function replaces the tensors that ``base_tensors`` returns, and means and deviations that are tensors.
     """
     if reads_like_class(dataset, TensorDataset):
         return RowsOnDevice(*map(copy_tensor, dataset.tensors))
     joint = subset_or_concat_node(dataset)
     if joint is not None:
-        children = [resident_view(child, copy_tensor) for child in joint.children]
+        children = [replace_tensors(child, copy_tensor) for child in joint.children]
         return _copy_without_constructor(
             dataset, **{"datasets": children} if hasattr(dataset, "datasets") else {"dataset": children[0]}
         )
@@ -91,8 +91,8 @@ def resident_view(dataset: Any, copy_tensor: Copy) -> Any:
     if isinstance(dataset, WorkerSafeArrayDataset):
         return _copy_without_constructor(dataset, x=copy_tensor(dataset.x), y=copy_tensor(dataset.y))
     if isinstance(dataset, WorkerSafeSequenceDataset):
-        return _copy_without_constructor(dataset, data_list=resident_view(dataset.data_list, copy_tensor))
-    below = resident_view(dataset.base_dataset, copy_tensor)
+        return _copy_without_constructor(dataset, data_list=replace_tensors(dataset.data_list, copy_tensor))
+    below = replace_tensors(dataset.base_dataset, copy_tensor)
     if isinstance(dataset, WorkerSafeStandardizedDataset):
         mean, divisor = (
             copy_tensor(one) if isinstance(one, Tensor) and one.ndim else one for one in dataset.operands()

@@ -23,7 +23,7 @@ class CudaCopyStream:
     def pinned(self, source: Tensor) -> Tensor:
         """Return a copy of ``source`` as a dense tensor in pinned memory.
 
-        PyTorch reuses the pinned memory only after its copy to the device is done.
+        PyTorch reuses the pinned memory only after the copy to the device is done.
         """
         return torch.empty_like(source, pin_memory=True).copy_(source)
 
@@ -36,15 +36,15 @@ class CudaCopyStream:
         return source.to(self.device, non_blocking=True)
 
     def copied(self) -> Any:
-        """Return a CUDA event that occurs when all copies started so far are done. A thread can sleep until then."""
+        """Return a CUDA event that occurs when all started copies are done. A thread can sleep until the event."""
         event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(self._stream)
         return event
 
     def hand_over(self, copies: list[Tensor], copied: Any) -> None:
-        """Make the current stream wait for the event ``copied``, and keep the memory of ``copies`` until it used them.
+        """Make the current stream wait for the event ``copied``, and reserve the memory of ``copies`` for this stream.
 
-        The CPU does not wait.
+        The CPU does not wait for the event.
         """
         training = torch.cuda.current_stream(self.device)
         training.wait_event(copied)
@@ -54,7 +54,7 @@ class CudaCopyStream:
 
 
 class BatchCopy:
-    """The copy of a batch to a device. The constructor starts the copy, and ``hand_over`` returns it.
+    """The copy of a batch to a device. The constructor starts the copy, and ``hand_over`` returns the copied batch.
 
     If the batch contains objects with their own ``to`` method, or tensors that are not plain, ``hand_over`` moves the
     whole batch on the training's stream.
@@ -71,7 +71,7 @@ class BatchCopy:
         self._direct: list[Tensor] = []  # pinned tensors of the loader that are copied directly
         self._copied: Any = None
         parts = movable_parts(batch)
-        if all(_may_go_beside(part, cuda.device) for part in parts):
+        if all(_can_copy_on_side_stream(part, cuda.device) for part in parts):
             with cuda.on_copy_stream():
                 self._batch = map_parts(batch, self._copy)
                 if self._copies:
@@ -113,8 +113,8 @@ class BatchCopy:
         return self._copies[-1]
 
 
-def _may_go_beside(part: Any, device: torch.device) -> bool:
-    """Return whether copying the memory of its tensors is all that moving ``part`` does."""
+def _can_copy_on_side_stream(part: Any, device: torch.device) -> bool:
+    """Return whether a copy of the tensors in ``part`` is enough to move ``part``."""
     if not isinstance(part, Tensor) and type(part) is not PackedSequence:
         return False
     away = (tensor for tensor in tensors_of(part) if tensor.device != device)
@@ -122,7 +122,7 @@ def _may_go_beside(part: Any, device: torch.device) -> bool:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Return whether a copy of its memory is a complete copy of ``tensor``."""
+    """Return whether a copy of the memory of ``tensor`` is a complete copy of ``tensor``."""
     return (
         type(tensor) is Tensor
         and tensor.device.type == "cpu"

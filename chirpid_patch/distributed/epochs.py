@@ -1,4 +1,4 @@
-"""Epoch numbers and seeds for the loader of one rank. Seed, epoch and rank determine all its random numbers."""
+"""Epoch numbers and seeds for the loader of one rank."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chirpid_patch.randomness.keyed_random import hash_into_keys
 
 
 class RankEpochs:
-    """Counts and seeds the epochs of one rank's loader; pass it to ``BatchedDataLoader`` as ``epochs``.
+    """Count and seed the epochs of one rank's loader; pass this object to ``BatchedDataLoader`` as ``epochs``.
 
     The number of the epoch is ``sampler.epoch`` of the loader's ``torch.utils.data.DistributedSampler``. The number
     increases automatically when the loop requests the second batch of an epoch. So ``next(iter(loader))`` alone counts
@@ -24,8 +24,8 @@ class RankEpochs:
     the workers, so different ranks have different random numbers. The global generators are not used.
 
     With ``persistent_workers``, the global generators in workers continue from epoch to epoch, as in PyTorch, and start
-    from the beginning in a resumed run. That affects datasets that use these generators. It does not affect the
-    augmentation of this package.
+    from the beginning in a resumed run. So a resumed run repeats the random numbers of datasets that use the global
+    generators. The augmentation of this package does not use the global generators.
 
     Args:
         seed: seed that all ranks share.
@@ -37,7 +37,7 @@ class RankEpochs:
         self.rank = rank
 
     def attach(self, loader: Any) -> None:
-        """Check the sampler of ``loader``, and give the loader a generator. The constructor of the loader calls this.
+        """Check the sampler of ``loader``, and set its generator. The constructor of the loader calls this method.
 
         Raises:
             TypeError: the sampler is not a ``DistributedSampler``.
@@ -49,7 +49,7 @@ class RankEpochs:
             loader.generator = torch.Generator()
 
     def begin(self, loader: Any) -> int:
-        """Return the number of the new epoch, and seed the generator of ``loader`` for it."""
+        """Return the number of the new epoch, and seed the generator of ``loader`` for this epoch."""
         epoch = int(loader.sampler.epoch)
         # Persistent workers have one base seed for all epochs. The random keys of the samples contain the epoch.
         words = (self.seed, self.rank) if loader.persistent_workers else (self.seed, self.rank, epoch)
@@ -60,11 +60,11 @@ class RankEpochs:
         """Return an iterator over ``batches`` that counts the epoch when the loop requests the second batch."""
         return _CountedEpoch(batches, loader.sampler)
 
-    def number(self, loader: Any) -> int:
+    def next_epoch(self, loader: Any) -> int:
         """Return the number of the next epoch."""
         return int(loader.sampler.epoch)
 
-    def go_on(self, loader: Any, number: int) -> None:
+    def set_next_epoch(self, loader: Any, number: int) -> None:
         """Set the number of the next epoch."""
         loader.sampler.set_epoch(number)
 

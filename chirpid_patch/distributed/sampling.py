@@ -29,9 +29,9 @@ class RankShare:
 def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
     """Return the rank of this process and the number of ranks.
 
-    Missing arguments come from ``torch.distributed``, or from the environment variables of torchrun. If ``rank``
-    differs from the rank that these report for the same number of ranks, the function warns and returns their rank.
-    Otherwise ``rank=0`` in every process would make all processes train on the same samples.
+    Missing arguments come from ``torch.distributed``, or from the environment variables of torchrun. If ``world_size``
+    is equal to the reported number of ranks, and ``rank`` differs from the reported rank, the function warns and
+    returns the reported rank. So ``rank=0`` in every process does not make all processes train on the same samples.
 
     Args:
         rank: rank of this process, from 0; None: the reported rank.
@@ -79,8 +79,8 @@ def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last
     """Return a ``DistributedSampler`` for training: every rank reads the same number of samples.
 
     If the number of samples is not a multiple of the number of ranks, the sampler repeats up to ``world_size - 1``
-    samples. With ``drop_last``, it omits samples instead. If there are fewer samples than ranks, it repeats samples
-    even with ``drop_last``, and the function warns about that.
+    samples. With ``drop_last``, the sampler omits samples instead. If there are fewer samples than ranks, the sampler
+    repeats samples even with ``drop_last``, and the function warns.
 
     Args:
         dataset: the dataset of the loader.
@@ -121,9 +121,9 @@ def replace_rank_arguments(
 ) -> RankShare | None:
     """Replace the arguments about ranks in ``options`` by a sampler, and return the share of this rank.
 
-    The result is None for an ordinary loader: without ``distributed=True``, or with a single rank. The function removes
+    The result is None without ``distributed=True``, and also with a single rank. The function removes
     ``distributed``, ``world_size``, ``rank`` and ``seed`` from ``options``. For several ranks it adds ``sampler`` and
-    ``worker_init_fn``, unless they exist. For a single rank it adds a ``generator`` with the seed.
+    ``worker_init_fn``, unless ``options`` contains them. For a single rank it adds a ``generator`` with the seed.
 
     Args:
         dataset: the dataset of the loader.
@@ -134,8 +134,8 @@ def replace_rank_arguments(
     Raises:
         TypeError: ``options`` contains an argument about ranks without ``distributed=True``, or the dataset is
             iterable.
-        ValueError: ``options`` contains an order of its own: a sampler that is not a ``DistributedSampler``, a batch
-            sampler, or a generator.
+        ValueError: ``options`` contains another order of the samples: a sampler that is not a ``DistributedSampler``, a
+            batch sampler, or a generator.
     """
     distributed = bool(options.pop("distributed", False))
     given = {name: options.pop(name) for name in _ABOUT_RANKS if name in options}
@@ -143,7 +143,7 @@ def replace_rank_arguments(
         if given:
             raise TypeError(f"{' and '.join(given)} without distributed=True has no effect: pass distributed=True, too")
         return None
-    _check_order_is_ours(dataset, options)
+    _check_no_other_order(dataset, options)
     rank, world_size = find_rank(given.get("rank"), given.get("world_size"))
     seed = given.get("seed")
     if world_size == 1:
@@ -162,7 +162,7 @@ def replace_rank_arguments(
     return share
 
 
-def _check_order_is_ours(dataset: Any, options: dict[str, Any]) -> None:
+def _check_no_other_order(dataset: Any, options: dict[str, Any]) -> None:
     if isinstance(dataset, IterableDataset):
         raise TypeError("an IterableDataset must divide its samples among the ranks itself: omit distributed")
     sampler = options.get("sampler")

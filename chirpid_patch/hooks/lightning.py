@@ -77,7 +77,7 @@ def _callback_class(module: str) -> Any:
             self.hook.on_validation_end(trainer)
 
         def __reduce__(self) -> tuple[Any, tuple[TrainerHooks]]:
-            """Pickle only the hook, from which a process that Lightning starts creates a new callback."""
+            """Pickle only the hook. A process that Lightning starts creates a new callback with the hook."""
             return lightning_callback, (self.hook,)
 
     return LightningHooks

@@ -35,8 +35,8 @@ class DataLoaderProfilingHook(TrainerHooks):
             ...
 
     Traces of ``torch.profiler``, and NVTX traces on CUDA, show waits, transfers and steps as named ranges. On CUDA, the
-    hook measures transfers and steps on the device with CUDA events. It waits for the device only at the end of an
-    epoch.
+    hook measures transfers and steps on the device with CUDA events. The hook waits for the device only at the end of
+    an epoch.
 
     Args:
         log_every: number of batches between two logged summaries; None logs only a summary of each epoch.
@@ -179,7 +179,7 @@ class DataLoaderProfilingHook(TrainerHooks):
         return self._uses_cuda
 
     def _mark(self) -> Any:
-        """Return the current time in seconds; on CUDA, an event of the current stream, which has its time later."""
+        """Return the current time in seconds. On CUDA, return an event that the current stream records."""
         if not self._on_cuda:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -203,7 +203,7 @@ class DataLoaderProfilingHook(TrainerHooks):
 
     def _count_finished_steps(self) -> None:
         """Count the ended steps whose times are known, and log slow batches and summaries."""
-        while self._unread and self._unread[0].is_known():
+        while self._unread and self._unread[0].has_end_time():
             step = self._unread.popleft()
             slow = self._is_slow(step)
             self._epoch.add(step, slow=slow)

@@ -41,8 +41,8 @@ class TrainingStep:
     ended: Any = None
     host_seconds: float = 0.0
 
-    def is_known(self) -> bool:
-        """Return whether the time of the end is known. A CUDA event has its time only when the device reaches it."""
+    def has_end_time(self) -> bool:
+        """Return whether the time of the end is known. A CUDA event has a time only after the device has reached it."""
         return isinstance(self.ended, float) or bool(self.ended.query())
 
     def transfers(self) -> list[float]:
@@ -76,7 +76,7 @@ class SlowBatch:
 
 
 class UsualBatchTime:
-    """The median time of the last 100 batches, and the test of whether a batch took more than ``factor`` times it."""
+    """The median time of the last 100 batches, and the test of whether a batch took ``factor`` times the median."""
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
@@ -144,7 +144,7 @@ class StepTimes:
         self._host_seconds = 0.0
 
     def add(self, step: TrainingStep, *, slow: bool) -> None:
-        """Add the times of ``step``, which must be known; ``slow``: whether its batch was slow."""
+        """Add the times of ``step``, whose end must be known. ``slow`` is True if its batch was slow."""
         if step.wait is not None:
             self.waits.append(step.wait)
         self.transfers += step.transfers()
@@ -172,7 +172,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _p99(values: Sequence[float]) -> float | None:
-    """Return the 99th percentile. It is that of ``numpy.percentile``, which takes twice as long for few values."""
+    """Return the 99th percentile, as ``numpy.percentile`` does, in half the time for few values."""
     if len(values) < 2:
         return values[0] if values else None
     return quantiles(values, n=100, method="inclusive")[98]

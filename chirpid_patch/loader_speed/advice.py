@@ -40,18 +40,18 @@ def handle_oom_errors(
     """Return settings that need less memory, for another attempt after memory ran out.
 
     The function halves the batch size and doubles the number of accumulation steps, so that each optimiser step still
-    uses the same number of samples. The number is slightly different if it has no divisor between a quarter and half of
-    the batch size. The function also halves the number of workers, and switches persistent workers off.
+    uses the same number of samples. The number of samples changes slightly if it has no divisor between a quarter and
+    half of the batch size. The function also halves the number of workers, and switches persistent workers off.
 
-    The batch size affects the memory of the device. Workers affect only the main memory. If the batch size is 1, it
-    cannot be halved, and the model must need less memory (``torch.utils.checkpoint``, ``setup_mixed_precision``).
+    The batch size affects the memory of the device. Workers affect only the main memory. A batch size of 1 cannot be
+    halved. In this case, reduce the memory of the model (``torch.utils.checkpoint``, ``setup_mixed_precision``).
 
     The logger ``chirpid_patch`` logs each change with the reason at level INFO.
 
     Args:
         loader: a loader with the current settings, which replace missing arguments; None: no loader.
-        batch_size: current number of samples in a batch; None: that of ``loader``, or 32.
-        num_workers: current number of worker processes; None: that of ``loader``, or 4.
+        batch_size: current number of samples in a batch; None: the batch size of ``loader``, or 32 without a loader.
+        num_workers: current number of worker processes; None: the number of ``loader``, or 4 without a loader.
         gradient_accumulation_steps: current number of batches in an optimiser step.
 
     Returns:
@@ -101,7 +101,7 @@ def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
     return smaller, round(samples / smaller)
 
 
-def start_up_finding(times: Times, workers: int, batches: int) -> SettingFinding | None:
+def advise_persistent_workers(times: Times, workers: int, batches: int) -> SettingFinding | None:
     """Return the advice to use persistent workers, if starting workers in every epoch takes long; else None.
 
     Args:
@@ -120,7 +120,7 @@ def start_up_finding(times: Times, workers: int, batches: int) -> SettingFinding
     )
 
 
-def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingFinding | None:
+def advise_prefetching(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingFinding | None:
     """Return the advice to prefetch more batches, if that would hide the slowest batch; else None.
 
     Loading must be fast enough on average: a batch must not take longer than a training step.
@@ -143,7 +143,7 @@ def prefetch_finding(times: Times, workers: int, prefetch_factor: int, step_seco
     return SettingFinding("prefetch_factor", prefetch_factor, wanted, why)
 
 
-def pinning_finding(pin_memory: bool, device: str | None) -> SettingFinding | None:
+def advise_pinning(pin_memory: bool, device: str | None) -> SettingFinding | None:
     """Return the advice to switch pinned memory on or off; None if ``pin_memory`` is right.
 
     Args:
@@ -157,5 +157,5 @@ def pinning_finding(pin_memory: bool, device: str | None) -> SettingFinding | No
         )
         return SettingFinding("pin_memory", False, True, why)
     if device is None and pin_memory:
-        return SettingFinding("pin_memory", True, False, "there is no accelerator that pinned memory would help")
+        return SettingFinding("pin_memory", True, False, "without an accelerator, pinned memory has no benefit")
     return None

@@ -9,10 +9,15 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
-from chirpid_patch.loader_speed.advice import SettingFinding, pinning_finding, prefetch_finding, start_up_finding
+from chirpid_patch.loader_speed.advice import (
+    SettingFinding,
+    advise_persistent_workers,
+    advise_pinning,
+    advise_prefetching,
+)
 from chirpid_patch.loader_speed.loader_copy import copy_loader, copy_with_batched_reading
 from chirpid_patch.loader_speed.measure import Times, measure_waits, shut_down_workers
-from chirpid_patch.loading.limits import TORCH_PREFETCH, batches_ahead, loader_length, worker_processes
+from chirpid_patch.loading.limits import TORCH_PREFETCH, count_prefetched_batches, loader_length, worker_processes
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine.accelerator import pinning_device
@@ -21,7 +26,7 @@ from chirpid_patch.torch_private import DataLoader
 #: Smallest ratio of samples per second for which a change is reported, and the ratio that suffices for fewer processes.
 _FASTER = 1.2
 _AS_FAST = 0.95
-#: Smallest share of its time that a training must wait for batches, so that changes are tried.
+#: Changes are tried only if the training waits for batches for at least this share of its time.
 _WORTH = 0.05
 _FEWEST_BATCHES = 3
 _MOST_BATCHES = 500
@@ -64,10 +69,10 @@ def diagnose_dataloader_speed(
 ) -> LoaderDiagnosis:
     """Measure how fast a loader is, and find settings that make it faster.
 
-    The function measures how long a loop waits for each batch after the first. Then it tries other numbers of workers,
-    and batched reading, on copies of the loader. It reports a setting only if a copy with this setting was faster than
-    a copy with the current settings. It measures the two copies in turns. It tries worker processes only if starting
-    them is safe.
+    The function measures how long a loop waits for each batch after the first batch. Then it tries other numbers of
+    workers, and batched reading, on copies of the loader. It measures each copy in turns with a copy that has the
+    current settings, and reports only settings that were faster. It tries worker processes only if starting worker
+    processes is safe.
 
     A PyTorch ``DataLoader`` is unchanged afterwards, including its random generators and samplers. Counters and open
     files of the dataset may have changed. Any other iterable is iterated over directly.
@@ -75,10 +80,10 @@ def diagnose_dataloader_speed(
     Args:
         dataloader: the loader, or an object whose attribute ``loader`` is the loader.
         num_batches: number of waits to measure.
-        seconds: approximate number of seconds for all trials of other settings. If this is too short, trials measure
+        seconds: approximate number of seconds for all trials of other settings. With too few seconds, trials measure
             fewer batches, or are omitted.
-        step_seconds: seconds of a training step without loading. If loading a batch takes less, no change is needed.
-            None: not known.
+        step_seconds: seconds of a training step without loading. If loading a batch takes less time, no change is
+            needed. None: unknown.
         verbose: whether to print the result.
 
     Returns:
@@ -129,10 +134,10 @@ class _Diagnosis:
         return LoaderDiagnosis(self._times, tuple(findings), tuple(dict.fromkeys(self._notes)))
 
     def _check_pinning(self) -> SettingFinding | None:
-        return pinning_finding(self._loader.pin_memory, pinning_device())
+        return advise_pinning(self._loader.pin_memory, pinning_device())
 
     def _limits_training(self) -> bool:
-        """Return whether the training noticeably waits for loading; True if ``step_seconds`` is not known."""
+        """Return whether the training noticeably waits for loading; True if ``step_seconds`` is None."""
         step = self._step_seconds
         if step is None:
             return True
@@ -143,7 +148,7 @@ class _Diagnosis:
     def _can_try(self) -> bool:
         if isinstance(self._loader.dataset, IterableDataset):
             self._notes.append(
-                "no other number of workers was tried, because the samples of an iterable dataset depend on the number"
+                "no other number of workers was tried, because the samples of an iterable dataset depend on this number"
             )
             return False
         return self._limits_training()
@@ -160,7 +165,7 @@ class _Diagnosis:
         return found
 
     def _find_worker_count(self) -> tuple[SettingFinding | None, float]:
-        """Return the finding for a better number of workers, and the speed with that number.
+        """Return the finding for a better number of workers, and the speed with this number.
 
         The speed is a multiple of the current speed. Without a better number, the result is (None, 1.0).
         """
@@ -227,13 +232,13 @@ class _Diagnosis:
         batches = loader_length(self._loader)
         if batches is None:
             return None
-        return start_up_finding(self._times, worker_processes(self._loader), batches)
+        return advise_persistent_workers(self._times, worker_processes(self._loader), batches)
 
     def _check_prefetching(self) -> SettingFinding | None:
         if not worker_processes(self._loader) or self._step_seconds is None:
             return None
         prefetch = self._loader.prefetch_factor or TORCH_PREFETCH
-        return prefetch_finding(self._times, worker_processes(self._loader), prefetch, self._step_seconds)
+        return advise_prefetching(self._times, worker_processes(self._loader), prefetch, self._step_seconds)
 
 
 def _measurable(loader: DataLoader[Any], batches: int) -> int:
@@ -244,7 +249,7 @@ def _measurable(loader: DataLoader[Any], batches: int) -> int:
     length = loader_length(loader)
     if not worker_processes(loader) or length is None:
         return batches
-    return max(min(batches, length - 1 - batches_ahead(loader)), 1)
+    return max(min(batches, length - 1 - count_prefetched_batches(loader)), 1)
 
 
 def _time(loader: DataLoader[Any], num_batches: int) -> Times:

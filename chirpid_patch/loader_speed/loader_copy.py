@@ -17,12 +17,12 @@ from chirpid_patch.torch_private import DataLoader
 def copy_loader(loader: DataLoader[Any], num_workers: int | None = None) -> DataLoader[Any]:
     """Return a loader with the same class and arguments as ``loader``, but another number of workers.
 
-    The copy has no running workers. It uses the same dataset, and copies of the samplers. It uses the same random
-    generators, which ``restored_generators`` can restore.
+    The copy has no running workers. The copy uses the same dataset and random generators, but copies of the samplers.
+    ``restored_generators`` can restore the states of the generators.
 
     Args:
         loader: the loader to copy.
-        num_workers: number of worker processes of the copy; None: that of ``loader``.
+        num_workers: number of worker processes of the copy; None: as many as ``loader`` has.
     """
     duplicate = copy.copy(loader)
     # No warning about more workers than CPUs, because the measurement shows whether they help.

@@ -1,4 +1,4 @@
-"""Two functions that measure a loader: ``measure_waits`` measures its waits, and ``measure_rate`` its rate.
+"""Functions that measure how long a training loop waits for a loader, and how many samples a loader loads per second.
 
 All comparisons of loading modes use these functions: ``tune=True``, ``diagnose_dataloader_speed``,
 ``DataLoaderPerformanceMonitor`` and ``chirp-migrate tune``.
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from chirpid_patch.loading.batch_timer import TimedBatches
-from chirpid_patch.loading.limits import batches_ahead, worker_processes
+from chirpid_patch.loading.limits import count_prefetched_batches, worker_processes
 from chirpid_patch.randomness.random_states import restored_generators
 from chirpid_patch.torch_private import end_workers
 
@@ -51,7 +51,7 @@ def measure_waits(
     """
     if num_batches < 1 or epochs < 1:
         raise ValueError("num_batches and epochs must be at least 1")
-    ahead = batches_ahead(loader)
+    ahead = count_prefetched_batches(loader)
     waits: list[_Wait] = []
     with restored_generators(loader):
         wanted = 1 + ahead + num_batches
@@ -64,7 +64,7 @@ def measure_waits(
             if not found:
                 break  # an iterator that has no more batches
     if not waits:
-        raise ValueError("the loader has no batch to measure: its dataset is empty, or smaller than a dropped batch")
+        raise ValueError("the loader has no batch to measure: its dataset is empty, or drop_last drops its only batch")
     steady = [wait for wait in waits if not wait.starting]
     measured = (steady or waits)[-num_batches:]
     seconds = [wait.seconds for wait in measured]

@@ -1,4 +1,4 @@
-"""A file with the measured choices of loading modes, for reuse with the same dataset on the same machine."""
+"""A file with the fastest loader settings that were measured, for reuse with the same dataset and machine."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ _DEEPEST = 6
 
 
 def default_profile_path() -> Path:
-    """Return the path of the file with saved choices.
+    """Return the path of the file with saved loader settings.
 
-    It is the environment variable ``CHIRPID_PROFILE``, or else a file in the user's cache folder.
+    The environment variable ``CHIRPID_PROFILE`` names the file. Without this variable, the file is in the user's cache
+    folder.
     """
     given = os.environ.get("CHIRPID_PROFILE")
     if given:
@@ -45,7 +46,7 @@ def default_profile_path() -> Path:
 
 
 def choice_key(dataset: Any, options: Mapping[str, Any]) -> str:
-    """Return a hash under which a choice is saved. It covers dataset, options, machine and versions.
+    """Return the key of saved loader settings, a hash of the dataset, the options, the machine and the versions.
 
     An option with the value None, False or 0 leads to the same hash as a missing option.
 
@@ -94,7 +95,7 @@ def _describe(value: Any, depth: int) -> Any:
 def _code_identity(constant: Any) -> Any:
     """Return a value that is the same in every process for the same compiled code, or for a constant in the code.
 
-    The value does not contain addresses, and does not depend on the order of hashes.
+    The value contains no addresses, and does not depend on the order of sets.
     """
     if isinstance(constant, CodeType):
         return constant.co_code, constant.co_names, [_code_identity(one) for one in constant.co_consts]
@@ -104,12 +105,12 @@ def _code_identity(constant: Any) -> Any:
 
 
 def load_choice(path: Path, key: str) -> LoaderChoice | None:
-    """Return the saved choice for ``key``; None if there is no such choice.
+    """Return the saved loader settings for ``key``; None if no settings are saved.
 
     If the file cannot be read, the function logs a warning and returns None.
 
     Args:
-        path: the file with saved choices.
+        path: the file with saved loader settings.
         key: a result of ``choice_key``.
     """
     kept = _read(path).get(key)
@@ -123,13 +124,13 @@ def load_choice(path: Path, key: str) -> LoaderChoice | None:
         )
         choice.why  # noqa: B018 - raises KeyError unless the trials contain the chosen mode and the mode without workers
     except (KeyError, TypeError, ValueError, AssertionError):
-        logger.warning("%s: the saved choice %s is damaged, so it is not used", path, key[:12])
+        logger.warning("%s: the saved loader settings %s are damaged and are not used", path, key[:12])
         return None
     return choice
 
 
 def save_choice(path: Path, key: str, choice: LoaderChoice) -> None:
-    """Save ``choice`` for ``key`` in the file ``path``.
+    """Save the loader settings ``choice`` for ``key`` in the file ``path``.
 
     If the file cannot be written, the function only logs a warning, because another measurement takes only seconds.
     """
@@ -148,7 +149,7 @@ def save_choice(path: Path, key: str, choice: LoaderChoice) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        logger.warning("the measured choice of loader settings cannot be saved: %s", error)
+        logger.warning("the measured loader settings cannot be saved: %s", error)
 
 
 def _read(path: Path) -> dict[str, Any]:

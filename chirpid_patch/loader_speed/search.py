@@ -70,7 +70,7 @@ class LoaderChoice:
 
     @property
     def why(self) -> str:
-        """Return the measured rates of the choice and of its alternatives, as part of a sentence."""
+        """Return the measured rates of the chosen mode and of the other modes, as part of a sentence."""
         rates = {(trial.num_workers, trial.prefetch_threads): trial.samples_per_second for trial in self.trials}
         alone, chosen = rates[0, 0], rates[self.num_workers, self.prefetch_threads]
         assert alone is not None and chosen is not None
@@ -96,8 +96,8 @@ def choose_loading(
     """Try several loading modes of ``dataset``, and return the fastest.
 
     The search first tries loading in this process without threads. Then it tries increasing numbers of threads and of
-    worker processes. It tries worker processes only if starting them is safe and takes little of the available time.
-    The measurements read random samples, or samples that the caller's sampler yields. The search restores the state of
+    worker processes. The search omits worker processes if starting them is not safe, or takes much of the time. The
+    measurements read random samples, or samples that the caller's sampler yields. The search restores the state of
     every random generator.
 
     Args:
@@ -106,8 +106,7 @@ def choose_loading(
         threads_allowed: whether several threads may read the dataset at once.
         most_workers: largest number of worker processes to try; None: as many as may help.
         seconds: approximate duration of the search in seconds.
-        step: function that is called with each batch, in place of a training step, which uses CPUs, too. None: no
-            function.
+        step: function that is called with each batch, and uses the CPUs as a training step does. None: no function.
     """
     notes: list[str] = []
     with restored_generators(dataset, step, *options.values()):
@@ -223,16 +222,16 @@ class _Measuring:
 class EndlessIndices(Sampler[Any]):
     """A sampler without end, for measurements.
 
-    It repeats the first indices of the caller's sampler in random order. Without a sampler, it yields random indices
-    from a generator of its own.
+    The sampler repeats the first indices of the caller's sampler in random order. If the caller passes no sampler, it
+    yields random indices from its own generator.
 
     Args:
-        n: number of samples of the dataset, at least 1.
+        sample_count: number of samples of the dataset, at least 1.
         options: arguments of ``DataLoader``, of which ``batch_size``, ``sampler`` and ``batch_sampler`` are used.
     """
 
-    def __init__(self, n: int, options: Mapping[str, Any]) -> None:
-        self._n = n
+    def __init__(self, sample_count: int, options: Mapping[str, Any]) -> None:
+        self._sample_count = sample_count
         self._batch_size: int | None = options.get("batch_size", 1)
         batches, sampler = options.get("batch_sampler"), options.get("sampler")
         given: Any = ()
@@ -262,7 +261,7 @@ class EndlessIndices(Sampler[Any]):
             if self._given:
                 yield self._given[int(generator.integers(len(self._given)))]
             else:
-                yield np.asarray(generator.integers(0, self._n, self._batch_size)).tolist()
+                yield np.asarray(generator.integers(0, self._sample_count, self._batch_size)).tolist()
 
 
 def _draws_freely(dataset: Any, options: Mapping[str, Any]) -> bool:

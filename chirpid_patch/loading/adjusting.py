@@ -69,9 +69,9 @@ class LoadController:
     """Measure the waits and steps of a training loop, and choose how many threads and workers load its batches.
 
     Loading begins without threads. If a CPU is idle during the first batches, the controller tries threads in the
-    running loop: it measures some batches with threads, and some without, in turns. It keeps the mode with the shorter
-    time from batch to batch. If the duration of the training steps changes, the controller measures again. The batches
-    are the same with and without threads.
+    running loop. It measures batches with threads and batches without threads in turns, and keeps the mode with the
+    shorter time from batch to batch. If the duration of the training steps changes, the controller measures again. The
+    batches are the same with and without threads.
 
     Args:
         threads: fixed number of threads that load batches ahead; None: the controller tries whether threads help.
@@ -90,7 +90,7 @@ class LoadController:
         self._timer = BatchTimer(ClockReadings.now)
         self._step: ClockReadings | None = None  # the time of the last training step
         self._is_first = True  # whether the next batch is the first of an epoch
-        self._settled = False
+        self._is_decided = False
         self._away = 0.0
         self._candidate = 0
         self._unwatched = _IGNORED  # number of further batches that are not measured
@@ -99,7 +99,7 @@ class LoadController:
         self._trial: dict[int, list[float]] = {}
         self._to_skip = 0
         self._running: list[weakref.ref[TimedBatches]] = []
-        self._load: EpochWaits | None = None  # the load of the last epoch
+        self._load: EpochWaits | None = None  # the waits of the last epoch
 
     # -- within an epoch
 
@@ -129,7 +129,7 @@ class LoadController:
             self._observe(_LoopStep(self._step, wait), threads)
 
     def _observe(self, step: _LoopStep, threads: int) -> None:
-        if self._settled:
+        if self._is_decided:
             self._restart_if_changed(step)
             return
         if self._candidate:
@@ -145,7 +145,7 @@ class LoadController:
         load = median(step.wait.wall for step in steps)
         away = median(step.away.wall for step in steps)
         if load < max(_LEAST_SECONDS, _LEAST_PART * (load + away)):
-            self._postpone_trial("loading takes next to no time")
+            self._postpone_trial("loading takes almost no time")
             return
         cpus = max(cpus_per_rank(), 1)
         waiting = self._may_wait and median(step.wait.thread / step.wait.wall for step in steps) < WAITING
@@ -170,11 +170,11 @@ class LoadController:
             return
         away, self._watched = median(step.away.wall for step in self._watched), []
         if not self._away / 2 - _PAUSE <= away <= 2 * self._away + _PAUSE:
-            self._settled, self._candidate, self.threads, self.pause = False, 0, 0, 0.0
+            self._is_decided, self._candidate, self.threads, self.pause = False, 0, 0, 0.0
             self._watch_after = _WATCHED
 
     def _postpone_trial(self, why: str) -> None:
-        """Start no trial now; measure again later, after more batches each time. ``why`` is the reason."""
+        """Start no trial now, and measure again after more batches than the last time. ``why`` is the reason."""
         self.why = why
         self._watch_after *= 4
         self._unwatched = self._watch_after
@@ -200,13 +200,13 @@ class LoadController:
         self.threads = self._candidate if gain < _WORTH else 0
         measured = f"the time from batch to batch is {gain:.2f} times as long as without threads"
         self.why = f"measured with prefetch_threads={self._candidate}: {measured}"
-        self._settled = True
+        self._is_decided = True
         self._watched, self._trial = [], {}
 
     # -- between epochs
 
     def watch(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Return an iterator over the ``batches`` of an epoch that records the waits, for the choice of workers."""
+        """Return an iterator over the ``batches`` of an epoch, which records the waits to choose the worker count."""
         watched = TimedBatches(batches, self._end_epoch)
         self._running.append(weakref.ref(watched))
         return watched
@@ -249,7 +249,7 @@ class EpochWaits:
 
     @classmethod
     def of(cls, epoch: TimedBatches) -> EpochWaits:
-        """Return the load of an epoch that has ended."""
+        """Return the waits of an epoch that has ended."""
         waited = sum(epoch.waits[1:])
         return cls(waited, waited + sum(epoch.steps[:-1]), max(len(epoch.waits) - 1, 0))
 
@@ -265,13 +265,14 @@ class EpochWaits:
 
 
 class WorkerCountChooser:
-    """Choose the number of workers for the next epoch from the load of the last epochs.
+    """Choose the number of workers for the next epoch from the waits in the last epochs.
 
     * If the training waited for more than the share ``RAISE_ABOVE`` of an epoch, the number is doubled (0 becomes 2).
     * If the training waited for less than the share ``LOWER_BELOW`` in ``PATIENCE`` epochs in a row, the number is
       halved.
     * A larger number must shorten the time from batch to batch by the share ``WORTH``. A smaller number must not
-      lengthen the time by that share. Otherwise the change is undone, and this number is not tried again.
+      lengthen this time by more than the share ``WORTH``. Otherwise the old number returns, and the new number is not
+      tried again.
     * An epoch of fewer than ``LEAST_BATCHES`` batches changes nothing.
 
     Args:
@@ -295,7 +296,7 @@ class WorkerCountChooser:
         self._idle = 0
 
     def observe(self, load: EpochWaits) -> int:
-        """Record the load of an epoch, and return the number of workers for the next epoch."""
+        """Record the waits of an epoch, and return the number of workers for the next epoch."""
         if load.batches < self.LEAST_BATCHES or load.elapsed_s <= 0:
             return self.workers
         if self._trial is not None:
@@ -304,7 +305,7 @@ class WorkerCountChooser:
             if self._missed_expectation(before, load.batch_s / batch_s):
                 self._refused.add(self.workers)
                 self.why = (
-                    f"back to {before}: {self.workers} took {load.batch_s / batch_s:.2f} times as long for a batch"
+                    f"back to {before}: a batch took {load.batch_s / batch_s:.2f} times as long with {self.workers}"
                 )
                 self.workers = before
                 return before

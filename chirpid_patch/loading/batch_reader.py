@@ -12,8 +12,8 @@ from chirpid_patch.loading.batch_requests import BatchRequest
 class BatchReader:
     """Reads the batches of a loader.
 
-    A batch can be read with one call of ``read``. Or several threads can read its samples in parts, which ``collate``
-    then joins.
+    A call of ``read`` reads a whole batch. Alternatively, several threads read parts of a batch with ``samples``, and
+    ``collate`` joins the parts.
 
     Args:
         dataset: the dataset of the loader.
@@ -31,7 +31,7 @@ class BatchReader:
         return reads_sample_by_sample(self.dataset)
 
     def read(self, request: BatchRequest) -> Any:
-        """Return the batch of ``request``; if automatic batching is off, return the single sample, converted."""
+        """Return the batch of ``request``; if automatic batching is off, return the converted single sample."""
         if self._makes_batches:
             return load_batch(self.dataset, request.indices, request.key, self._collate)
         return self._collate(self.dataset[request.indices])
@@ -53,5 +53,5 @@ class BatchReader:
         return fetch_samples(self.dataset, request.indices[part.start : part.stop], key)
 
     def collate(self, samples: list[Any]) -> Any:
-        """Return the batch that ``samples``, the samples of all parts, form."""
+        """Collate ``samples``, the samples of all parts, and return the batch."""
         return self._collate(samples)

@@ -17,9 +17,9 @@ logger = logging.getLogger("chirpid_patch")
 
 
 class BatchRequest(NamedTuple):
-    """The indices of a batch, or a single index if automatic batching is off, and the key of the random numbers.
+    """A request for a batch: its indices, and the key that determines its random numbers.
 
-    ``key`` is None if the dataset does not use keys.
+    If automatic batching is off, ``indices`` is a single index. ``key`` is None if the dataset uses no random keys.
     """
 
     indices: Any
@@ -31,9 +31,9 @@ class SharedRequestSettings(NamedTuple):
 
     Attributes:
         rank: rank of this process, which is part of the random keys.
-        keyed: whether requests have random keys, because the dataset uses them.
-        listed: function that is called if the indices of a batch are not in a list. It returns whether to convert them
-            to a list.
+        keyed: whether requests have random keys, because the dataset uses random keys.
+        listed: function that returns whether to convert indices to a list. The function is called if the indices of a
+            batch are not in a list.
     """
 
     rank: int
@@ -47,7 +47,7 @@ class EpochRequests:
     Args:
         seed: base seed of the epoch, which is part of the random keys.
         epoch: number of the epoch, which is part of the random keys.
-        kind: function that returns the properties of the requests. It is called at the first request.
+        kind: function that returns the properties of the requests. The function is called at the first request.
         counted: whether an index may occur twice in an epoch, so that its occurrences must be counted.
         drops_last: whether the sampler omits an incomplete batch. An epoch without batches then leads to a warning.
         skipped: number of batches that another loader has already delivered. The requests start after these batches.
@@ -91,7 +91,7 @@ class EpochRequests:
             raise
 
     def skip(self, sampler: Iterator[Any]) -> None:
-        """Skip the batches that another loader has delivered. The sampler makes the random calls for them."""
+        """Skip the batches that another loader has delivered. The sampler still makes their random calls."""
         while self.drawn < self._skipped:
             try:
                 self._request(next(sampler))

@@ -17,7 +17,8 @@ logger = logging.getLogger("chirpid_patch")
 def batch_samples(batch: Any) -> int:
     """Return the number of samples in a batch.
 
-    That is the length of the first tensor or array in the batch, or else the length of the batch itself.
+    The number is the length of the first tensor or array in the batch. Without a tensor or array, it is the length of
+    the batch itself.
     """
     length = _first_length(batch)
     if length is not None:
@@ -35,7 +36,9 @@ def _first_length(batch: Any) -> int | None:
 
 
 class BatchTimer:
-    """A clock for a loop over batches. Call ``ask`` when the loop requests a batch, and ``arrive`` when it arrives.
+    """A clock for a loop over batches.
+
+    Call ``ask`` when the loop requests a batch, and ``arrive`` when the batch arrives.
 
     Args:
         clock: function that returns the current time in seconds, or an object with several times that supports
@@ -124,7 +127,7 @@ class TimedBatches(Iterator[Any]):
 
 
 def log_or_print(message: str) -> None:
-    """Log ``message`` at level INFO; if the program does not log that level, print it to standard error."""
+    """Log ``message`` at level INFO; if the program does not log level INFO, print ``message`` to standard error."""
     if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
         logger.info(message)
     else:
@@ -132,7 +135,7 @@ def log_or_print(message: str) -> None:
 
 
 def log_waits(epoch: TimedBatches) -> None:
-    """Log how long the training waited for the batches of an epoch, or print it if the program logs nothing."""
+    """Log or print how long the training waited for the batches of an epoch."""
     if not epoch.waits:
         log_or_print("the epoch had no batches")
         return

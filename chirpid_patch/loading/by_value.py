@@ -1,8 +1,9 @@
 """Functions that send classes and functions from a notebook to worker processes that are not forked.
 
-A worker process that "spawn" or "forkserver" starts imports each class and function that it receives. It cannot import
-classes and functions of a notebook, a Python prompt or ``python -c``, because their ``__main__`` has no file. The
-package ``cloudpickle`` sends such classes and functions by value. Nothing changes for scripts and packages.
+With the start methods ``spawn`` and ``forkserver``, a worker process imports each class and function that it receives.
+A worker process cannot import classes and functions of a notebook, a Python prompt or ``python -c``, because their
+``__main__`` has no file. The package ``cloudpickle`` sends such classes and functions by value. Classes and functions
+of scripts and packages are sent by name, as usual.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes
+from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes
 from chirpid_patch.loading.worker_start import start_method
 
 #: The attributes of a loader that are sent to every worker process.
@@ -26,25 +27,25 @@ _SENT = ("dataset", "collate_fn", "worker_init_fn")
 
 
 class NotSendableError(RuntimeError):
-    """An error that an object of ``__main__`` can be sent to worker processes neither by name nor by value."""
+    """An object of ``__main__`` cannot be sent to worker processes, neither by name nor by value."""
 
 
 def send_by_value(parts: LoaderParts) -> LoaderParts:
-    """Return ``parts`` in a form that can be sent to worker processes even if a notebook defines its objects.
+    """Return ``parts`` in a form that worker processes can receive, even if a notebook defines its classes.
 
     Outside a notebook, the result is ``parts`` itself. This function pickles nothing. When a worker starts, dataset,
-    collate function and ``worker_init_fn`` are pickled together, so that they refer to the same objects in the worker.
+    collate function and ``worker_init_fn`` are pickled together, so that objects that they share stay shared.
     """
     method = start_method({"multiprocessing_context": parts.multiprocessing_context})
     # PyTorch prepares its data pipes in the main process, and they have their own pickling.
     if method == "fork" or not main_is_interactive() or isinstance(parts.dataset, IterDataPipe | MapDataPipe):
         return parts
     together = _JointPickle([getattr(parts, name) for name in _SENT])
-    return loader_attributes(parts, **{name: _PartReference(together, place) for place, name in enumerate(_SENT)})
+    return copy_loader_attributes(parts, **{name: _PartReference(together, place) for place, name in enumerate(_SENT)})
 
 
 def main_is_interactive() -> bool:
-    """Return whether no other process can import ``__main__``, because it has no file and is no module with a name."""
+    """Return whether ``__main__`` is a notebook, a prompt or standard input, so that no other process can import it."""
     main = sys.modules.get("__main__")
     return getattr(main, "__spec__", None) is None and (_main_file() is None or _is_read_from_input())
 
@@ -52,7 +53,7 @@ def main_is_interactive() -> bool:
 def _is_read_from_input() -> bool:
     """Return whether Python reads ``__main__`` from standard input.
 
-    Its ``__file__`` is then a name such as ``<stdin>``, which no worker process can open.
+    In this case, ``__file__`` is a name such as ``<stdin>``, which no worker process can open.
     """
     file = _main_file()
     return file is not None and file.startswith("<") and file.endswith(">")
@@ -96,10 +97,10 @@ class _JointPickle:
 
 
 def _receive(sent: bytes) -> list[Any]:
-    """Unpickle the sent objects in a worker process, and define the names of ``__main__`` there.
+    """Unpickle the sent objects in a worker process, and define the sent names in its ``__main__``.
 
-    A worker can then send back a batch or an exception whose class a notebook defines, because pickle looks up the
-    class by its name in ``__main__``.
+    So a worker can send back a batch or an exception whose class a notebook defines. Pickle looks up such a class by
+    its name in ``__main__``.
     """
     unpickler = pickle.Unpickler(BytesIO(sent))
     objects: list[Any] = unpickler.load()
@@ -131,7 +132,7 @@ class _ByReference(ForkingPickler):
 def _create_pickler(file: BytesIO) -> Any:
     """Return a pickler that sends objects of ``__main__`` by value with ``cloudpickle``.
 
-    Without that package, return a ``_ByReference``.
+    Without the package ``cloudpickle``, return a ``_ByReference``.
     """
     try:
         import cloudpickle

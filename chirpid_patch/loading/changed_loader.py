@@ -16,7 +16,7 @@ _IMPORTED: Callable[..., Any] = data.DataLoader
 #: Packages whose methods may replace methods of a loader. Methods of a framework record arguments or batches, and build
 #: and iterate over the loader as before.
 _KNOWN = frozenset({"chirp_migrate", "chirpid_patch", "lightning", "lightning_fabric", "pytorch_lightning", "torch"})
-#: The methods that lead from a loader to its batches.
+#: The methods with which a loader of PyTorch yields its batches.
 _ITERATION: tuple[tuple[type, str], ...] = (
     (DataLoader, "__iter__"),
     (DataLoader, "_get_iterator"),
@@ -24,18 +24,18 @@ _ITERATION: tuple[tuple[type, str], ...] = (
 )
 
 
-def replaced_loader() -> Callable[..., Any] | None:
-    """Return the object that the program has put in the place of PyTorch's ``DataLoader``; None if there is none."""
+def find_replaced_loader() -> Callable[..., Any] | None:
+    """Return the object by which the program has replaced PyTorch's ``DataLoader``; None without a replacement."""
     return None if _IMPORTED is DataLoader else _IMPORTED
 
 
-def is_changed(kind: type[DataLoader[Any]]) -> bool:
-    """Return whether other code has assigned to a method or public attribute of a class."""
+def is_class_changed(kind: type[DataLoader[Any]]) -> bool:
+    """Return whether other code has replaced a method or a public attribute of the class ``kind``."""
     return any(_is_changed_attribute(*one) for one in vars(kind).items())
 
 
 def is_iteration_changed() -> bool:
-    """Return whether other code has assigned to a method that leads from a loader of PyTorch to its batches."""
+    """Return whether other code has replaced a method with which PyTorch's loader yields its batches."""
     for kind, name, method in _METHODS_AT_IMPORT:  # this runs in each epoch, which may be short
         if getattr(kind, name, None) is not method:
             return any(_is_changed_attribute(name, getattr(kind, name, None)) for kind, name in _ITERATION)

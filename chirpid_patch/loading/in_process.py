@@ -40,15 +40,16 @@ class EpochReaders(NamedTuple):
 class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     """The iterator over an epoch of a loader that reads batches in this process.
 
-    It makes the same random calls as PyTorch's iterator. The constructor performs the same operations as that of
-    PyTorch's iterator, in the same order. All other work starts only when it is needed.
+    The iterator makes the same random calls as PyTorch's iterator. Its constructor performs the same operations as the
+    constructor of PyTorch's iterator, in the same order. All other work starts only when it is needed.
 
     Args:
         parts: attributes of the loader.
         epoch: function that gets the base seed. It returns the requests of the epoch, and a function that returns the
             ``EpochReaders`` of the epoch.
-        ahead: number of requests to draw from the sampler in advance, as a loader with workers does. 0: a request is
-            drawn when the batch is needed. Threads draw requests earlier if that changes no random number.
+        ahead: number of requests to draw from the sampler in advance, as a loader with workers does. If the number is
+            0, a request is drawn when its batch is needed. For threads, requests are drawn earlier if an early request
+            changes no random number.
         threads: the threads that load batches ahead.
         seed: base seed, if it is already drawn. The iterator then only makes the random calls that a persistent
             iterator makes at the start of another epoch. None: the iterator draws the base seed.
@@ -70,16 +71,18 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         self._base_seed = seed
         if parts.timeout != 0:
             raise AssertionError("a loader without workers requires timeout == 0")
-        self._begin(epoch, ask_again=ahead > 0 or was_drawn)
+        self._begin(epoch, restart_sampler=ahead > 0 or was_drawn)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """Begin another epoch. PyTorch calls this method for a loader with persistent workers."""
         self._drop_queue()
-        self._begin(loader._epoch_here(self._parts), ask_again=True)
+        self._begin(loader._epoch_in_process(self._parts), restart_sampler=True)
 
-    def _begin(self, epoch: BeginEpoch, *, ask_again: bool) -> None:
+    def _begin(self, epoch: BeginEpoch, *, restart_sampler: bool) -> None:
         kept_drawn = range(self._ahead)  # raises TypeError if the number of workers is not an integer, as PyTorch does
-        if ask_again:  # PyTorch's iterator with workers calls iter(sampler) twice, and once for each further epoch
+        if (
+            restart_sampler
+        ):  # PyTorch's iterator with workers calls iter(sampler) twice, and once for each further epoch
             self._sampler_iter = iter(self._index_sampler)
         self._requests, self._find_reading = epoch(self._base_seed)
         if self._reading is not None and self._reading.controller is not None:
@@ -140,11 +143,11 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     def _load_ahead(self, reader: Any, controller: LoadController) -> Any:
         controller.batch_requested()
         queue, wanted = self._queue, controller.threads
-        usable = queue is not None and (len(queue) > 0 or (queue.at_work and queue.threads == wanted))
+        usable = queue is not None and (len(queue) > 0 or (queue.accepts_work and queue.threads == wanted))
         if wanted and not usable:
             queue = self._queue = PrefetchQueue(self._threads.get(wanted), reader)
         if queue is not None and not len(queue) and wanted and not queue.reads_at_once(self._undelivered[0]):
-            self._order(queue, 0.0)
+            self._fill_queue(queue, 0.0)
         if queue is None or not len(queue):
             batch, threads = (
                 reader.read(self._next_request()),
@@ -154,22 +157,22 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             self._next_request()
             batch, threads = queue.take(), queue.threads
         if queue is not None and wanted == queue.threads:
-            self._order(queue, controller.pause)
+            self._fill_queue(queue, controller.pause)
         controller.batch_delivered(threads)
         return batch
 
-    def _order(self, queue: PrefetchQueue, pause: float) -> None:
+    def _fill_queue(self, queue: PrefetchQueue, pause: float) -> None:
         """Give the threads enough requests to keep them busy."""
-        while queue.wants_more and self._is_drawn(len(queue)):
-            queue.order(self._undelivered[len(queue)], pause)
+        while queue.needs_requests and self._is_drawn(len(queue)):
+            queue.append(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Return whether the request at ``position`` in the queue of undelivered requests is drawn.
+        """Return whether the queue of undelivered requests has a request at ``position``.
 
-        If the request is not drawn yet, draw it, provided that this changes no random number.
+        If the queue is too short, draw further requests, provided that an early request changes no random number.
         """
         while len(self._undelivered) <= position:
-            # The end of the sampler is not drawn early, because the sampler may make random calls there.
+            # The sampler is not used up early, because it may make random calls at its end.
             if self._free is None:
                 self._free = batches_to_request_early(self._parts)
             if self._requests.drawn >= self._free or not self._draw():

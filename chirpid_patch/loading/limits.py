@@ -23,7 +23,7 @@ def loader_length(loader: Any) -> int | None:
 
 
 def describe_loading_mode(workers: int, threads: int | None) -> str:
-    """Return the loading mode in words, such as ``4 worker processes``; ``threads`` None counts as 0."""
+    """Return the loading mode in words, such as ``4 worker processes``; ``threads=None`` counts as 0."""
     count, kind = (workers, "worker process") if workers else (threads or 0, "prefetch thread")
     plural = "" if count == 1 else "es" if workers else "s"
     return f"{count} {kind}{plural}" if count else "loading in this process"
@@ -35,7 +35,7 @@ def worker_processes(loader: Any) -> int:
     return workers
 
 
-def batches_ahead(loader: Any) -> int:
+def count_prefetched_batches(loader: Any) -> int:
     """Return how many batches the workers of ``loader`` have started when the first batch arrives."""
     workers = worker_processes(loader)
     return workers * (getattr(loader, "prefetch_factor", None) or TORCH_PREFETCH) if workers else 0

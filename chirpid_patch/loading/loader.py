@@ -1,4 +1,4 @@
-"""``BatchedDataLoader``, a subclass of ``DataLoader`` that reads whole batches from memory where possible."""
+"""``BatchedDataLoader``, a subclass of ``DataLoader`` that reads whole batches from memory if possible."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from chirpid_patch.loading.by_value import send_by_value
 from chirpid_patch.loading.changed_loader import is_iteration_changed
 from chirpid_patch.loading.in_process import BeginEpoch, EpochReaders, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
-from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes
+from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes
 from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.loading.pinning import pin_dense_tensors
 from chirpid_patch.loading.placement import Placement
@@ -66,7 +66,7 @@ class _EpochStart(NamedTuple):
 class _Progress:
     """The state of a loader's epochs.
 
-    It is a separate object, because assigning an attribute of a ``DataLoader`` is slow.
+    This state is a separate object, because assigning an attribute of a ``DataLoader`` is slow.
 
     Attributes:
         begun: number of epochs that have begun.
@@ -90,41 +90,42 @@ class _Progress:
 
 
 class BatchedDataLoader(DataLoader[_T_co]):
-    """A ``DataLoader`` that reads whole batches if the dataset permits it, and replaces worker processes that die.
+    """A ``DataLoader`` that reads whole batches if the dataset permits batched reading, and replaces dead workers.
 
     The loader accepts every argument of ``torch.utils.data.DataLoader``. It yields the same batches in the same order,
     raises the same errors at the same places, and leaves the global random generators in the same state.
     ``docs/loader.md`` lists all differences. The loader reads whole batches of datasets of this package, and of
     PyTorch's datasets whose samples are in tensors. PyTorch's own code reads all other datasets.
 
-    Base seed, epoch, rank, sample index and occurrence of the index determine the augmentation of this package's
-    datasets. So the augmentation is the same for any number of workers.
+    In datasets of this package, five numbers determine the augmentation of a sample: base seed, epoch, rank, index of
+    the sample, and how often the index occurred before in the epoch. So the augmentation is the same for any number of
+    workers.
 
     If a worker dies, the loader replaces it once (see ``worker_iterator.WorkerIterator``). If the operating system
-    cannot start workers, the loader warns once and loads in this process, provided that the batches are the same. That
-    requires samples in memory, default collation, and no ``worker_init_fn`` except that of this package. Otherwise the
-    loader raises PyTorch's error.
+    cannot start workers, the loader warns once and loads in this process, provided that the batches are the same. They
+    are the same for samples in memory with default collation, if ``worker_init_fn`` is None or the function of this
+    package. Otherwise the loader raises PyTorch's error.
 
     Args:
         in_process: whether to read batches in this process, even if ``num_workers`` is above 0. ``num_workers``,
             ``prefetch_factor`` and ``persistent_workers`` then only determine how early indices are drawn and how often
-            the base seed is drawn. They stay attributes of the loader, because frameworks rebuild loaders from their
-            attributes. Iterable datasets do not permit True.
+            the base seed is drawn. These arguments stay attributes of the loader, because frameworks rebuild loaders
+            from their attributes. Do not pass True for an iterable dataset.
         prefetch_threads: number of threads of this process that load batches ahead if there are no workers. None: the
-            loader tries in the running training whether threads help (see ``adjusting``). The batches are the same in
+            loader measures during the training whether threads help (see ``adjusting``). The batches are the same in
             all cases. Without ``thread_safe``, threads read only samples in memory, with default collation.
-        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that these use no
-            global random generator.
-        keep_workers: whether the worker processes stay alive from epoch to epoch, as with ``persistent_workers``, while
-            each epoch makes the random calls of new workers.
+        thread_safe: declares that several threads may use the dataset and ``collate_fn`` at once, and that neither uses
+            a global random generator.
+        keep_workers: whether the worker processes stay alive from epoch to epoch. In contrast to
+            ``persistent_workers``, each epoch makes the random calls of new workers.
         most_workers: largest number of workers, if the loader changes the number between epochs (see
             ``adjusting.WorkerCountChooser``). The batches are the same as with a fixed number, unless the dataset uses
             global random generators in workers. The number changes only while no other iterator of this loader is in
             use. If a change would change the data or cannot help, the number is fixed, and the attribute ``adjusting``
             returns the reason. None: the number is fixed.
         benchmark: whether to log at the end of each epoch how long the training waited for batches.
-        placement: object that puts the batches on a device (see ``device.place_batches``). None: the batches stay where
-            they are read.
+        placement: object that puts the batches on a device (see ``device.place_batches``). None: the batches stay on
+            the device of the dataset's samples.
         epochs: object that counts and seeds the epochs of a rank (see ``distributed.epochs``). None: the loader counts
             its epochs itself.
         pins_own_batches: whether to pin batches that default collation allocates, if there is an accelerator and
@@ -197,7 +198,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         self._controller = LoadController(prefetch_threads, may_wait=thread_safe)
         if most_workers is not None:
             self._controller.worker_count = WorkerCountChooser(self._workers(), most_workers)
-        self._stays: str | None = self._why_workers_are_fixed()
+        self._fixed_workers_reason: str | None = self._why_workers_are_fixed()
         self._lost_workers = False
         self._threads = ReusedThreads()
         self._is_pytorchs = not IS_COMPLETE or isinstance(dataset, _PYTORCHS_OWN)
@@ -221,9 +222,13 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _workers(self) -> int:
         return 0 if self.in_process or self._without_workers else self.num_workers
 
-    def _why_so_many(self) -> str:
+    def _explain_worker_count(self) -> str:
         count = self._controller.worker_count
-        return count.why if count is not None and self._stays is None else f"fixed: {self._stays}"
+        return (
+            count.why
+            if count is not None and self._fixed_workers_reason is None
+            else f"fixed: {self._fixed_workers_reason}"
+        )
 
     device = Overridable[torch.device | None](
         lambda loader: None if loader._placement is None else loader._placement.device,
@@ -233,7 +238,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
         lambda loader: loader._controller,
         "The object that chooses how many threads load ahead: ``threads`` is the number, ``why`` the reason.",
     )
-    adjusting = Overridable[str](_why_so_many, "The reason for the current number of workers, or why it is fixed.")
+    adjusting = Overridable[str](
+        _explain_worker_count, "The reason for the current number of workers, or why it is fixed."
+    )
     worker_processes = Overridable[int](
         _workers, "The number of worker processes that read batches: ``num_workers``, or 0 if this process reads."
     )
@@ -244,7 +251,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     # -- iteration
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        follows_load = self._stays is None
+        follows_load = self._fixed_workers_reason is None
         if follows_load:
             workers = self._controller.next_workers()
             if workers is not None:
@@ -261,7 +268,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return self._controller.watch(batches) if follows_load else batches
 
     def _iterates_as_pytorch(self) -> bool:
-        """Return whether PyTorch's iterators read the dataset. They do if other code has changed one of them."""
+        """Return whether PyTorch's iterators read the dataset, for example because other code has changed them."""
         return self._is_pytorchs or is_iteration_changed()
 
     def _begin_epoch(self) -> Iterator[Any]:
@@ -292,7 +299,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _get_iterator(self) -> Any:
         if self._iterates_as_pytorch():
             return DataLoader._get_iterator(send_by_value(self) if self.num_workers else self)
-        if self.num_workers and self._is_refused_workers():
+        if self.num_workers and self._pytorch_refuses_workers():
             return super()._get_iterator()  # raises PyTorch's error, even if this loader would start no worker
         progress = self._progress
         seed, progress.kept_seed = progress.kept_seed, None
@@ -300,10 +307,10 @@ class BatchedDataLoader(DataLoader[_T_co]):
             try:
                 return self._start_workers(seed)
             except WorkersNotStartedError as error:
-                return self._go_on_without(error, seed)
-        return self._iterate_here(seed)
+                return self._continue_without_workers(error, seed)
+        return self._iterate_in_process(seed)
 
-    def _go_on_without(self, error: WorkersNotStartedError, seed: int | None) -> InProcessIterator:
+    def _continue_without_workers(self, error: WorkersNotStartedError, seed: int | None) -> InProcessIterator:
         self._without_workers = self._lost_workers = True
         warnings.warn(
             f"Worker processes cannot be started ({error}). From now on the training process loads the batches. "
@@ -311,7 +318,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             RuntimeWarning,
             stacklevel=7,
         )
-        return self._iterate_here(seed if error.seed is None else error.seed)
+        return self._iterate_in_process(seed if error.seed is None else error.seed)
 
     def check_worker_number_rationality(self) -> None:
         """Warn about more workers than CPUs, as PyTorch's loader does.
@@ -321,7 +328,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if not self.in_process and not self.keep_workers and self.most_workers is None:
             super().check_worker_number_rationality()
 
-    def _is_refused_workers(self) -> bool:
+    def _pytorch_refuses_workers(self) -> bool:
         """Return whether PyTorch would raise an error instead of starting the requested workers."""
         context = {"multiprocessing_context": self.multiprocessing_context}
         return not (self.prefetch_factor or 0) > 0 or (is_importing_main() and start_method(context) != "fork")
@@ -331,27 +338,29 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return WorkerIterator(
             self,
             reads_batches=permits_batched_reading(self.dataset),
-            may_do_without=self._reads_the_same_here(),
+            can_load_in_process=self._reads_same_batches_in_process(),
             keep=keep,
             seed=seed,
         )
 
-    def _reads_the_same_here(self) -> bool:
+    def _reads_same_batches_in_process(self) -> bool:
         """Return whether batches are provably the same if this process reads them instead of workers."""
         plain = self.worker_init_fn is None or self.worker_init_fn is worker_init_fn
         return plain and not is_importing_main() and stacks_samples(self.collate_fn) and is_in_memory(self.dataset)
 
-    def _iterate_here(self, seed: int | None) -> InProcessIterator:
+    def _iterate_in_process(self, seed: int | None) -> InProcessIterator:
         if self._placement is not None:
             self._placement.begin_epoch(self.dataset)
         asked = self.num_workers
         parts = (
-            loader_attributes(self, num_workers=0, **self._worker_differences()) if asked else loader_attributes(self)
+            copy_loader_attributes(self, num_workers=0, **self._worker_differences())
+            if asked
+            else copy_loader_attributes(self)
         )
         ahead = asked * (self.prefetch_factor or 0) if asked else 0
-        return InProcessIterator(parts, self._epoch_here(parts), ahead=ahead, threads=self._threads, seed=seed)
+        return InProcessIterator(parts, self._epoch_in_process(parts), ahead=ahead, threads=self._threads, seed=seed)
 
-    def _epoch_here(self, parts: LoaderParts) -> BeginEpoch:
+    def _epoch_in_process(self, parts: LoaderParts) -> BeginEpoch:
         """Return the function with which the iterator of this process begins an epoch.
 
         The function refers to ``parts``, the attributes of this loader, and not to the loader itself. So the threads
@@ -371,8 +380,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         """Return the functions and objects with which this process reads the batches of an epoch.
 
         Args:
-            is_sent: whether ``num_workers`` is above 0, so that batches must be those of a copy of the dataset.
-            nodes: list with the node of the dataset, if it is known already.
+            is_sent: whether ``num_workers`` is above 0, so that batches are read from a copy of the dataset.
+            nodes: list with the ``GatherNode`` of the dataset; empty if the node does not exist yet.
         """
         node = nodes[0] if nodes else gather_node(self.dataset)
         # PyTorch's own code reads batches that are so small that batched reading is not faster.
@@ -395,13 +404,13 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochReaders(read, reader, self._controller if for_threads else None, pin)
 
     def _worker_differences(self) -> dict[str, Any]:
-        """Return the arguments with which this process collates samples in the way worker processes do."""
+        """Return the arguments with which this process collates samples as worker processes do."""
         return {"timeout": 0, "collate_fn": worker_collate(self.collate_fn)}
 
     def _reader(self, *, sent: bool) -> BatchReader:
         """Return the object that reads batches in this process.
 
-        ``sent``: whether it reads a copy of the dataset, as a worker does.
+        If ``sent`` is True, this object reads a copy of the dataset, as a worker does.
         """
         placed = None if self._placement is None else self._placement.reader(self)
         if placed is not None:
@@ -412,11 +421,11 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _epoch_requests(
         self, seed: int, number: int, skipped: int, kind: Callable[[], SharedRequestSettings]
     ) -> EpochRequests:
-        """Return the requests of the epoch ``number`` with the base seed ``seed``, without the first ``skipped``."""
+        """Return the requests of epoch ``number`` with base seed ``seed``, without the first ``skipped`` batches."""
         return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
 
     def _request_kind(self, nodes: list[GatherNode]) -> SharedRequestSettings:
-        """Return the properties that all requests of an epoch share; append the dataset's node to ``nodes``."""
+        """Return the properties that all requests of an epoch share, and append the ``GatherNode`` to ``nodes``."""
         batches, node = self.batch_sampler is not None, gather_node(self.dataset)
         nodes.append(node)
         keyed = batches and node.keyed
@@ -426,7 +435,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _worker_requests(self, seed: int) -> EpochRequests:
         """Return the requests of a new epoch that worker processes read."""
         progress = self._progress
-        kind = partial(BatchedDataLoader._request_kind, loader_attributes(self), [])
+        kind = partial(BatchedDataLoader._request_kind, copy_loader_attributes(self), [])
         return self._epoch_requests(seed, progress.begun - 1, progress.skipped, kind)
 
     def _with_kept_workers(self) -> Iterator[Any]:
@@ -437,7 +446,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         try:
             return _KeptEpoch(self, self._start_workers(None, keep=True))
         except WorkersNotStartedError as error:
-            return self._go_on_without(error, None)
+            return self._continue_without_workers(error, None)
 
     # -- another number of workers
 
@@ -458,10 +467,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if workers == before:
             return
         if self._lost_workers:
-            self._stays = "worker processes were lost"
+            self._fixed_workers_reason = "worker processes were lost"
         elif workers and not before:
-            self._stays = why_workers_cannot_start({"multiprocessing_context": self.multiprocessing_context})
-        if self._stays is not None:
+            self._fixed_workers_reason = why_workers_cannot_start(
+                {"multiprocessing_context": self.multiprocessing_context}
+            )
+        if self._fixed_workers_reason is not None:
             return
         counters = self._counters()
         self.shutdown()
@@ -469,7 +480,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if workers:  # if the number is 0, num_workers stays, so that the same random calls are made
             self.num_workers, self.prefetch_factor = workers, self.prefetch_factor or TORCH_PREFETCH
         self.load_state_dict(counters)
-        logger.info("worker processes: %s", self._why_so_many())
+        logger.info("worker processes: %s", self._explain_worker_count())
 
     # -- saving and restoring the state
 
@@ -480,9 +491,9 @@ class BatchedDataLoader(DataLoader[_T_co]):
         epoch of the new loader consists of the batches that the loop has not received yet.
 
         Returns:
-            A dictionary of integers, tensors and containers of these, which ``torch.load(..., weights_only=True)`` can
-            read. It contains the number of epochs, and the base seed if that is drawn only once. If an epoch is
-            running, it also contains the random states at its start and the number of delivered batches.
+            A dictionary that ``torch.load(..., weights_only=True)`` can read. The dictionary contains the number of
+            epochs, and the base seed if all epochs share it. If an epoch is running, the dictionary also contains the
+            random states at the start of the epoch and the number of delivered batches.
 
         Raises:
             ValueError: batches of the running epoch may arrive in any order (``in_order=False``).
@@ -491,7 +502,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         batches = None if progress.latest is None else progress.latest()
         state = self._counters()
         if batches is None or batches.ended or batches.taken == loader_length(self):
-            return state if self._epochs is None else {**state, "epochs_begun": self._epochs.number(self)}
+            return state if self._epochs is None else {**state, "epochs_begun": self._epochs.next_epoch(self)}
         begun_from = progress.begun_from
         assert begun_from is not None
         plain = {
@@ -519,7 +530,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             progress.kept_seed = plain["base_seed"]
         if self._epochs is not None:
             progress.kept_seed = None  # seed and rank determine the base seed
-            self._epochs.go_on(self, progress.begun)
+            self._epochs.set_next_epoch(self, progress.begun)
 
     def _counters(self) -> dict[str, Any]:
         """Return the state of a loader between two epochs."""
@@ -542,7 +553,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def shutdown(self) -> None:
         """End the worker processes and threads that the loader keeps between epochs.
 
-        The next iteration starts them again. If an epoch is running, it continues with new workers.
+        The next iteration starts new worker processes and threads. A running epoch continues with new workers.
         """
         self._threads.close(wait=True)
         if self._placement is not None:
@@ -565,9 +576,11 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def __copy__(self) -> BatchedDataLoader[_T_co]:
         """Return a shallow copy, which shares persistent workers with this loader, as copies of PyTorch's loader do."""
-        twin: BatchedDataLoader[_T_co] = object.__new__(type(self))
-        twin.__dict__.update({**self.__dict__, "_idle_workers": None, "_progress": self._progress.between_epochs()})
-        return twin
+        duplicate: BatchedDataLoader[_T_co] = object.__new__(type(self))
+        duplicate.__dict__.update(
+            {**self.__dict__, "_idle_workers": None, "_progress": self._progress.between_epochs()}
+        )
+        return duplicate
 
 
 class _KeptEpoch(Iterator[Any]):

@@ -13,14 +13,14 @@ from chirpid_patch.torch_private import DataLoader
 LoaderParts = Any
 
 
-def loader_attributes(loader: DataLoader[Any], **changed: Any) -> LoaderParts:
+def copy_loader_attributes(loader: DataLoader[Any], **changed: Any) -> LoaderParts:
     """Return a ``DataLoader`` with the attributes of ``loader``, except for the attributes in ``changed``."""
     parts: DataLoader[Any] = DataLoader.__new__(DataLoader)
     vars(parts).update({**vars(loader), "_iterator": None, **changed})
     return parts
 
 
-def without_random_calls(parts: LoaderParts, seed: int) -> LoaderParts:
+def remove_random_calls(parts: LoaderParts, seed: int) -> LoaderParts:
     """Return ``parts`` with an empty sampler and a new generator that is seeded with ``seed``.
 
     Constructing an iterator from the result then changes neither the loader's sampler nor its generator.
@@ -28,4 +28,4 @@ def without_random_calls(parts: LoaderParts, seed: int) -> LoaderParts:
     generator = torch.Generator()
     generator.manual_seed(seed)
     batches = None if parts.batch_sampler is None else ()
-    return loader_attributes(parts, batch_sampler=batches, sampler=(), generator=generator)
+    return copy_loader_attributes(parts, batch_sampler=batches, sampler=(), generator=generator)

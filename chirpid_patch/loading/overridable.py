@@ -1,4 +1,4 @@
-"""Attributes of a loader that describe it, and over which users may assign their own attribute of the same name."""
+"""Attributes that describe a loader. Users may assign other values to them, without an effect on the loader."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Overridable(Generic[_V_co]):
     """A computed attribute to which users may assign another value. Such an assignment has no effect on the loader.
 
     Args:
-        tell: function that computes the attribute from the loader.
+        compute: function that computes the attribute from the loader.
         meaning: docstring of the attribute.
     """
 
-    def __init__(self, tell: Callable[[Any], _V_co], meaning: str) -> None:
-        self._tell = tell
+    def __init__(self, compute: Callable[[Any], _V_co], meaning: str) -> None:
+        self._compute = compute
         self.__doc__ = meaning
 
     @overload
@@ -27,4 +27,4 @@ class Overridable(Generic[_V_co]):
     def __get__(self, loader: object, owner: type) -> _V_co: ...
 
     def __get__(self, loader: object | None, owner: type) -> Any:
-        return self if loader is None else self._tell(loader)
+        return self if loader is None else self._compute(loader)

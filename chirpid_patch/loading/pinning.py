@@ -1,6 +1,6 @@
 """Functions that pin the batches that a loader allocates itself.
 
-The caller has not requested pinned memory, so pinning raises no error.
+If memory cannot be pinned, no function raises an error, because the caller has not requested pinned memory.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from torch import Tensor
 def pin_dense_tensors(batch: Any) -> Any:
     """Return ``batch`` with all its dense CPU tensors in pinned memory, and all other objects unchanged.
 
-    The tensors may be in lists, tuples, named tuples and dictionaries, at any depth. These are the containers that
-    default collation creates.
+    The tensors may be in the containers that default collation creates: lists, tuples, named tuples and dictionaries,
+    at any depth.
     """
     kind = type(batch)
     if kind is Tensor:

@@ -11,7 +11,7 @@ from chirpid_patch.loading.batch_reader import BatchReader
 
 
 class Placement:
-    """An object that puts the batches of a loader on ``device``. It keeps no reference to the loader."""
+    """An object that puts the batches of a loader on ``device``. The object keeps no reference to the loader."""
 
     device: torch.device
     #: Whether the samples themselves are stored on the device, so that batches are built there.
@@ -28,12 +28,12 @@ class Placement:
         """Prepare for an epoch of ``dataset`` that this process reads."""
 
     def reader(self, loader: Any) -> BatchReader | None:
-        """Return the object that reads the batches of ``loader``; None: the loader reads them on the CPU."""
+        """Return the object that reads the batches of ``loader``; None: the loader reads its batches on the CPU."""
         return None
 
     def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
-        """Return an iterator over ``batches``, the batches of an epoch of ``loader``, on the device."""
+        """Return an iterator that puts ``batches``, the batches of an epoch of ``loader``, on the device."""
         return batches
 
     def release(self) -> None:
-        """Free the samples on the device, unless another loader uses them. The next epoch copies them again."""
+        """Free the samples on the device, unless another loader uses them. The next epoch copies the samples again."""

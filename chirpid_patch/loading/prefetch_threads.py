@@ -53,17 +53,17 @@ class PrefetchThreads:
         torch.set_num_threads(here)
 
     @property
-    def exist(self) -> bool:
+    def exist_in_this_process(self) -> bool:
         """Return whether the threads exist in this process.
 
-        They do not exist after a fork: the forked process has no threads, and their locks stay locked.
+        In a forked process, the threads do not exist, and their locks stay locked.
         """
         return self._process == os.getpid()
 
     @property
-    def at_work(self) -> bool:
+    def accepts_work(self) -> bool:
         """Return whether the threads accept work."""
-        return not self._closed and self.exist
+        return not self._closed and self.exist_in_this_process
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
         """Run ``call`` in a thread, and return its future.
@@ -86,7 +86,7 @@ class PrefetchThreads:
                 because it can run while a lock is held.
         """
         self._closed = True
-        if self.exist:
+        if self.exist_in_this_process:
             self._executor.shutdown(wait=wait, cancel_futures=True)
 
 
@@ -106,13 +106,13 @@ class ReusedThreads:
     def get(self, count: int) -> PrefetchThreads:
         """Return a pool of ``count`` threads; start a new pool if there is none.
 
-        If a pool of this size could not be started, return that pool, and do not try again.
+        If a pool of this size could not be started before, return the failed pool, and do not try again.
         """
         threads = self._threads
         if (
             threads is None
             or threads.count != count
-            or not (threads.at_work or (threads.exist and threads.are_refused))
+            or not (threads.accepts_work or (threads.exist_in_this_process and threads.are_refused))
         ):
             self.close(wait=False)
             threads = self._threads = PrefetchThreads(count)
@@ -135,8 +135,8 @@ class ReusedThreads:
 class PrefetchQueue:
     """A queue of requests whose batches threads load. The batches are returned in the order of the requests.
 
-    Each batch is equal to a batch that is read only when the loop takes it. So a batch is loaded again in two cases:
-    the dataset in memory has changed since, or the loop has another gradient or inference mode.
+    Each batch must be equal to a batch that is read only when the loop requests it. So a batch is loaded again if the
+    dataset in memory has changed, or if the loop has switched its gradient mode or inference mode.
     """
 
     def __init__(self, threads: PrefetchThreads, reader: BatchReader) -> None:
@@ -157,25 +157,25 @@ class PrefetchQueue:
         return not self._reader.parts(request, 1)
 
     @property
-    def at_work(self) -> bool:
+    def accepts_work(self) -> bool:
         """Return whether the threads accept work."""
-        return self._threads.at_work
+        return self._threads.accepts_work
 
     @property
-    def wants_more(self) -> bool:
+    def needs_requests(self) -> bool:
         """Return whether the queue needs more requests to keep all threads busy."""
         ordered = self._ordered
-        if not self.at_work:
+        if not self.accepts_work:
             return False
         if ordered and ordered[-1].parts:
             return len(ordered) < 2 or sum(len(order.parts) for order in ordered) < _PARTS_PER_THREAD * self.threads
         return len(ordered) < self.threads
 
-    def order(self, request: BatchRequest, pause: float = 0.0) -> None:
+    def append(self, request: BatchRequest, pause: float = 0.0) -> None:
         """Append ``request`` to the queue.
 
-        If the samples are read one by one, threads read parts of them at once. Otherwise a thread waits ``pause``
-        seconds and then reads the batch.
+        If the samples are read one by one, several threads read parts of the batch at the same time. Otherwise a thread
+        waits ``pause`` seconds and then reads the batch.
         """
         modes = _current_modes()
         ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
@@ -197,7 +197,7 @@ class PrefetchQueue:
     def _state(self) -> object:
         """Return the state of a dataset in memory, to detect changes; None for other datasets.
 
-        Samples of other datasets are read only once, as by worker processes.
+        Samples of other datasets are read only once, as worker processes do.
         """
         dataset = self._reader.dataset
         return describe_state(dataset) if is_in_memory(dataset) else None
@@ -213,7 +213,7 @@ class PrefetchQueue:
             Exception: any error that reading the batch raises.
         """
         order = self._ordered.popleft()
-        if not self._threads.exist:
+        if not self._threads.exist_in_this_process:
             return self._reader.read(order.request)
         try:
             loaded_from, batch = order.batch.result()
@@ -231,7 +231,7 @@ class PrefetchQueue:
 
     def drop(self) -> None:
         """Remove all requests. A thread finishes the request that it has begun, but the batch is not used."""
-        while self._ordered and self._threads.exist:
+        while self._ordered and self._threads.exist_in_this_process:
             order = self._ordered.popleft()
             for future in (*order.parts, order.batch):
                 future.cancel()

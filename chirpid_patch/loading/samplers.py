@@ -1,4 +1,4 @@
-"""Functions about PyTorch's samplers: whether they can be used early, and how to copy them."""
+"""Functions that check whether a sampler may yield indices early, and that copy samplers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from torch.utils.data import (
 def batches_to_request_early(loader: Any) -> int:
     """Return how many batches of indices the sampler can yield early without changing a random number.
 
-    The result is 0 for samplers that are not PyTorch's. It is also 0 for samplers that draw random numbers during the
-    epoch from a generator that the training may use, too.
+    The result is 0 for samplers that PyTorch does not define. It is also 0 for samplers that draw random numbers during
+    the epoch from a generator that the training may use, too.
     """
     if not uses_only_torch_generator(loader):
         return 0
@@ -37,7 +37,7 @@ def batches_to_request_early(loader: Any) -> int:
 
 
 def uses_only_torch_generator(loader: Any) -> bool:
-    """Return whether the samplers of ``loader`` provably use no random generators except those of PyTorch."""
+    """Return whether the samplers of ``loader`` provably use no random generators except PyTorch's generators."""
     batches = loader.batch_sampler
     if batches is None:
         return type(loader.sampler) in _DRAWING_AT_ONCE

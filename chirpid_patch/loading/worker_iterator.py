@@ -1,4 +1,4 @@
-"""The iterator over batches of worker processes. It is PyTorch's iterator, but replaces dead workers once."""
+"""PyTorch's iterator over batches of worker processes, extended by the replacement of dead workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from chirpid_patch.datasets.sent_copy import copy_for_workers
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest, EpochRequests
 from chirpid_patch.loading.by_value import NotSendableError, send_by_value
-from chirpid_patch.loading.loader_parts import LoaderParts, loader_attributes, without_random_calls
+from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes, remove_random_calls
 from chirpid_patch.loading.pinning import PinnableBatch, PinnableCollate
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.randomness.seeding import worker_init_fn
@@ -59,7 +59,7 @@ _OF_THE_EPOCH = (
 
 
 class WorkersNotStartedError(Exception):
-    """An error that worker processes cannot be started; ``seed`` is the base seed if it is already drawn, else None."""
+    """Worker processes cannot be started. ``seed`` is the base seed of the epoch if it is already drawn, else None."""
 
     def __init__(self, reason: str, seed: int | None) -> None:
         super().__init__(reason)
@@ -67,11 +67,11 @@ class WorkersNotStartedError(Exception):
 
 
 class _WorkerDiedError(Exception):
-    """An error that a worker process has died."""
+    """A worker process has died."""
 
 
 class _RequestedBatches(Dataset[Any]):
-    """The dataset that workers receive: for a request as the index, it returns the batch of the request."""
+    """The dataset that workers receive. An index of this dataset is a request, and the item is the whole batch."""
 
     def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
         self.dataset = dataset
@@ -99,7 +99,7 @@ class _WorkerStart:
             self._start(worker_id)
 
 
-def _as_it_is(batch: Any) -> Any:
+def _return_unchanged(batch: Any) -> Any:
     return batch
 
 
@@ -108,7 +108,7 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
 
     Args:
         loader: the loader.
-        reads_batches: whether workers read whole batches. Dataset, samplers and functions are then replaced.
+        reads_batches: whether workers read whole batches. If True, dataset, samplers and functions are replaced.
         keep: whether the workers stay alive after an epoch.
     """
     can_pin = pinning_device() is not None
@@ -121,23 +121,24 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
         dataset = copy_for_workers(loader.dataset) if known else loader.dataset
         changed |= {
             "dataset": _RequestedBatches(dataset, loader.collate_fn, batches=loader.batch_sampler is not None),
-            "collate_fn": _as_it_is,
+            "collate_fn": _return_unchanged,
             "batch_sampler": None,
             "sampler": loader._index_sampler,
             "worker_init_fn": _WorkerStart(loader.worker_init_fn),
         }
     if loader.pins_own_batches and can_pin and not loader.pin_memory:
         changed |= {"pin_memory": True, "collate_fn": PinnableCollate(changed.get("collate_fn", loader.collate_fn))}
-    return send_by_value(loader_attributes(loader, **changed))
+    return send_by_value(copy_loader_attributes(loader, **changed))
 
 
 class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     """PyTorch's iterator over batches of worker processes, which also replaces workers that die.
 
-    If a worker dies, PyTorch raises RuntimeError at any line of the main thread. This iterator notices the death only
-    when the loop waits for a batch. New workers then first read the unfinished batches of the dead worker again, one at
-    a time, and continue with the other batches. If a worker dies again while it reads an unfinished batch, the iterator
-    raises PyTorch's error with the indices of the batch. The training process never reads these samples.
+    With PyTorch's own iterator, the death of a worker raises RuntimeError at any line of the main thread. This iterator
+    notices the death only when the loop waits for a batch. New workers then read the unfinished batches of the dead
+    worker again, one at a time, before they continue with the remaining batches. If another worker dies over one of the
+    unfinished batches, the iterator raises PyTorch's error with the indices of this batch. The training process never
+    reads these samples.
 
     New workers have other base seeds than dead workers, so that no random numbers repeat. The augmentation of this
     package stays the same, because it does not depend on the worker.
@@ -145,13 +146,13 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     Args:
         loader: the loader.
         reads_batches: whether the workers read whole batches.
-        may_do_without: whether the loader can load in this process if workers cannot be started.
+        can_load_in_process: whether the loader can load in this process if workers cannot be started.
         keep: whether the workers stay alive after an epoch, for ``start_over``.
         seed: base seed, if it is already drawn. The iterator then only makes the random calls that a persistent
             iterator makes at the start of another epoch. None: the iterator draws the base seed.
 
     Raises:
-        WorkersNotStartedError: the operating system cannot start a worker, and ``may_do_without`` is True.
+        WorkersNotStartedError: the operating system cannot start a worker, and ``can_load_in_process`` is True.
         Exception: any other error of PyTorch's iterator.
     """
 
@@ -162,7 +163,13 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     _owner = 0
 
     def __init__(
-        self, loader: Any, *, reads_batches: bool, may_do_without: bool, keep: bool = False, seed: int | None = None
+        self,
+        loader: Any,
+        *,
+        reads_batches: bool,
+        can_load_in_process: bool,
+        keep: bool = False,
+        seed: int | None = None,
     ) -> None:
         self._loader = weakref.ref(loader)
         self._reads_batches = reads_batches
@@ -178,12 +185,12 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._is_broken = False
         self._restarts = 0
         #: Numbers of the workers that have returned a batch.
-        self._heard_from: set[int] = set()
+        self._responded: set[int] = set()
         self._epoch_state: dict[str, Any] | None = None
-        if may_do_without:
+        if can_load_in_process:
             _check_processes()
         try:
-            self._start(self._parts if seed is None else without_random_calls(self._parts, seed))
+            self._start(self._parts if seed is None else remove_random_calls(self._parts, seed))
         except NotSendableError as error:
             if not reads_batches or loader.worker_init_fn is not None:
                 raise  # loading in this process could yield other data, so stop, as with PyTorch's loader
@@ -192,7 +199,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         except OSError as error:
             # After PyTorch has checked the arguments, an OSError comes from the start of a process.
             starting = "_worker_init_fn" in vars(self) and not self._is_started
-            if not may_do_without or not starting or error.errno not in _NO_PROCESS:
+            if not can_load_in_process or not starting or error.errno not in _NO_PROCESS:
                 raise
             self._end_partial_start()
             raise WorkersNotStartedError(_reason(error), self._base_seed if seed is None else seed) from error
@@ -215,7 +222,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._pids = tuple(worker.pid for worker in self._workers)
         _queues_in_use[id(self)] = [self._worker_result_queue, *self._index_queues]
         if self._epoch_state is not None:
-            self._take_up_epoch()
+            self._continue_epoch()
             return
         if first_iter and self._seed is not None:
             self._base_seed, self._index_sampler = self._seed, self._parts._index_sampler
@@ -303,7 +310,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
                 raise
             raise _WorkerDiedError from error
         if got and data[0] in self._task_info:
-            self._heard_from.add(self._task_info[data[0]][0])
+            self._responded.add(self._task_info[data[0]][0])
             self._suspects.discard(data[0])
         return got, data
 
@@ -330,12 +337,12 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         """Start new workers after the death of a worker.
 
         Raises:
-            RuntimeError: a batch killed its worker for the second time, or a worker exited before its first request, as
-                a new worker would do again. The error has PyTorch's message.
+            RuntimeError: two workers died over the same batch, or a worker exited before its first request, so that a
+                new worker would exit, too. The error has PyTorch's message.
         """
         dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
         for place in sorted(dead):
-            if (self._workers[place].exitcode or 0) > 0 and not self._has_begun(place):
+            if (self._workers[place].exitcode or 0) > 0 and not self._took_request(place):
                 self._is_broken = True
                 raise RuntimeError(
                     f"{_describe_exit(self._workers[place])} The worker could not start, so it has not read a sample. "
@@ -351,12 +358,12 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             owner._lost_workers = True
         self._start_again()
 
-    def _has_begun(self, worker: int) -> bool:
+    def _took_request(self, worker: int) -> bool:
         """Return whether a dead worker had taken a request.
 
         The method counts the requests that are left in the queue of the worker.
         """
-        if worker in self._heard_from:
+        if worker in self._responded:
             return True
         sent, left = sum(info == (worker,) for info in self._task_info.values()), 0
         try:
@@ -368,7 +375,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         return not sent
 
     def _batch_error(self, number: int, dead: set[int]) -> RuntimeError:
-        """Return the error for the batch ``number``, over which two workers died."""
+        """Return the error for the batch ``number``, after two workers have died while they read this batch."""
         del self._task_info[number]
         self._tasks_outstanding -= 1
         self._suspects.discard(number)
@@ -386,21 +393,21 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     def _start_again(self) -> None:
         """Replace all workers, and send the new workers the requests whose batches have not arrived.
 
-        Workers that are alive end as at the end of an epoch.
+        Workers that are still alive end in the same way as at the end of an epoch.
         """
         self._epoch_state = {name: vars(self)[name] for name in _OF_THE_EPOCH}
         self._shutdown_workers()
         self._restarts += 1
-        self._heard_from = set()
+        self._responded = set()
         self._is_broken = False
         seed = (self._base_seed + self._restarts * self._num_workers) % 2**63
         try:
-            self._start(without_random_calls(self._parts, seed))
+            self._start(remove_random_calls(self._parts, seed))
         finally:
             self._epoch_state = None
 
-    def _take_up_epoch(self) -> None:
-        """Continue the running epoch with new workers, at the end of their start."""
+    def _continue_epoch(self) -> None:
+        """Continue the running epoch after the new workers have started."""
         assert self._epoch_state is not None
         self.__dict__.update(self._epoch_state)
         self._workers_status = [True] * self._num_workers
@@ -419,7 +426,8 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     def _try_put_index(self) -> None:
         """Send the request of another batch to a worker.
 
-        After the death of a worker, first send its unfinished batches one at a time, and then all missing requests.
+        After the death of a worker, first send the requests of its unfinished batches, one at a time. Then send all
+        other requests whose batches have not arrived.
         """
         if self._suspects and self._tasks_outstanding:
             return

@@ -17,12 +17,12 @@ _SPAWN_SECONDS = 4.0
 
 
 def default_start_method() -> str:
-    """Return the default start method. Unlike ``get_start_method()``, the function does not fix it for the program."""
+    """Return the default start method, without fixing it for the whole program as ``get_start_method()`` does."""
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 def start_method(options: Mapping[str, Any]) -> str:
-    """Return the start method of the worker processes of a loader; ``options``: its arguments, by name."""
+    """Return the start method of a loader's worker processes; ``options`` are the arguments of the loader, by name."""
     context = options.get("multiprocessing_context")
     if context is None:
         return default_start_method()
@@ -35,10 +35,10 @@ def worker_start_seconds(method: str) -> float:
 
 
 def is_importing_main() -> bool:
-    """Return whether "spawn" or "forkserver" started this process, and it still imports its main module.
+    """Return whether this process was started with "spawn" or "forkserver", and is still importing its main module.
 
-    Starting another process at that time raises RuntimeError with a message about the *bootstrapping phase*. That
-    happens if a script has no ``if __name__ == "__main__":`` guard.
+    At this time, starting another process raises RuntimeError with a message about the *bootstrapping phase*. The usual
+    reason is a script without an ``if __name__ == "__main__":`` guard.
     """
     return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
 
@@ -64,8 +64,8 @@ def why_workers_cannot_start(options: Mapping[str, Any], seconds: float = math.i
 def main_is_guarded() -> bool:
     """Return whether a worker process can import the main module without running the program again.
 
-    That is the case if the main module has an ``if __name__ == "__main__":`` guard, or is not a script. The function
-    reads the script and does not run it. For a script that cannot be read, the result is False.
+    The result is True if the main module has an ``if __name__ == "__main__":`` guard, or is not a script. The function
+    reads the script, but does not run it. For a script that cannot be read, the result is False.
     """
     main = sys.modules.get("__main__")
     path = getattr(main, "__file__", None)

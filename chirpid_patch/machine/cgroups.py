@@ -10,7 +10,7 @@ OF_PROCESS = Path("/proc/self/cgroup")
 
 
 def cgroup_folders(controller: str, root: Path = ROOT, process_file: Path = OF_PROCESS) -> Iterator[tuple[Path, bool]]:
-    """Yield the folder of each cgroup of this process that limits a resource, and whether it is of cgroup version 1.
+    """Yield the folder of each cgroup of this process that limits a resource, and whether the cgroup has version 1.
 
     Args:
         controller: name of the resource, such as "cpu" or "memory".

@@ -35,7 +35,7 @@ def cgroup_quota(root: Path = ROOT, process_file: Path = OF_PROCESS) -> float | 
 def usable_cpus(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int:
     """Return the number of CPUs that this process may use, at least 1.
 
-    That is the number of CPUs in its affinity, or its cgroup quota if that is smaller.
+    The result is the CPU affinity of the process, or its cgroup quota if the quota is smaller.
     """
     quota = cgroup_quota(root, process_file)
     count = _affinity()

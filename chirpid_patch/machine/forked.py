@@ -10,9 +10,9 @@ _IMPORTED_IN = os.getpid()
 
 
 def is_forked_process() -> bool:
-    """Return whether this process was forked, and so lacks the threads on which PyTorch would compute.
+    """Return whether this process was forked, and lacks the threads on which PyTorch would compute.
 
-    A fork does not copy the threads of OpenMP. The first operation that is large enough for several threads then waits
-    forever. In PyTorch's worker processes the result is False, because they compute on a single thread.
+    A fork does not copy the threads of OpenMP. So the first operation that is large enough for several threads waits
+    forever. In PyTorch's worker processes the result is False, because these processes compute on a single thread.
     """
     return os.getpid() != _IMPORTED_IN and torch.get_num_threads() > 1

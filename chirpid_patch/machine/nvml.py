@@ -49,7 +49,7 @@ class GpuReading:
 class GpuStatus:
     """The readings of all visible GPUs, in CUDA's order.
 
-    Without readings, `reason` is a sentence that explains why.
+    If there are no readings, `reason` is a sentence with the reason.
     """
 
     readings: tuple[GpuReading, ...] = ()
@@ -57,7 +57,7 @@ class GpuStatus:
 
     @property
     def utilization_percent(self) -> float | None:
-        """Return the mean utilisation of the GPUs that report their utilisation, in percent; None if no GPU does."""
+        """Return the mean of all reported GPU utilisations, in percent; None if no GPU reports its utilisation."""
         known = [gpu.utilization_percent for gpu in self.readings if gpu.utilization_percent is not None]
         return sum(known) / len(known) if known else None
 
@@ -77,9 +77,9 @@ class GpuProbe:
     """Read the GPUs that are visible to this process. A missing or failing GPU raises no error.
 
     If CUDA is initialised, PyTorch identifies the visible GPUs. Otherwise the probe reads the variable
-    CUDA_VISIBLE_DEVICES. It takes the numbers there in NVML's order, which is that of the PCI bus. CUDA itself may
-    number the fastest GPU first. As in CUDA, an entry is a number or a UUID (which may be abbreviated), and an invalid
-    entry hides all GPUs from there on. The probe does not read MIG devices.
+    CUDA_VISIBLE_DEVICES. Each entry of the variable is the number of a GPU, or its UUID, which may be abbreviated. The
+    probe numbers the GPUs in NVML's order, the order of the PCI bus. CUDA itself may number the fastest GPU first. As
+    in CUDA, an invalid entry hides the GPUs of all later entries. The probe does not read MIG devices.
 
     NVML stays open until `close()` is called, or until the `with` block ends.
 
@@ -116,7 +116,7 @@ class GpuProbe:
         if not readings:
             visible = os.environ.get("CUDA_VISIBLE_DEVICES")
             hidden = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU, or names MIG devices, which cannot be read"
-            return GpuStatus(reason="NVML finds none" if visible is None else hidden)
+            return GpuStatus(reason="NVML finds no GPU" if visible is None else hidden)
         if all(len(reading.unreadable) == len(FIELDS) for reading in readings):
             return GpuStatus(reason=readings[0].unreadable["memory_used_bytes"])
         return GpuStatus(readings)
@@ -142,7 +142,7 @@ class GpuProbe:
 def gpu_status(nvml: Any | None = None) -> GpuStatus:
     """Read each visible GPU once, and return the readings, or the reason why there are none.
 
-    The argument `nvml` is that of `GpuProbe`.
+    The argument `nvml` has the same meaning as for `GpuProbe`.
     """
     with GpuProbe(nvml) as probe:
         return probe.read()

@@ -53,7 +53,7 @@ def process_memory(pid: int | None = None, *, include_children: bool = False) ->
             indirectly, such as workers. A process that has just ended counts as 0 bytes. True requires psutil.
 
     Raises:
-        ProcessLookupError: there is no such process, or this process may not read its memory.
+        ProcessLookupError: the process does not exist, or this process may not read its memory.
         NotImplementedError: psutil is required, and is not installed.
     """
     if psutil is None:
@@ -74,7 +74,7 @@ def process_memory(pid: int | None = None, *, include_children: bool = False) ->
 
 
 def _read(process: Any, kind: str) -> int | None:
-    """Return the memory of ``process`` in bytes, measured as ``kind``; None if it cannot be read or has ended."""
+    """Return the memory of ``process`` in bytes, measured as ``kind``; None if the memory cannot be read."""
     try:
         memory = process.memory_info() if kind == "rss" else process.memory_full_info()
     except psutil.Error:

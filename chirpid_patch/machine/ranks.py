@@ -11,7 +11,8 @@ import torch.distributed as dist
 def current_rank() -> int:
     """Return the rank of this process.
 
-    It comes from ``torch.distributed`` if that is initialised, else from the variable ``RANK``, else it is 0.
+    The rank comes from ``torch.distributed`` if it is initialised, or else from the environment variable ``RANK``.
+    Without this variable, the rank is 0.
     """
     return dist.get_rank() if _is_initialized() else _integer_from_environment("RANK", 0)
 
@@ -19,7 +20,8 @@ def current_rank() -> int:
 def current_world_size() -> int:
     """Return the number of ranks.
 
-    It comes from ``torch.distributed`` if that is initialised, else from the variable ``WORLD_SIZE``, else it is 1.
+    The number comes from ``torch.distributed`` if it is initialised, or else from the environment variable
+    ``WORLD_SIZE``. Without this variable, the number is 1.
     """
     return dist.get_world_size() if _is_initialized() else max(_integer_from_environment("WORLD_SIZE", 1), 1)
 
@@ -27,8 +29,9 @@ def current_world_size() -> int:
 def ranks_on_this_machine() -> int:
     """Return the number of ranks on this machine, which share its CPUs, at least 1.
 
-    It is ``LOCAL_WORLD_SIZE``, which torchrun sets. Without that variable, it is the number of all ranks in
-    ``torch.distributed``, but at most the number of CUDA devices of this machine, if it has any.
+    The number comes from the variable ``LOCAL_WORLD_SIZE``, which torchrun sets. Without this variable, the function
+    returns the number of all ranks in ``torch.distributed``. On a machine with CUDA devices, the result is then at most
+    the number of these devices.
     """
     local_size = _integer_from_environment("LOCAL_WORLD_SIZE", 0)
     if local_size or not _is_initialized():

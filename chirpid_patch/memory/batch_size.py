@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from chirpid_patch.device.precision import autocast_for, grad_scaler_for
 from chirpid_patch.memory.kept_state import restored_state
-from chirpid_patch.memory.trials import MemoryTrials, trials_on_device
+from chirpid_patch.memory.trials import MemoryTrials, create_memory_trials
 from chirpid_patch.randomness.random_states import restored_generators
 
 logger = logging.getLogger("chirpid_patch")
@@ -38,19 +38,19 @@ def largest_batch_size(
     """Return the largest batch size up to ``max_batch_size`` with which ``step`` fits in memory.
 
     The search doubles the batch size, starting at 2, until a size does not fit. Then it halves the gap between the
-    largest size that fits and the smallest size that does not. It runs two steps with each size.
+    largest size that fits and the smallest size that does not fit. The search runs two steps with each size.
 
-    On CUDA, a size does not fit if the device runs out of memory. On the CPU, the process never runs out of memory: see
-    ``memory.trials``. Any other error of a step is raised.
+    On CUDA, a size does not fit if the device runs out of memory. On the CPU, the search tries only sizes that should
+    fit, so that the process does not run out of memory (see ``memory.trials``). Any other error of a step is raised.
 
     Args:
-        step: function that does a training step (forward, backward, optimiser) with a batch of the given size.
-        device: device of the step. Other programs should use the device as they will during the training.
-        state: modules, optimisers and other objects with a ``state_dict`` that the step changes. Their state is
-            restored to the last bit. So are all random generators.
+        step: function that runs a training step (forward, backward, optimiser) with a batch of the given size.
+        device: device of the step. During the search, other programs should use as much memory as during the training.
+        state: modules, optimisers and other objects with a ``state_dict`` that the step changes. The function restores
+            their states and all random generators to the last bit.
         max_batch_size: largest batch size to try, at most the number of training samples.
-        memory_limit: number of bytes that the step may use on CUDA, or this process on the CPU. None: the memory that
-            is free now, and on the CPU also the memory that this process already uses.
+        memory_limit: number of bytes that the step may use on CUDA, or that this process may use on the CPU. None: all
+            free memory, and on the CPU also the memory that this process already uses.
         safety_margin: share of ``memory_limit`` that must stay free, from 0 to below 1.
 
     Raises:
@@ -64,7 +64,7 @@ def largest_batch_size(
     with (
         _restored_generators(place, step, *owners),
         restored_state(*owners),
-        trials_on_device(place, memory_limit, safety_margin) as trials,
+        create_memory_trials(place, memory_limit, safety_margin) as trials,
     ):
         size = _search_size(step, trials, max_batch_size)
     if not size:
@@ -82,7 +82,7 @@ def _search_size(step: Callable[[int], object], trials: MemoryTrials, most: int)
     while shown + 1 < too_large:
         doubled = min(max(2 * shown, _FIRST), most)
         wanted = doubled if too_large > most else (shown + too_large) // 2
-        size = trials.promising(shown, wanted)
+        size = trials.largest_size_to_try(shown, wanted)
         if size == shown:
             break
         if trials.fits(size, partial(_repeat, step, size)):
@@ -128,7 +128,7 @@ def calculate_optimal_batch_size(
     Args:
         model: a model on ``device``, with parameters to train.
         input_shape: shape of a sample, without the batch axis.
-        device: device of the training; None: that of the model.
+        device: device of the training; None: the device of the model.
         criterion: loss function, which gets the model's output and a tensor of class numbers (all 0). None: the loss is
             the mean of the output.
         optimizer: the optimiser of the training; None: ``AdamW``, which stores two values for each parameter.
@@ -139,7 +139,7 @@ def calculate_optimal_batch_size(
 
     Raises:
         ValueError: the model has no parameters to train or is not on ``device``; its output is not a tensor and
-            ``criterion`` is missing; or ``largest_batch_size`` raises the error.
+            ``criterion`` is missing; or ``largest_batch_size`` raises ValueError.
         RuntimeError: a batch of one sample does not fit.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]

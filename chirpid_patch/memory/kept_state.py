@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 @contextmanager
 def restored_state(*owners: Any) -> Iterator[None]:
-    """Restore the state of ``owners`` to the last bit at the end of the ``with`` block, in which they may be trained.
+    """Restore the state of ``owners`` to the last bit at the end of the ``with`` block, which may train them.
 
     For modules, the context restores parameters, buffers, gradients, training modes and plain attributes. For
     optimisers, it restores the state and the parameter groups. For other objects, it restores ``state_dict()``.

@@ -1,8 +1,9 @@
 """Trials that find out whether a training step fits in memory.
 
-On CUDA, a trial may run out of memory. On the CPU, it must not: a step cannot be stopped halfway, and a machine that
-swaps is almost unusable. So the CPU trials measure the largest resident memory of this process during a step. They
-predict the memory of a larger batch from smaller batches, and try the larger batch only if it should fit.
+On CUDA, a trial may run out of memory. On the CPU, a trial must not run out of memory, because a step cannot be stopped
+halfway, and a machine that swaps is almost unusable. So the CPU trials measure the largest resident memory of this
+process during a step. They predict the memory of a larger batch from smaller batches, and try the larger batch only if
+it should fit.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class MemoryTrials(ABC):
-    """A context for trials of a training step on a device, which may use up to ``allowed_bytes`` bytes."""
+    """A context for trials of a training step, which may use up to ``allowed_bytes`` bytes of a device's memory."""
 
     allowed_bytes: int
 
-    def promising(self, shown: int, size: int) -> int:
-        """Return the largest batch size above ``shown``, up to ``size``, that may be tried; else ``shown``."""
+    def largest_size_to_try(self, shown: int, size: int) -> int:
+        """Return the largest batch size up to ``size`` that should fit; ``shown`` if no size above ``shown`` does."""
         return size
 
     def fits(self, size: int, run: Callable[[], object]) -> bool:
@@ -51,13 +52,13 @@ class MemoryTrials(ABC):
 
         Args:
             size: batch size of the step, for the log.
-            run: function that does the step.
+            run: function that runs the step.
 
         Raises:
             Exception: any error of the step that does not mean that memory has run out.
         """
         try:
-            peak = self.measured(size, run)
+            peak = self.measure_peak(size, run)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -68,8 +69,8 @@ class MemoryTrials(ABC):
         return peak is not None and peak <= self.allowed_bytes
 
     @abstractmethod
-    def measured(self, size: int, run: Callable[[], object]) -> int:
-        """Do the step ``run`` with the batch size ``size``, and return the most bytes that were in use during it."""
+    def measure_peak(self, size: int, run: Callable[[], object]) -> int:
+        """Call ``run``, a step with batch size ``size``, and return the largest memory in use meanwhile, in bytes."""
 
     def clear(self) -> None:
         """Free unused memory between two trials."""
@@ -83,7 +84,7 @@ class MemoryTrials(ABC):
         self.clear()
 
 
-def trials_on_device(device: torch.device, memory_limit: int | None, safety_margin: float) -> MemoryTrials:
+def create_memory_trials(device: torch.device, memory_limit: int | None, safety_margin: float) -> MemoryTrials:
     """Return the object for trials on ``device``.
 
     Args:
@@ -140,7 +141,7 @@ class CudaTrials(MemoryTrials):
         super().clear()
         self._cuda.empty_cache()  # too slow for a training, but right between trials
 
-    def measured(self, size: int, run: Callable[[], object]) -> int:
+    def measure_peak(self, size: int, run: Callable[[], object]) -> int:
         self._cuda.reset_peak_memory_stats(self._device)
         run()
         self._cuda.synchronize(self._device)
@@ -152,7 +153,7 @@ class CpuTrials(MemoryTrials):
     """Trials on the CPU, which predict the memory of a step, and then measure the resident memory of this process.
 
     Args:
-        memory_limit: number of bytes that this process may use; None: what it uses now, and all free memory.
+        memory_limit: number of bytes that this process may use; None: the bytes in use now, plus all free memory.
         margin: share of ``memory_limit`` that must stay free.
     """
 
@@ -164,26 +165,26 @@ class CpuTrials(MemoryTrials):
         #: The largest memory in bytes of each batch size that fits. The value for 0 is the memory before the trials.
         self._peaks = {0: resident}
 
-    def promising(self, shown: int, size: int) -> int:
+    def largest_size_to_try(self, shown: int, size: int) -> int:
         if shown == 0:
             return size  # there is no smaller batch from which to predict
         sizes = range(size, shown, -1)
-        return next((one for one in sizes if predicted_peak_memory(self._peaks, one) <= self.allowed_bytes), shown)
+        return next((one for one in sizes if predict_peak_memory(self._peaks, one) <= self.allowed_bytes), shown)
 
-    def measured(self, size: int, run: Callable[[], object]) -> int:
-        peak = peak_memory(run)
+    def measure_peak(self, size: int, run: Callable[[], object]) -> int:
+        peak = measure_peak_memory(run)
         if peak <= self.allowed_bytes:
             self._peaks[size] = peak
         return peak
 
     def clear(self) -> None:
-        """Make the C library return freed memory to the system, so that the next trial does not reuse it uncounted."""
+        """Make the C library return freed memory to the system, so that the next trial counts all memory it uses."""
         super().clear()
         with contextlib.suppress(TypeError, OSError, AttributeError):  # only glibc has the function
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def predicted_peak_memory(peaks: Mapping[int, int], size: int) -> float:
+def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     """Predict the largest memory in bytes during a step with ``size`` samples.
 
     The predicted memory grows at least in proportion to the batch size. If three batch sizes show faster growth, the
@@ -191,7 +192,7 @@ def predicted_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     differ clearly, because noise would hide the growth between similar sizes.
 
     Args:
-        peaks: maps batch sizes to the largest memory during a step, in bytes. The size 0 must be among them.
+        peaks: maps batch sizes to the largest memory during a step, in bytes. One of the sizes must be 0.
         size: batch size for which to predict.
     """
     last, nothing = max(peaks), peaks[0]
@@ -205,7 +206,7 @@ def predicted_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     return max(in_proportion, peaks[last] + (size - last) * (slope + bend * (size - before)))
 
 
-def peak_memory(call: Callable[[], object]) -> int:
+def measure_peak_memory(call: Callable[[], object]) -> int:
     """Return the largest resident memory of this process during ``call``, in bytes.
 
     The result is exact if the process has never used more memory before, because the system records the largest value.

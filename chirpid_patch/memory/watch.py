@@ -31,7 +31,7 @@ class MemoryPressure(IntEnum):
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """The memory in use when the watch read it.
+    """The memory that was in use at a reading of the watch.
 
     Attributes:
         source: "process" for this process with its workers, or "gpu 0", "gpu 1", ….
@@ -105,8 +105,8 @@ class MemoryWatch:
             not count.
         hard: upper limit, as a share of the same memory, at least ``soft`` and at most 1.
         interval_s: seconds between two readings.
-        on_alert: function that is called with each alert, in the thread of the watch; None: no function. If it raises
-            an error, the error is logged, and the watch continues.
+        on_alert: function that is called with each alert, in the thread of the watch; None: no function. If this
+            function raises an error, the watch logs the error and continues.
 
     Raises:
         ValueError: ``0 < soft <= hard <= 1`` is not true, or ``interval_s`` is not above 0.
@@ -138,14 +138,14 @@ class MemoryWatch:
         return max(tuple(self._pressures.values()), default=MemoryPressure.NONE)
 
     def check(self) -> list[MemoryAlert]:
-        """Read memory now, in the calling thread, and return the alerts to which that leads."""
+        """Read memory now, in the calling thread, and return the resulting alerts."""
         alerts = [alert for use in self._uses() if (alert := self._alert_for(use)) is not None]
         for alert in alerts:
             self._log_alert(alert)
         return alerts
 
     def start(self) -> MemoryWatch:
-        """Start the watch, which reads memory now and then repeatedly until ``stop``; do nothing if it is running."""
+        """Start the watch if it is not running: read memory at once, and then repeatedly until ``stop`` is called."""
         if self._running is None:
             with ExitStack() as stack:
                 self._probe = stack.enter_context(GpuProbe())
@@ -209,7 +209,7 @@ def memory_in_use(probe: GpuProbe) -> list[MemoryUse]:
 
 
 def reusable_gpu_bytes(device: int) -> int:
-    """Return how many bytes of a CUDA device PyTorch's allocator reserves in this process without using them."""
+    """Return the bytes of a CUDA device that PyTorch's allocator in this process reserves, but does not use."""
     if not torch.cuda.is_initialized() or device >= torch.cuda.device_count():  # type: ignore[no-untyped-call]
         return 0
     return torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -1,7 +1,8 @@
-"""The order in which several loaders take turns. It depends only on their lengths, the settings, seed and epoch.
+"""The order in which several loaders take turns.
 
-The functions use no random generator. Weighted turns are hashes of seed, epoch and step. So the turns are the same on
-every machine and for any number of workers.
+The order depends only on the lengths of the loaders, the settings, the seed and the epoch. The functions use no random
+generator. Weighted turns are hashes of seed, epoch and step. So the turns are the same on every machine and for any
+number of workers.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ Turns = npt.NDArray[np.int64]
 class SamplingStrategy(str, Enum):
     """The order in which several loaders take turns.
 
-    SEQUENTIAL reads all batches of the first loader, then all of the second, and so on. ROUND_ROBIN reads a batch of
-    each loader in turn. WEIGHTED chooses a random loader for each batch, in proportion to the weights of the loaders.
+    SEQUENTIAL reads all batches of the first loader, then all batches of the second loader, and so on. ROUND_ROBIN
+    reads one batch of each loader in turn. WEIGHTED chooses a random loader for each batch, in proportion to the
+    weights of the loaders.
     """
 
     SEQUENTIAL = "sequential"
@@ -50,14 +52,14 @@ class Interleaving:
     seed: int
 
     def epoch_steps(self, lengths: Sequence[int | None]) -> int:
-        """Return the number of batches in an epoch, which ``MultiDataLoader.__len__`` describes.
+        """Return the number of batches in an epoch (see ``MultiDataLoader.__len__``).
 
         Args:
             lengths: number of batches of each loader; None for a loader without a length.
 
         Raises:
-            TypeError: the length of a loader is needed and not known.
-            ValueError: a loader has no batches, although it would be cycled.
+            TypeError: the number depends on a loader that has no length.
+            ValueError: a loader without batches would be cycled.
         """
         is_weighted = self.strategy is SamplingStrategy.WEIGHTED
         read = [length for length, weight in zip(lengths, self.weights, strict=True) if weight > 0 or not is_weighted]
@@ -80,14 +82,16 @@ class Interleaving:
     def turns(self, lengths: Sequence[int | None], epoch: int) -> Turns:
         """Return the index of the loader for each step of the epoch number ``epoch``.
 
-        ``lengths`` and the errors are those of ``epoch_steps``.
+        ``lengths`` and the errors are the same as for ``epoch_steps``.
         """
         steps = self.epoch_steps(lengths)
         known = np.array([length or 0 for length in lengths])  # unknown lengths are not used below
         loaders = np.arange(len(lengths))
         if self.strategy is SamplingStrategy.WEIGHTED:
             return (
-                self._draw_loaders(self.weights, steps, epoch) if self.cycle else self._drawn_once(known, epoch)[:steps]
+                self._draw_loaders(self.weights, steps, epoch)
+                if self.cycle
+                else self._draw_until_all_are_read(known, epoch)[:steps]
             )
         if self.strategy is SamplingStrategy.SEQUENTIAL:
             return np.resize(np.repeat(loaders, known), steps)
@@ -110,8 +114,8 @@ class Interleaving:
         within: Turns = np.minimum(drawn, np.flatnonzero(chances)[-1]).astype(np.int64)
         return within
 
-    def _drawn_once(self, lengths: npt.NDArray[np.int64], epoch: int) -> Turns:
-        """Choose loaders until each has yielded all its batches, and return their indices.
+    def _draw_until_all_are_read(self, lengths: npt.NDArray[np.int64], epoch: int) -> Turns:
+        """Choose loaders until each has yielded all its batches, and return the indices of the chosen loaders.
 
         A loader without further batches is not chosen again.
         """

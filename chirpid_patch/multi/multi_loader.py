@@ -31,8 +31,8 @@ class MultiDataLoaderConfig:
         dataloader_weights: for WEIGHTED, relative frequency of each loader, in any unit. A loader with the weight 0 is
             not read. None: all loaders have the same weight.
         dataloader_names: a different name for each loader; None: "loader_0", "loader_1", ….
-        cycle_short_loaders: whether a loader that ends before the epoch starts again, with a new order. If not, an
-            epoch consists of every batch of every loader.
+        cycle_short_loaders: whether a loader without further batches is read again, in a new order, until the epoch
+            ends. If False, an epoch consists of every batch of every loader.
         steps_per_epoch: number of batches in an epoch; None: as ``MultiDataLoader.__len__`` describes.
         seed: seed of the weighted turns, which differ from epoch to epoch.
     """
@@ -54,7 +54,7 @@ class MultiDataLoaderConfig:
             return [f"loader_{index}" for index in range(count)]
         names = list(self.dataloader_names)
         if len(names) != count:
-            raise ValueError(f"dataloader_names has {len(names)} names for {count} loaders: pass one per loader")
+            raise ValueError(f"dataloader_names has {len(names)} names for {count} loaders: pass one name per loader")
         if len(set(names)) < count:
             raise ValueError(f"dataloader_names has a name twice: {', '.join(names)}")
         return names
@@ -73,7 +73,9 @@ class MultiDataLoaderConfig:
         given = [1.0] * count if self.dataloader_weights is None else self.dataloader_weights
         weights = tuple(float(weight) for weight in given)
         if len(weights) != count:
-            raise ValueError(f"dataloader_weights has {len(weights)} weights for {count} loaders: pass one per loader")
+            raise ValueError(
+                f"dataloader_weights has {len(weights)} weights for {count} loaders: pass one weight per loader"
+            )
         if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
             raise ValueError(f"dataloader_weights must be 0 or more, and one of them above 0, not {list(weights)}")
         if self.steps_per_epoch is not None and self.steps_per_epoch < 1:
@@ -88,12 +90,12 @@ class MultiDataLoader:
 
     The order of the turns depends only on the configuration, the lengths of the loaders and the number of the epoch.
     Choosing the turns uses no global random generator. Each loader uses its generators at its first turn, and whenever
-    it starts again. Before a loader starts, its samplers with a method ``set_epoch`` move to the next epoch, unless the
-    program has done that. So distributed samplers have a new order each time, even if a loader starts again within an
+    it starts again. Before a loader starts, ``set_epoch`` moves its samplers to the next epoch, unless the program has
+    called ``set_epoch``. So distributed samplers have a new order each time, even if a loader starts again within an
     epoch.
 
-    Each loader is read up to its length. If a loader ends earlier, its further turns are omitted, or it starts again
-    with ``cycle_short_loaders``.
+    Each loader is read up to its length. If a loader ends earlier, its further turns are omitted. With
+    ``cycle_short_loaders``, the loader starts again instead.
 
     Args:
         loaders: the loaders, at least one.
@@ -122,10 +124,12 @@ class MultiDataLoader:
     def __len__(self) -> int:
         """Return the number of batches in an epoch.
 
-        Without ``cycle_short_loaders``, it is the sum of the lengths of all loaders, but at most ``steps_per_epoch``.
-        With ``cycle_short_loaders``, it is ``steps_per_epoch``. If ``steps_per_epoch`` is None, it is the length of the
-        longest loader times the number of loaders for ROUND_ROBIN, and the sum of all lengths for SEQUENTIAL and
-        WEIGHTED.
+        Without ``cycle_short_loaders``, the number is the sum of the lengths of all loaders, but at most
+        ``steps_per_epoch``. With ``cycle_short_loaders``, the number is ``steps_per_epoch``. If ``steps_per_epoch`` is
+        None, the number depends on the strategy:
+
+        * ROUND_ROBIN: the length of the longest loader times the number of loaders.
+        * SEQUENTIAL and WEIGHTED: the sum of all lengths.
         """
         return self.config.interleaving(len(self.loaders)).epoch_steps(self._lengths())
 
@@ -145,7 +149,7 @@ class MultiDataLoader:
                 break
 
     def _batches(self, index: int) -> Iterator[Any]:
-        """Yield the batches of a loader; start the loader again and again with ``cycle_short_loaders``."""
+        """Yield the batches of a loader; with ``cycle_short_loaders``, start the loader again whenever it ends."""
         loader, begins = self.loaders[index], True
         while begins:
             begins = self.config.cycle_short_loaders
@@ -174,7 +178,7 @@ class MultiDataLoader:
         self._last_epochs[index] = numbers
 
     def shutdown(self) -> None:
-        """End the worker processes and threads that the loaders keep. The next iteration starts them again."""
+        """End the worker processes and threads of all loaders. The next iteration starts new processes and threads."""
         for loader in self.loaders:
             if hasattr(loader, "shutdown"):
                 loader.shutdown()

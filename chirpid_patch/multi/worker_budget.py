@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("chirpid_patch")
 
 
-def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | None = None) -> list[int]:
+def share_workers(needs: Sequence[float], workers: int, limits: Sequence[int] | None = None) -> list[int]:
     """Divide ``workers`` worker processes among loaders, and return the number for each loader.
 
-    First, each loader gets a worker, in the order of their needs, because a loader without workers blocks the training.
-    Each further worker goes to the loader whose need, divided by its number of workers including this one, is largest.
+    First, each loader gets one worker, because a loader without workers blocks the training. The loaders with the
+    largest needs come first. Then each further worker goes to the loader that has the largest need per worker, if the
+    further worker is counted.
 
     Args:
         needs: how much work each loader has, in any unit, such as samples in a step. A loader with the need 0 gets no
             workers.
         workers: number of worker processes to divide.
-        most: largest number of workers of each loader; None: no limit.
+        limits: largest number of workers of each loader; None: no limit.
 
     Raises:
         ValueError: a need or ``workers`` is negative.
@@ -44,10 +45,10 @@ def share_workers(needs: Sequence[float], workers: int, most: Sequence[int] | No
         raise ValueError("needs and workers must be 0 or more")
     given = [0] * len(needs)
     for _ in range(workers):
-        open_to = [i for i, need in enumerate(needs) if need > 0 and (most is None or given[i] < most[i])]
-        if not open_to:
+        candidates = [i for i, need in enumerate(needs) if need > 0 and (limits is None or given[i] < limits[i])]
+        if not candidates:
             break
-        given[max(open_to, key=lambda i: (given[i] == 0, needs[i] / (given[i] + 1)))] += 1
+        given[max(candidates, key=lambda i: (given[i] == 0, needs[i] / (given[i] + 1)))] += 1
     return given
 
 
@@ -74,9 +75,9 @@ def create_multi_dataloaders(
             this rank minus one CPU for the training. ``share_workers`` divides the workers by the batch sizes. A
             dataset in memory gets no workers. An iterable dataset gets at most one worker, because each further worker
             would iterate over another copy of the dataset.
-        is_training: True: the loaders shuffle and omit incomplete batches, but never the only batch of a dataset. They
-            take turns at random with equal weights, and short loaders are cycled. False: each loader reads every sample
-            in order, and one loader is read after the other.
+        is_training: True: the loaders shuffle and omit incomplete batches, but never the only batch of a dataset. The
+            loaders take turns at random with equal weights, and short loaders start again. False: each loader reads
+            every sample in order, and one loader is read after the other.
         seed: seed of the orders and of the turns. Each loader then has its own generator, and does not use the global
             generators. None: the loaders use the global generators.
         options: further arguments for every loader, which ``create_loader`` documents.

@@ -1,9 +1,9 @@
 """Random numbers that depend on the sample, and not on the worker that reads the sample.
 
-Every random number is a hash. The hash function is the finaliser of SplitMix64 (Steele, Lea & Flood 2014). It gets the
-base seed of the loader, the epoch, the rank, the sample index, how often the index occurred before in the epoch, the
-transform, and the number of the random call. So a sample gets the same augmentation in the same epoch for any number of
-workers, in any batch, and if a run is repeated.
+Every random number is a hash of these values: the base seed of the loader, the epoch, the rank, the sample index, how
+often the index occurred before in the epoch, the transform, and the number of the random call. So the augmentation of a
+sample in an epoch is the same for any number of workers, in any batch, and in a repeated run. The hash function is the
+finaliser of SplitMix64 (Steele, Lea & Flood 2014).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def uniform_numbers(keys: Keys, count: int) -> npt.NDArray[np.float64]:
         count: number of random numbers for each key.
 
     Returns:
-        A float64 array of shape (B, draws).
+        A float64 array of shape (B, ``count``).
     """
     counters = np.arange(1, count + 1, dtype=np.uint64)
     words = _mix(keys[:, None] ^ _mix(counters)[None, :])
@@ -84,7 +84,7 @@ def uniform_numbers(keys: Keys, count: int) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class RandomKey:
-    """The values that determine the random numbers of a batch. The loader passes them to datasets that augment.
+    """The values that determine the random numbers of a batch. The loader passes this key to datasets that augment.
 
     Attributes:
         seed: base seed of the loader.
@@ -92,8 +92,8 @@ class RandomKey:
         rank: rank of this process.
         indices: sample indices from the loader's sampler, int64 of shape (B,).
         occurrences: how often each index occurred before in this epoch, int64 of shape (B,).
-        depth: number of augmenting datasets around the dataset that gets this key. So nested datasets have independent
-            random numbers.
+        depth: number of augmenting datasets around the dataset that gets this key. Because of this number, nested
+            datasets have independent random numbers.
     """
 
     seed: int
@@ -141,6 +141,6 @@ class RandomKey:
         return hash_into_keys(np.full(self.indices.shape, run, dtype=np.uint64), self.indices, self.occurrences)
 
 
-def keys_of_samples(key: RandomKey | None, count: int) -> Keys:
+def create_sample_keys(key: RandomKey | None, count: int) -> Keys:
     """Return a 64-bit key for each of ``count`` samples: from ``key``, or new random keys if ``key`` is None."""
     return fresh_keys(count) if key is None else key.sample_keys()

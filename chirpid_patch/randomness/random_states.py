@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from chirpid_patch.randomness.held_objects import GENERATORS, reachable_objects
+from chirpid_patch.randomness.reachable_objects import GENERATORS, reachable_objects
 
 
 @dataclass(frozen=True)
 class GlobalGeneratorStates:
-    """The states of the global CPU generators of PyTorch, ``numpy.random`` and ``random``. None: not saved."""
+    """The states of the global CPU generators of PyTorch, ``numpy.random`` and ``random``. A missing state is None."""
 
     torch_state: torch.Tensor
     numpy_state: Any = None

@@ -1,4 +1,4 @@
-"""Functions of the best-practice guide, under its names, that build loaders for training on several ranks."""
+"""Functions of the best-practice guide for ChirpID that build loaders for training on several ranks."""
 
 from __future__ import annotations
 
@@ -35,10 +35,12 @@ def create_optimized_dataloader(
         dataset: map-style dataset.
         batch_size: number of samples in a batch of each rank.
         is_training: whether the loader is for training; False: for evaluation.
-        num_workers: largest number of worker processes of this rank. The loader starts none for samples in memory, and
-            never more than this rank has CPUs for loading.
-        world_size: number of ranks; None: that of ``torch.distributed`` if it is initialised, else that of torchrun.
-        rank: rank of this process; None: that of ``torch.distributed`` if it is initialised, else that of torchrun.
+        num_workers: largest number of worker processes of this rank. The loader starts no workers for samples in
+            memory, and at most one worker for each CPU that this rank has for loading.
+        world_size: number of ranks; None: as ``torch.distributed`` reports if it is initialised, else as torchrun
+            reports.
+        rank: rank of this process; None: as ``torch.distributed`` reports if it is initialised, else as torchrun
+            reports.
         seed: seed of order and augmentation.
 
     Raises:
@@ -70,9 +72,9 @@ def get_optimal_num_workers(device_type: str = "cuda") -> int:
     """Return the recommended number of worker processes for each loader of this rank.
 
     The number is 4 for each device of this rank, but at most the number of CPUs of this rank. So it is 0 if the machine
-    has fewer CPUs than ranks. It is also 0 for the CPU as the device.
+    has fewer CPUs than ranks. If the device is the CPU, the number is also 0.
 
-    The function does not know the dataset, and samples in memory load faster without workers.
+    The number does not depend on the dataset, although samples in memory load faster without workers.
     ``OptimalDataLoaderFactory`` takes the dataset into account.
 
     Args:

@@ -37,8 +37,9 @@ def set_reproducible_training(seed: int = 42) -> tuple[Callable[[int], None], to
         seed: integer from 0 to 2**32 - 1, which is the range that NumPy accepts.
 
     Returns:
-        ``seed_worker``, a ``worker_init_fn`` whose seeds differ between workers, epochs and ranks, but repeat in a run
-        with the same seed; and ``generator``, a seeded generator for the argument ``generator`` of a loader.
+        ``seed_worker`` and ``generator``. ``seed_worker`` is a ``worker_init_fn``. Its seeds differ between workers,
+        epochs and ranks, but repeat in a run with the same seed. ``generator`` is a seeded generator for the argument
+        ``generator`` of a loader.
 
     Raises:
         ValueError: ``seed`` is out of range.
@@ -71,10 +72,10 @@ def ensure_deterministic_dataloader(
 ) -> DataLoader[Any]:
     """Make the training repeatable, and build a loader that yields the same batches in every run.
 
-    The function calls ``set_reproducible_training`` and ``torch.use_deterministic_algorithms(True)``. So call it before
-    the model is built. Different epochs have different orders and different augmentation. The batches are the same in
-    every run with the same number of worker processes. With the augmentation of this package, they are the same for any
-    number. For validation, pass ``shuffle=False``.
+    Call this function before the model is built, because it calls ``set_reproducible_training`` and
+    ``torch.use_deterministic_algorithms(True)``. Different epochs have different orders and different augmentation. The
+    batches are the same in every run with the same number of worker processes. With the augmentation of this package,
+    the batches are the same for any number of worker processes. For validation, pass ``shuffle=False``.
 
     On CUDA, cuBLAS is deterministic only with the environment variable ``CUBLAS_WORKSPACE_CONFIG=:4096:8``. The
     function sets the variable if it is missing.

@@ -47,16 +47,16 @@ def create_dataloaders(
     Args:
         data_root: one of these sources of samples:
 
-            * A folder with ``train/CLASS/…`` and ``test/CLASS/…``. If it has a folder ``val``, its images are the
-              validation samples. Otherwise they are the share ``val_split`` of the images in ``train``.
+            * A folder with ``train/CLASS/…`` and ``test/CLASS/…``. The validation samples are the images in the folder
+              ``val``, or, without ``val``, the share ``val_split`` of the images in ``train``.
             * A folder with a folder for each class. The shares ``test_split`` and ``val_split`` of its images are the
               test samples and the validation samples.
-            * A dataset that can be indexed and has a length. It is split in the same way.
+            * A dataset that can be indexed and has a length. Its samples are split with the same shares.
         batch_size: number of samples in a batch.
         img_size: width and height in pixels to which images in folders are scaled; see ``ImageFolderDataset``.
         num_workers: largest number of worker processes of each loader. The factory may use fewer or none.
         val_split: share of samples for validation, from 0 (no validation) to below 1.
-        test_split: share of samples for the test, from 0 to below 1. It has no effect if there is a test folder.
+        test_split: share of samples for the test, from 0 to below 1. If there is a test folder, it has no effect.
         seed: seed of the split, which uses no global random generator.
         channels: number of channels of images in folders; see ``ImageFolderDataset``.
         transform: transform of images in folders; see ``ImageFolderDataset``. None: no transform.
@@ -66,7 +66,7 @@ def create_dataloaders(
     Raises:
         FileNotFoundError: a folder is missing or contains no images.
         ValueError: a share is out of range, there are no samples, or no samples are left for training.
-        TypeError: ``data_root`` is neither a folder nor such a dataset.
+        TypeError: ``data_root`` is neither a folder nor a dataset with indices and a length.
     """
     for name, share in (("val_split", val_split), ("test_split", test_split)):
         if not 0 <= share < 1:
@@ -102,7 +102,7 @@ def _of_folder(
 ) -> tuple[Subset[Any], Subset[Any], Subset[Any]]:
     """Return the training, validation and test samples of a folder.
 
-    They come from the folders train, val and test in ``root``, or from a random split of the images.
+    The samples come from the folders train, val and test in ``root``, or from a random split of the images.
     """
     if not root.is_dir():
         raise FileNotFoundError(f"there is no folder {root}: data_root must have train/CLASS/… and test/CLASS/…")

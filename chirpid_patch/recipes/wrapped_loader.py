@@ -1,4 +1,4 @@
-"""A base class for your own loaders. It replaces classes that manage workers, threads and CUDA streams themselves."""
+"""A base class for your own loaders, instead of a class that manages workers, threads and CUDA streams itself."""
 
 from __future__ import annotations
 
@@ -74,16 +74,17 @@ class WrappedDataLoader:
         loader = TileLoader(dataset, batch_size=16, num_workers=8, weighted_sampler=weights)
         for batch in loader: ...
 
-    ``OptimalDataLoaderFactory`` builds the inner ``DataLoader``. ``loader[3]`` and ``loader[[3, 5]]`` return the batch
-    of these samples. Every public attribute of the inner loader can be read from this object. As with PyTorch's loader,
-    assigning an attribute that is fixed after construction raises ValueError. ``loader._pytorch_loader`` is the inner
-    loader, whose batches are not moved. Pass it to a framework that needs a ``DataLoader``. A pickled loader contains
-    everything except processes and threads.
+    ``OptimalDataLoaderFactory`` builds the inner ``DataLoader``. ``loader[3]`` returns sample 3 as a batch, and
+    ``loader[[3, 5]]`` returns two samples as a batch. Every public attribute of the inner loader can be read from this
+    object. As with PyTorch's loader, assigning an attribute that is fixed after construction raises ValueError.
+    ``loader._pytorch_loader`` is the inner loader, which does not move its batches. Pass the inner loader to a
+    framework that needs a ``DataLoader``. A pickled loader contains everything except processes and threads.
 
     Args:
         dataset: map-style or iterable dataset.
         batch_size: number of samples in a batch.
-        num_workers: number of worker processes. The loader starts none for samples in memory, because that is faster.
+        num_workers: number of worker processes. For samples in memory, the loader starts no workers, because batched
+            reading is faster.
         is_train: whether the loader is for training. True: shuffle, unless another argument defines the order, and use
             ``drop_last``. False: yield all samples, in order.
         sampler: a sampler, a list of indices, or a function that returns one of these. ``refresh`` calls the function
@@ -97,10 +98,11 @@ class WrappedDataLoader:
         iterations_per_epoch: number of batches in an epoch, for which the loader draws random samples. None: an epoch
             covers all samples.
         rng: generator with which samples are drawn; None: PyTorch's global generator.
-        device: the device to which a ``DevicePrefetcher`` moves batches; None: the accelerator, or else the CPU.
-        pin_memory: whether batches are in pinned memory; None: yes, if that makes copies to ``device`` faster. Without
-            an accelerator, no batch is pinned.
-        persistent_workers: whether the workers stay alive from epoch to epoch; None: they do.
+        device: the device to which a ``DevicePrefetcher`` moves batches; None: the accelerator if there is one, else
+            the CPU.
+        pin_memory: whether batches are in pinned memory. None pins batches if pinned memory makes copies to ``device``
+            faster. Without an accelerator, no batch is pinned.
+        persistent_workers: whether the workers stay alive from epoch to epoch; None counts as True.
         prefetch_factor: number of batches that each worker loads ahead; None: 2.
         collate_fn: function that builds a batch from a list of samples; None: PyTorch's ``default_collate``. Instead, a
             subclass may define a method ``collate_fn``. Workers call this method, so the loader is pickled for them.
@@ -193,7 +195,7 @@ class WrappedDataLoader:
     def refresh(self) -> None:
         """Call the function that was passed as ``sampler`` or ``indices`` again.
 
-        Without such a function, the method does nothing, because the samples are drawn again in every epoch.
+        If no function was passed, the method does nothing, because the samples are drawn again in every epoch.
         """
         if self._resampled is not None:
             self._resampled.refresh()
@@ -208,7 +210,7 @@ class WrappedDataLoader:
         return self
 
     def shutdown(self) -> None:
-        """End the worker processes and threads that the loader keeps. The next iteration starts them again."""
+        """End the worker processes and threads of the loader. The next iteration starts new processes and threads."""
         shut_down_workers(self._pytorch_loader)
 
     @property

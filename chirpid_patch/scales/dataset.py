@@ -22,16 +22,16 @@ from chirpid_patch.transforms.symmetries import FlipsAndTurns
 class MultiScaleDataset(WrappingDataset):
     """A dataset of the samples of ``base_dataset``, for training at several scales.
 
-    A sample is a dictionary. It contains the label as ``"label"``. If a sample of the base dataset is a dictionary, it
-    contains all entries of that dictionary except ``"image"``. It also contains one of the following:
+    A sample is a dictionary with the label as ``"label"``. If the base dataset returns dictionaries, the sample also
+    contains all their entries except ``"image"``. The keys of the images depend on ``memory_efficient``:
 
     * By default, ``"base_image"`` is the image (C, H, W) of the base dataset, and ``"scales"`` is an int64 tensor of
-      shape (S,). ``step.MultiScaleStep`` computes the image at a scale when it is needed. So do ``get_scale_image`` and
-      ``scaling.scale_images``.
+      shape (S,). ``step.MultiScaleStep``, ``get_scale_image`` and ``scaling.scale_images`` compute the image at a
+      scale from the base image.
     * With ``memory_efficient=False``, ``"image_224"`` and so on are the images at every scale, as floating-point
       tensors (C, scale, scale). This mode needs several times the memory, and exists for comparison.
 
-    8-bit base images stay 8-bit until they are scaled. They take a quarter of the memory of float32 images.
+    8-bit base images stay 8-bit until they are scaled, so they take a quarter of the memory of float32 images.
 
     Args:
         base_dataset: map-style dataset of samples ``(image, label)`` or ``(image,)``, or of dictionaries with
@@ -124,10 +124,10 @@ class MultiScaleDataset(WrappingDataset):
         return ScaleTo(scale)(base_image)
 
     def _group_scales_by_memory(self) -> list[list[int]]:
-        """Divide the scales into groups, so that the images of a batch at all scales of a group fit ``memory_budget``.
+        """Divide the scales into groups, and return the groups.
 
-        Without a budget, each scale is a group. The method assumes that all images have the channels and the dtype of
-        the first base image.
+        The images of a batch at all scales of a group take at most ``memory_budget`` bytes. Without a budget, each
+        scale is a group. The method assumes that all images have the channels and the dtype of the first base image.
         """
         if self.memory_budget is None or not len(self):
             return [[scale] for scale in self.scales]

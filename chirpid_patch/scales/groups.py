@@ -44,9 +44,13 @@ def group_scales(scales: Sequence[int], bytes_of: Callable[[int], int], budget: 
 def estimate_step_bytes(model: nn.Module, images: Tensor) -> int:
     """Estimate how many bytes forward and backward pass of ``images`` (B, C, H, W) need, in addition to the model.
 
-    The estimate is the sum of three numbers: the size of the images, the size of all tensors that the forward pass
-    saves for the backward pass, and twice the size of the largest of these tensors, for gradients. Parameters do not
-    count. The function runs ``model`` once, in its current mode and with gradients, and restores the random generators.
+    The estimate is the sum of three sizes, without the parameters:
+
+    * the size of the images
+    * the size of all tensors that the forward pass saves for the backward pass
+    * for gradients, twice the size of the largest tensor that the forward pass saves
+
+    The function runs ``model`` once, in its current mode and with gradients, and restores the random generators.
     """
     own = {part.untyped_storage().data_ptr() for part in (*model.parameters(), *model.buffers())}
     kept: dict[int, int] = {}

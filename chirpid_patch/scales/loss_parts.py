@@ -35,8 +35,8 @@ class LossParts:
     Args:
         criterion: the loss function.
         reduction: how your own ``criterion`` combines the losses of samples: "mean" for a mean in which all samples
-            have the same weight, or "sum". None: losses of PyTorch define the reduction themselves. For other functions
-            ``divisible`` is then False.
+            have the same weight, or "sum". None: losses of PyTorch define the reduction themselves; for all other
+            functions, ``divisible`` is False.
     """
 
     def __init__(self, criterion: Criterion, reduction: Reduction | None = None) -> None:

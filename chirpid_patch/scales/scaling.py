@@ -58,9 +58,9 @@ def as_float(images: Tensor) -> Tensor:
 def scale_images(images: Tensor, scale: int) -> Tensor:
     """Scale images to squares of ``scale`` by ``scale`` pixels.
 
-    The scaling is bilinear with antialiasing. A batch is scaled in one call, which is equal to scaling each image
-    alone, up to rounding. 8-bit values become float32 values from 0 to 1 first, see ``as_float``. Floating-point images
-    that already have this size are returned without a copy.
+    The scaling is bilinear with antialiasing. A batch is scaled in one call. The result is equal to scaling each image
+    alone, up to rounding. 8-bit values first become float32 values from 0 to 1 (see ``as_float``). Floating-point
+    images that already have the requested size are returned without a copy.
 
     Args:
         images: an image (C, H, W) or a batch (B, C, H, W), uint8 or floating-point.

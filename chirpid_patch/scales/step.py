@@ -1,4 +1,4 @@
-"""A training step at several scales, with only one scale of a batch, or a part of it, in memory at a time."""
+"""A training step at several scales, which keeps at most one scale of a batch in memory at a time."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ class MultiScaleStep:
         scales: sizes of the images, in pixels.
         weights: maps each scale to the weight of its loss; None: all weights are equal, with the sum 1.
         memory_budget: number of bytes for forward and backward pass, in addition to model, gradients and optimiser.
-            None: no limit. If a scale needs more, the step runs parts of the batch one after the other; their gradients
-            add up to the same sum. The first step measures a forward pass of one sample to choose the size of the
-            parts. Two cases run the whole batch at once, with a warning: a model with batch norm in training mode, and
-            a loss that may not be a mean or sum over samples. With dropout, a batch that is run in parts gets other
-            random numbers than the whole batch.
+            None: no limit. If a scale needs more bytes, the step runs parts of the batch one after the other, whose
+            gradients add up to the same sum. The first step measures a forward pass of one sample to choose the size of
+            the parts. In two cases, the step warns and runs the whole batch at once: the model has batch norm in
+            training mode, or the loss may not be a mean or sum over samples. With dropout, a batch that is run in parts
+            gets other random numbers than the whole batch.
         reduction: how your own ``criterion`` combines the losses of samples, see ``LossParts``.
         backward: function that is called with a loss instead of ``loss.backward()``, such as ``lambda loss:
             grad_scaler.scale(loss).backward()``.
         autocast: function that returns the context of each forward pass, such as ``lambda: torch.autocast("cuda")``.
-        device: the device to which images and labels are moved; None: that of the model's first parameter.
+        device: the device to which images and labels are moved; None: the device of the model's first parameter.
 
     Raises:
         ValueError: ``scales`` is empty or has a scale twice or below 1, ``weights`` has other scales, or

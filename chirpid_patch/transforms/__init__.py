@@ -2,5 +2,5 @@
 
 A new transform is a subclass of ``BatchTransform``.
 
-The package may import ``randomness``. It uses no dataset and no loader.
+The package may import ``randomness``. The package uses no dataset and no loader.
 """

@@ -45,13 +45,13 @@ class Lambda:
         return self.lambd(sample)
 
 
-def transform_parts(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
+def split_transform(transform: Transform, position: Position) -> Iterator[tuple[Position, Transform]]:
     """Yield position and transform of each single transform that ``transform`` applies, in order.
 
     If ``transform`` is not a composed transform, the only result is ``transform`` itself. Composed transforms are
-    ``Compose`` and ``Lambda`` of this module and of torchvision, and ``nn.Sequential``. Subclasses of the classes of
-    this module count if they do not override ``__call__``. A declared transform is replaced by the transform of this
-    package that does the same.
+    ``Compose`` and ``Lambda`` of this module and of torchvision, and ``nn.Sequential``. A subclass of a class of this
+    module is also a composed transform, unless it overrides ``__call__``. A declared transform is replaced by the
+    transform of this package that computes the same result.
 
     Args:
         transform: any transform.
@@ -63,7 +63,7 @@ def transform_parts(transform: Transform, position: Position) -> Iterator[tuple[
         yield position, transform
         return
     for number, part in enumerate(inner):
-        yield from transform_parts(part, (*position, number))
+        yield from split_transform(part, (*position, number))
 
 
 def _inner(transform: Transform) -> Sequence[Transform] | None:

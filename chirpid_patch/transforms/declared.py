@@ -1,9 +1,9 @@
 """Decorators that declare that a class masks, adds noise or composes transforms in the same way as this package.
 
-A decorator does not change the class, and a call of an object runs the class's own code. When a loader augments a whole
-batch, and the declared attributes are plain numbers, a transform of this package with these parameters augments the
-batch. The result has the same distribution, and depends only on the sample's random key. The class's own code augments
-single samples if an attribute has another value, if the object has hooks, or if a subclass overrides a method.
+A decorator does not change the class, and a call of an object runs the class's own code. If the declared attributes are
+plain numbers, loaders augment whole batches with a transform of this package that has the same parameters. The result
+has the same distribution, and depends only on the sample's random key. The class's own code augments single samples if
+an attribute has another value, if the object has hooks, or if a subclass overrides a method.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -
     """Declare that a call with an 8-bit grey image masks the image as ``SpecAugment`` masks a tensor (F, T).
 
     The attributes of the object must have the names of the parameters of ``SpecAugment``, and ``mask_value`` must be
-    from 0 to 255. A dataset that calls such an object has the decorator ``augments_images``.
+    from 0 to 255. The class of the dataset that calls the object must have the decorator ``augments_images``.
 
     Args:
         mask_short_axes: as for ``SpecAugment``.
@@ -89,7 +89,7 @@ def composes_transforms(transforms: str) -> Callable[[Class], Class]:
 
 
 def applies_transform(function: str) -> Callable[[Class], Class]:
-    """Declare that a call of the object returns what a function returns for the same argument, as ``Lambda`` does.
+    """Declare that a call of the object only calls a function with the same argument, as ``Lambda`` does.
 
     Args:
         function: name of the attribute with the function.

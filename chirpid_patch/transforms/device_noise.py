@@ -1,11 +1,11 @@
 """Normal noise that is computed on a device. The 64-bit key of a sample determines its noise completely.
 
-Noise of the modes ``table`` and ``pooled`` is equal, to the last bit, to that of ``transforms.noise``. SplitMix64 uses
-only arithmetic of 64-bit integers, and PyTorch's int64 wraps around in the same way as NumPy's uint64.
+In the modes ``table`` and ``pooled``, the noise is equal, to the last bit, to the noise of ``transforms.noise``.
+SplitMix64 uses only arithmetic of 64-bit integers, and PyTorch's int64 wraps around in the same way as NumPy's uint64.
 
-Noise of the mode ``exact`` has other values than that of ``transforms.noise``, because no device can repeat the values
+In the mode ``exact``, the noise has other values than in ``transforms.noise``, because no device can repeat the values
 of PyTorch's CPU generator. On a device, this mode applies the Box-Muller transform to the bits of SplitMix64. The
-values are also independent and have the distribution N(0, std²), cut off at ±6.7 std.
+values are independent and have the distribution N(0, std²), cut off at ±6.7 std.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def device_noise(keys: Tensor, count: int, std: float, mode: str) -> Tensor:
 
 
 def add_device_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64], std: float, mode: str) -> None:
-    """Do the same as ``noise.add_noise_``, on the device of ``batch``."""
+    """Add noise to the given rows of ``batch``, as ``noise.add_noise_`` does, on the device of ``batch``."""
     count = batch[0].numel() if len(rows) else 0
     if not count:
         return

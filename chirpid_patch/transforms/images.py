@@ -35,7 +35,7 @@ class ImageMasks(BatchTransform):
         self.eps = eps
         self.divisor = divisor
 
-    def takes(self, dtype: torch.dtype, shape: Sequence[int]) -> bool:
+    def supports(self, dtype: torch.dtype, shape: Sequence[int]) -> bool:
         """Return whether samples of this dtype and shape are supported: float32 (1, F, T), F and T above 1."""
         return dtype is torch.float32 and len(shape) == 3 and shape[0] == 1 and min(shape[1:]) > 1
 
@@ -44,7 +44,7 @@ class ImageMasks(BatchTransform):
 
     def _minimum_and_range(self, samples: Tensor) -> tuple[Floats, Floats]:
         """Return ``min`` and ``max - min + eps`` of each sample, both of shape (B, 1, 1, 1)."""
-        if not self.takes(samples.dtype, samples.shape[1:]):
+        if not self.supports(samples.dtype, samples.shape[1:]):
             raise ValueError(f"images need float32 samples (1, F, T), not {samples.dtype} {samples.shape[1:]}")
         values: Floats = samples.numpy()
         low, high = (end(values, axis=(1, 2, 3), keepdims=True) for end in (np.min, np.max))

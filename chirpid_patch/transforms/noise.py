@@ -52,14 +52,14 @@ _BLOCK = 1 << 16
 
 
 class _NoiseBuffers(threading.local):
-    """Arrays in which a thread computes noise. New arrays for each sample would double the time, due to page faults."""
+    """Arrays in which a thread computes noise. Because of page faults, new arrays for each sample would be slow."""
 
     def __init__(self) -> None:
         self.words = np.empty((2, 0), dtype=np.uint64)
         self.positions = np.empty(0, dtype=np.intp)
         self.values = np.empty(0, dtype=np.float32)
 
-    def room(self, values: int) -> None:
+    def reserve(self, values: int) -> None:
         """Make the arrays large enough for ``values`` values of noise."""
         words = min((values + 3) // 4, _BLOCK)
         if self.words.shape[1] < words:
@@ -81,7 +81,7 @@ def _generator_steps(words: int) -> npt.NDArray[np.uint64]:
 
 def _independent_noise(key: int, std: float, values: Values) -> Values:
     scratch, table = _scratch, scaled_quantiles(std)
-    scratch.room(len(values))
+    scratch.reserve(len(values))
     for start in range(0, len(values), 4 * _BLOCK):
         block = values[start : start + 4 * _BLOCK]
         count = (len(block) + 3) // 4
@@ -177,7 +177,7 @@ def add_noise_(batch: Tensor, rows: Sequence[int], keys: npt.NDArray[np.uint64],
         pool = noise_pool(values, std)
         if native.add_noise_slices(batch, numbers, pool, keys % np.uint64(len(pool) - values + 1)):
             return
-    _scratch.room(values)
+    _scratch.reserve(values)
     for row, key in zip(rows, keys.tolist(), strict=True):
         sample = batch[row]
         noise = normal_noise(key, values, std, mode, _scratch.values[:values])

@@ -40,7 +40,7 @@ class BatchTransform(nn.Module):
         return self.declared is not None and (samples.dtype not in off_cpu.EXACT or samples.requires_grad)
 
     def applies(self, keys: Keys) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return which samples the transform changes, as a bool array (B,): each with the probability ``p``."""
+        """Return a bool array (B,), which is True for the samples to change: each sample with the probability ``p``."""
         gate: np.ndarray[Any, np.dtype[np.bool_]] = uniform_numbers(keys, 1)[:, 0] <= self.p
         return gate
 
@@ -197,7 +197,7 @@ class SpecAugment(BatchTransform):
         n_freq, n_time = batch.shape[-2:]
         if not starts.size:
             return
-        # Both axes are handled as a single axis, with the frequencies after the times.
+        # Both axes are joined to a single axis, with the frequencies after the times.
         places = np.zeros((2, len(batch), starts.shape[1], 1), dtype=np.int64)
         places[0, rows, :, 0], places[1, rows, :, 0] = starts, stops
         places[:, :, max(self.num_time_masks, 0) :] += n_time
@@ -214,7 +214,7 @@ class SpecAugment(BatchTransform):
 def writable_view(batch: Tensor) -> Any:
     """Return a NumPy array over the memory of ``batch``.
 
-    The result is ``batch`` itself if NumPy has no such array, or if ``batch`` requires a gradient.
+    The result is ``batch`` itself if NumPy does not support its dtype or device, or if ``batch`` requires a gradient.
     """
     try:
         return batch if batch.requires_grad else batch.numpy()
@@ -223,7 +223,7 @@ def writable_view(batch: Tensor) -> Any:
 
 
 class GaussianNoise(BatchTransform):
-    """Add normal noise N(0, std²) to samples of any shape, and clamp them to [0, 1].
+    """Add normal noise N(0, std²) to samples of any shape, and clamp the samples to [0, 1].
 
     Args:
         std: standard deviation of the noise.
@@ -328,7 +328,7 @@ _SHIPPED_CALL = nn.Module.__call__
 def is_batchable(transform: Transform) -> bool:
     """Return whether ``transform`` supports whole batches.
 
-    It does if it is a transform of this package, and neither a subclass nor a hook changes its ``forward``.
+    The result is True for a transform of this package, unless a subclass or a hook changes its ``forward``.
     """
     return (
         isinstance(transform, BatchTransform)

@@ -56,7 +56,7 @@ def transforming_after_reading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reading_ahead_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(self: Any, seed: int | None) -> Any:
-        return self._iterate_here(seed) if self.num_workers and not self.prefetch_factor else make(self)
+        return self._iterate_in_process(seed) if self.num_workers and not self.prefetch_factor else make(self)
 
     make = loader.BatchedDataLoader._get_iterator
     monkeypatch.setattr(loader.BatchedDataLoader, "_get_iterator", lambda self: begin(self, None))

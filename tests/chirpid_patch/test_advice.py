@@ -15,10 +15,10 @@ from chirpid_patch.device.move_ahead import DevicePrefetcher
 from chirpid_patch.loader_speed import diagnosis
 from chirpid_patch.loader_speed.advice import (
     SettingFinding,
+    advise_persistent_workers,
+    advise_pinning,
+    advise_prefetching,
     handle_oom_errors,
-    pinning_finding,
-    prefetch_finding,
-    start_up_finding,
 )
 from chirpid_patch.loader_speed.diagnosis import diagnose_dataloader_speed
 
@@ -74,26 +74,26 @@ def times(**given: float) -> dict[str, Any]:
 
 
 def test_workers_are_to_be_kept_where_starting_them_is_a_part_of_the_epoch() -> None:
-    finding = start_up_finding(times(), workers=2, batches=100)
+    finding = advise_persistent_workers(times(), workers=2, batches=100)
     assert finding is not None
     assert (finding.setting, finding.current, finding.suggested) == ("persistent_workers", False, True)
     assert "0.98 s in every epoch, 49 %" in finding.reason
-    assert start_up_finding(times(), workers=2, batches=10_000) is None
-    assert start_up_finding(times(first_batch_time=0.02), workers=2, batches=10) is None
+    assert advise_persistent_workers(times(), workers=2, batches=10_000) is None
+    assert advise_persistent_workers(times(first_batch_time=0.02), workers=2, batches=10) is None
 
 
 def test_more_batches_ahead_are_named_only_where_they_hide_the_slowest_one() -> None:
     slow_at_times = times(p99_batch_time=0.3)
-    finding = prefetch_finding(slow_at_times, workers=2, prefetch_factor=2, step_seconds=0.02)
+    finding = advise_prefetching(slow_at_times, workers=2, prefetch_factor=2, step_seconds=0.02)
     assert finding is not None
     assert (finding.setting, finding.current, finding.suggested) == ("prefetch_factor", 2, 8)
-    assert prefetch_finding(slow_at_times, workers=2, prefetch_factor=8, step_seconds=0.02) is None
-    assert prefetch_finding(slow_at_times, workers=2, prefetch_factor=2, step_seconds=0.005) is None  # always late
+    assert advise_prefetching(slow_at_times, workers=2, prefetch_factor=8, step_seconds=0.02) is None
+    assert advise_prefetching(slow_at_times, workers=2, prefetch_factor=2, step_seconds=0.005) is None  # always late
 
 
 def test_trap_05_memory_is_to_be_pinned_only_for_a_device() -> None:
-    assert pinning_finding(False, None) is pinning_finding(True, "cuda") is None
-    with_device, without = pinning_finding(False, "cuda"), pinning_finding(True, None)
+    assert advise_pinning(False, None) is advise_pinning(True, "cuda") is None
+    with_device, without = advise_pinning(False, "cuda"), advise_pinning(True, None)
     assert with_device is not None
     assert without is not None
     assert (with_device.suggested, without.suggested) == (True, False)

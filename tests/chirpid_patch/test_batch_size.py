@@ -24,7 +24,7 @@ from chirpid_patch.memory import batch_size as batch_size_module
 from chirpid_patch.memory import trials as trials_module
 from chirpid_patch.memory.batch_size import calculate_optimal_batch_size, largest_batch_size
 from chirpid_patch.memory.kept_state import restored_state
-from chirpid_patch.memory.trials import CpuTrials, CudaTrials, MemoryTrials, peak_memory, predicted_peak_memory
+from chirpid_patch.memory.trials import CpuTrials, CudaTrials, MemoryTrials, measure_peak_memory, predict_peak_memory
 
 MIB = 2**20
 
@@ -47,7 +47,7 @@ class Room(MemoryTrials):
         self.allowed_bytes = MIB
         self.tried: list[int] = []
 
-    def measured(self, size: int, run: Callable[[], object]) -> int:
+    def measure_peak(self, size: int, run: Callable[[], object]) -> int:
         self.tried.append(size)
         if size > self.most:
             raise MemoryError
@@ -59,7 +59,7 @@ class Room(MemoryTrials):
 def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Room]:
     def of(most: int) -> Room:
         made = Room(most)
-        monkeypatch.setattr(batch_size_module, "trials_on_device", lambda *arguments: made)
+        monkeypatch.setattr(batch_size_module, "create_memory_trials", lambda *arguments: made)
         return made
 
     return of
@@ -159,20 +159,20 @@ def test_on_the_cpu_the_margin_is_left_free() -> None:
 )
 def test_what_a_size_will_need_is_foreseen_from_those_before(taken: Callable[[int], int]) -> None:
     peaks = {0: 100, **{size: 100 + taken(size) for size in (2, 4, 8, 16)}}
-    assert 100 + taken(32) <= predicted_peak_memory(peaks, 32) <= 100 + 2 * taken(32)
+    assert 100 + taken(32) <= predict_peak_memory(peaks, 32) <= 100 + 2 * taken(32)
 
 
 def test_sizes_close_to_each_other_do_not_mislead() -> None:
     peaks = {0: 0, 32: 320, 64: 640, 65: 630}  # the last one somewhat less, as memory happens to be given out
-    assert predicted_peak_memory(peaks, 128) >= 1200
+    assert predict_peak_memory(peaks, 128) >= 1200
 
 
 def test_on_the_cpu_a_large_step_of_any_size_does_not_hide_how_much_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials_module, "peak_memory", lambda run: run())
+    monkeypatch.setattr(trials_module, "measure_peak_memory", lambda run: run())
     trials = CpuTrials(resident_memory() + 1000 * MIB, 0.0)
     held_before = trials._peaks[0]
     monkeypatch.setattr(batch_size_module, "_repeat", lambda step, size: step(size))
-    monkeypatch.setattr(batch_size_module, "trials_on_device", lambda *arguments: trials)
+    monkeypatch.setattr(batch_size_module, "create_memory_trials", lambda *arguments: trials)
     tried: list[int] = []
 
     def step(size: int) -> int:
@@ -202,10 +202,10 @@ def test_a_machine_that_cannot_get_memory_is_no_crash_and_other_errors_pass() ->
 def test_the_peak_is_also_found_below_what_the_process_ever_held() -> None:
     give_back_freed_memory()
     before = resident_memory()
-    counted = peak_memory(lambda: held((peak_resident_memory() - before) // MIB + 64))
+    counted = measure_peak_memory(lambda: held((peak_resident_memory() - before) // MIB + 64))
     assert counted - before > 64 * MIB
     kept: list[Tensor] = []
-    sampled = peak_memory(lambda: kept.append(held(64)))
+    sampled = measure_peak_memory(lambda: kept.append(held(64)))
     assert sampled - before > 40 * MIB
 
 

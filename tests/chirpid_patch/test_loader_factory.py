@@ -100,7 +100,7 @@ RULES: list[tuple[Any, dict[str, Any], str]] = [
     (tensor_data(8), {"optimize": False, "num_workers": 2},
      "original loading (optimize=False): 2 worker processes"),
     (tensor_data(8), {"device": "cpu", "resident_share": 0.5},
-     "on cpu: 0.8 KiB of samples are stored there, and batches are built from them"),
+     "on cpu: 0.8 KiB of samples are stored on the device, and batches are built from these samples"),
     (tensor_data(8), {"tune": True, "num_workers": 3, "thread_safe": True},
      "4 prefetch threads: measured 9 samples/s against 5 without"),
     (PairDataset(8), {"thread_safe": True}, "loading in this process: no workers were requested"),

@@ -98,7 +98,7 @@ def test_a_gpu_lost_after_the_start_is_a_reason_and_not_an_error() -> None:
 
 
 def test_a_machine_without_gpus_says_so() -> None:
-    assert str(gpu_status(FakeNvml())) == "no GPU: NVML finds none"
+    assert str(gpu_status(FakeNvml())) == "no GPU: NVML finds no GPU"
 
 
 def test_without_the_binding_the_reason_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

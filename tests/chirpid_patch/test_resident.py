@@ -33,7 +33,7 @@ from chirpid_patch import (
 )
 from chirpid_patch.datasets.gather import fetch_batch
 from chirpid_patch.device import resident as resident_loading
-from chirpid_patch.device.resident import ResidentOn
+from chirpid_patch.device.resident import ResidentPlacement
 from chirpid_patch.device.resident_tensors import NotResidentError
 from chirpid_patch.transforms import off_cpu, spectrograms
 from chirpid_patch.transforms.device_noise import add_device_noise_
@@ -189,7 +189,7 @@ def test_workers_that_were_asked_for_only_decide_what_is_drawn() -> None:
     dataset = standardized(9)
     loader = resident(dataset, num_workers=2, prefetch_factor=4)
     assert loader.worker_processes == 0
-    assert "num_workers has no effect there; prefetch_factor has no effect there" in loader.decision
+    assert "num_workers has no effect; prefetch_factor has no effect" in loader.decision
     assert same(run(loader), run(ordinary(dataset, num_workers=2)))
 
 
@@ -240,7 +240,7 @@ def test_folds_share_one_upload_that_is_freed_with_the_last_of_them(free: Callab
     folds[0].shutdown()
     again.shutdown()
     with pytest.raises(NotResidentError, match=r"50% .* 0\.0 KiB .* cpu"):
-        BatchedDataLoader(data, 4, prefetch_threads=0, placement=ResidentOn("cpu"))
+        BatchedDataLoader(data, 4, prefetch_threads=0, placement=ResidentPlacement("cpu"))
 
 
 def test_a_loader_that_was_shut_down_uploads_again() -> None:
@@ -261,7 +261,7 @@ def test_what_does_not_fit_is_loaded_as_ever_and_moved(
     free(200_000)
     with caplog.at_level(logging.DEBUG, logger="chirpid_patch"):
         loader: Any = Factory.create_training_loader(data, 4, device="cpu", resident_share=0.1)
-    reason = "and not built there, because the samples take 101.6 KiB, more than 10% of the 195.3 KiB free on cpu"
+    reason = "and not built on cpu, because the samples take 101.6 KiB, more than 10% of the 195.3 KiB free on cpu"
     assert reason in loader.decision
     assert reason in caplog.text
     assert not is_held(loader)
@@ -276,7 +276,7 @@ def test_what_turns_out_not_to_fit_is_moved_too(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(resident_loading, "TensorUpload", upload)
     data = tensor_data(10)
     loader: Any = Factory.create_training_loader(data, 4, **HELD)
-    assert "and not built there, because" in loader.decision and "1.0 KiB" in loader.decision
+    assert "and not built on " in loader.decision and "1.0 KiB" in loader.decision
     assert same(run(loader), run(ordinary(data)))
 
 
@@ -416,9 +416,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "iterable": (Numbers, {"shuffle": None}, "an iterable dataset has no rows to store"),
     "single samples": (lambda: tensor_data(5), {"batch_size": None}, "automatic batching is off"),
     "own collation": (lambda: tensor_data(5), {"collate_fn": doubled}, "your own collate_fn needs"),
-    "own dataset": (lambda: PairDataset(5), {}, "PairDataset reads its samples itself"),
-    "own reading": (lambda: Logged(tensor_data(5), range(5), 0, 1), {}, "Logged reads its samples itself"),
-    "list": (lambda: WorkerSafeSequenceDataset([(torch.ones(1), 1)] * 5), {}, "samples are a list"),
+    "own dataset": (lambda: PairDataset(5), {}, "PairDataset has code to read samples"),
+    "own reading": (lambda: Logged(tensor_data(5), range(5), 0, 1), {}, "Logged has code to read samples"),
+    "list": (lambda: WorkerSafeSequenceDataset([(torch.ones(1), 1)] * 5), {}, "the samples are a list"),
     "own transform": (lambda: augmented(tensor_data(5), torch.sin), {}, "the augmentation sin only supports single"),
     "changed transform": (lambda: augmented(tensor_data(5), Louder()), {}, "the augmentation Louder only supports"),
     "gradients": (lambda: TensorDataset(torch.ones(5, 2, requires_grad=True)), {}, "is not a plain tensor in"),
@@ -570,7 +570,7 @@ def test_an_impossible_share_is_refused(share: float) -> None:
 
 def test_worker_processes_are_refused_by_the_class() -> None:
     with pytest.raises(ValueError, match="num_workers"):
-        BatchedDataLoader(tensor_data(4), 2, num_workers=1, prefetch_threads=0, placement=ResidentOn("cpu"))
+        BatchedDataLoader(tensor_data(4), 2, num_workers=1, prefetch_threads=0, placement=ResidentPlacement("cpu"))
 
 
 # --- devices ------------------------------------------------------------------------------------------------

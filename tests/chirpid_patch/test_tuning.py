@@ -679,7 +679,7 @@ def test_scripts_run_once_however_processes_are_started_and_whatever_is_remember
     known = Script(tmp_path, "known", "spawn", 0, profile)
     workers, samples, _, times, log = known.result()
     assert (workers, samples, times) == (0, 24, 1)
-    assert "the saved choice of loader settings is not used" in log
+    assert "the saved loader settings are not used" in log
 
 
 @pytest.mark.parametrize("method", sorted({"spawn", "forkserver"} & set(METHODS)))

@@ -137,7 +137,10 @@ def test_a_list_of_the_package_goes_before_requirements_files(tmp_path: Path) ->
     write_files(tmp_path, {"setup.py": f"{SETUP}setup(install_requires=['torch', 'tqdm'])\n"})
     found, note = edits(tmp_path)
     assert found == {"setup.py": f"{SETUP}setup(install_requires=['torch', 'tqdm', '{WANTED}'])\n"}
-    assert note == f"requirements.txt names torch besides setup.py: add {WANTED} there too if you install from it."
+    assert note == (
+        "requirements.txt names torch besides setup.py: "
+        f"if you install from requirements.txt, add {WANTED} to that file, too."
+    )
 
     write_files(tmp_path, {"pyproject.toml": '[project]\nname = "b"\ndependencies = ["torch", "rich"]\n'})
     found, note = edits(tmp_path)
@@ -313,7 +316,7 @@ def test_a_file_with_two_lists_that_name_torch_is_named_once(tmp_path: Path) -> 
     write_files(tmp_path, {"requirements.txt": "torch\nnumpy\n", "pyproject.toml": lists})
     found, note = edits(tmp_path)
     assert [*found] == ["pyproject.toml"]
-    assert note is not None and note.startswith("requirements.txt names torch besides pyproject.toml: add ")
+    assert note is not None and note.startswith("requirements.txt names torch besides pyproject.toml: if ")
 
 
 def test_a_file_that_other_folders_share_is_left_with_a_note(tmp_path: Path) -> None:

@@ -122,13 +122,13 @@ def test_targets_are_met_or_not_or_not_measurable_with_the_reason() -> None:
 
     other = side()
     other.usage = [UsageReading(0.0, None, None, None, None)]
-    other.gpu = "no GPU: NVML finds none"
+    other.gpu = "no GPU: NVML finds no GPU"
     other.augmentation = [AugmentationCost(AUGMENTED, [0.1], [0.01])]
     other.rates = [LoaderRate("factory", AUGMENTED, 0, 160.0, None)]
     other.workers[1].problem = "RuntimeError: DataLoader worker (pid 5) exited unexpectedly"
     targets = judged(other)
     assert (targets["rate"].verdict, targets["rate"].value) == (NOT_MET, 5.0)
-    assert (targets["gpu90"].verdict, targets["gpu90"].why) == (NOT_MEASURABLE, "no GPU: NVML finds none")
+    assert (targets["gpu90"].verdict, targets["gpu90"].why) == (NOT_MEASURABLE, "no GPU: NVML finds no GPU")
     assert targets["augmentation"].warning
     assert targets["workers"].verdict == NOT_MET and "with 2 workers: RuntimeError" in targets["workers"].why
 
@@ -143,7 +143,7 @@ def test_targets_that_cannot_be_judged_here_say_why() -> None:
     assert judged(partly)["workers"].verdict == NOT_MEASURABLE
     partly.entries["one"].lost_workers = 2
     assert judged(partly)["workers"].verdict == NOT_MET
-    nothing = judged(VersionMeasures(entries={}, gpu="no GPU: NVML finds none"))
+    nothing = judged(VersionMeasures(entries={}, gpu="no GPU: NVML finds no GPU"))
     assert {target.verdict for target in nothing.values()} == {NOT_MEASURABLE}
 
 

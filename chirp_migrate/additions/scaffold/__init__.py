@@ -28,11 +28,11 @@ SCAFFOLD_PATHS = frozenset(_TEMPLATES)
 
 
 def scaffold_files(root: Path) -> list[tuple[str, str]]:
-    """Return the files to add to the backend at `root`: for each the POSIX path relative to `root`, and its text.
+    """Return the files to add to the backend at `root`, as pairs of a POSIX path relative to `root` and a text.
 
-    A file that already exists is omitted, so that no file is overwritten. A file is also omitted if its folder is not a
-    folder, or is a link that leads outside `root`. The result is empty if `root` has no folder `utils/`. The function
-    writes no files.
+    A file that already exists is omitted, so that no file is overwritten. A file is also omitted if a file has the name
+    of its folder, or if its folder is a link that leads outside `root`. The result is empty if `root` has no folder
+    `utils/`. The function writes no files.
     """
     if not (root / "utils").is_dir():
         return []
@@ -47,8 +47,8 @@ def has_training_modules(root: Path) -> bool:
 def is_scaffold(path: str, content: bytes) -> bool:
     """Return whether `apply` added the file at `path` of a backend; the user may have edited it since.
 
-    The path and the first line of the file show this; for a notebook, its title. The rules must skip such a file,
-    because its tests contain code in the old form to compare it with the new form.
+    The function compares the path and the first line of the file with the template; for a notebook, the path and the
+    title. The rules must skip added files, because the added tests contain code in the old form for comparison.
     """
     if path not in _TEMPLATES:
         return False

@@ -10,7 +10,7 @@ _MARKDOWN = "# %% [markdown]"
 
 
 def notebook_json(script: str) -> str:
-    """Return a script as the JSON text of a notebook in format 4.5; the same script results in the same text.
+    """Return the JSON text of a notebook in format 4.5 for a script; the same script results in the same text.
 
     In the script, the text of a markdown cell is a block of comments. The cells are not executed, so they have no
     outputs and no execution counts.
@@ -56,5 +56,5 @@ def _cell(number: int, marker: str, lines: list[str]) -> dict[str, Any]:
 
 def _strip_comment(line: str) -> str:
     if line and not line.startswith("#"):
-        raise ValueError(f"not a comment, in a markdown cell: {line!r}")
+        raise ValueError(f"a markdown cell contains a line that is not a comment: {line!r}")
     return line.removeprefix("#").removeprefix(" ")
