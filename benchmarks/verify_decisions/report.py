@@ -39,8 +39,8 @@ def as_markdown(tallies: Tallies, settings: Mapping[str, Any]) -> str:
     """Return all tables, with the conditions of the measurement."""
     budgets = " / ".join(map(str, next(iter(tallies.values()))))
     lines = [
-        f"Simulated times, {settings['trials']} verifications of 16 entry points for each line, decided by the code of "
-        f"`verify`. In each cell: with a budget for {budgets} rounds of all of them. "
+        f"Simulated times: each line of a table is {settings['trials']} verifications of 16 entry points, which the "
+        f"code of `verify` decides. The values of a cell belong to budgets for {budgets} rounds of all entry points. "
         f"Wilson's 95 % intervals are at most ±{_widest(settings['trials']):.1%}.",
         "",
     ]
@@ -68,9 +68,11 @@ def in_short(tallies: Tallies, at_margin: Mapping[float, Tally], settings: Mappi
     shown = [(noise, by[rounds], rounds) for noise, by in tallies.items() for rounds in (budgets[0], budgets[-1])]
     heads = " | ".join(f"{_head(noise)}, {rounds} rounds" for noise, _, rounds in shown)
     lines = [
-        f"In each cell: *faster* / *slower* / *faster* with a slower one unnamed, in percent of {settings['trials']} "
-        f"simulated verifications of 16 entry points, decided by the code of `verify`; in the rest it is not shown. "
-        f"Wilson's 95 % intervals are at most ±{_widest(settings['trials']):.1%}.",
+        f"Each line of the table is {settings['trials']} simulated verifications of 16 entry points, which the code of "
+        "`verify` decides. Each cell contains three percentages of these verifications: the verdict was *faster* / the "
+        "verdict was *slower* / the verdict was *faster*, and a slower entry point was not named. In the remaining "
+        f"verifications, the verdict was *not shown*. Wilson's 95 % intervals are at most "
+        f"±{_widest(settings['trials']):.1%}.",
         "",
         f"| true | {heads} |",
         f"|---|{'---|' * len(shown)}",
@@ -83,10 +85,12 @@ def in_short(tallies: Tallies, at_margin: Mapping[float, Tally], settings: Mappi
         lines.append(f"| {name} | {' | '.join(map(' / '.join, shares))} |")
     lines += ["", *_wanted(tallies), ""]
     rates = {drift: tally.unnamed_rate for drift, tally in at_margin.items()}
-    told = [f"{_told(rate)} with {drift:.0%}" for drift, rate in rates.items()]
+    texts = [f"{_with_interval(rate)} if it is {drift:.0%}" for drift, rate in rates.items()]
     lines += [
-        "One entry point just above the margin, where *not slower* may err in 2.5 %, and 15 twice as fast, 6 % noise: "
-        f"not named in {' and in '.join(told)} of noise that changes slowly ({rates[0.0].of:,} trials each).",
+        "A last simulation has one entry point that is slower by just more than the margin, 15 entry points that take "
+        "half the time, and noise with a standard deviation of 6 %. `verify` may miss such a slower entry point in "
+        "2.5 % of the verifications. The noise includes slow changes. Depending on the standard deviation of the slow "
+        f"changes, `verify` did not name the entry point in {', and in '.join(texts)} ({rates[0.0].of:,} trials each).",
         "",
         *_made_by(settings),
     ]
@@ -94,11 +98,11 @@ def in_short(tallies: Tallies, at_margin: Mapping[float, Tally], settings: Mappi
 
 
 def _wanted(tallies: Tallies) -> list[str]:
-    rows = [(name, _told(rate), "yes" if holds else "**no**") for name, rate, holds in targets(tallies)]
+    rows = [(name, _with_interval(rate), "yes" if holds else "**no**") for name, rate, holds in targets(tallies)]
     return table(["wanted", "found", "holds"], rows, left=3)
 
 
-def _told(rate: Rate) -> str:
+def _with_interval(rate: Rate) -> str:
     low, high = rate.interval()
     return f"{rate.share:.1%} [{low:.1%}, {high:.1%}]"
 
