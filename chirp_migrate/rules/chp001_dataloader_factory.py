@@ -39,7 +39,7 @@ from chirp_migrate.rules.api import (
 from chirp_migrate.rules.chp013_non_blocking_transfer import gain_of_pinned_copies
 from chirp_migrate.rules.moving import is_moved_by_rule
 
-#: For each reason why a mention of `DataLoader` is not rewritten: the message.
+#: The message for each reason why a mention of `DataLoader` is not rewritten.
 _NOT_REWRITTEN = {
     "ambiguous-name": "not rewritten: `DataLoader` may be PyTorch's or {} here; import the two under different names, "
     "so that PyTorch's can be migrated",
@@ -56,7 +56,7 @@ _NOT_REWRITTEN = {
 
 
 class DataLoaderFactory(Rule):
-    """Rewrites a mention of `DataLoader` only if all of this holds:
+    """Rewrites a mention of `DataLoader` only if all these conditions hold:
 
     - `pytorch-class`: the name refers to PyTorch's `DataLoader`, also through imports of the project. No branch or
       `import *` can bind it to another object.
@@ -64,7 +64,8 @@ class DataLoaderFactory(Rule):
       in a variable, parameter default or attribute of `self`, and this file only calls the stored class.
     - `no-subclass`: the mention is not the base of a class.
     - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
-    - `known-parameters`: a call passes no parameter twice, and no more positional arguments than `DataLoader` takes.
+    - `known-parameters`: a call passes no parameter twice, and at most as many positional arguments as `DataLoader`
+      takes.
     - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. These count as
       replacements: any kind of `patch` or `setattr`, also of the module's ``__dict__``; a string that ends in
       `module.name`; an assignment to an attribute with that name, or to an attribute of `DataLoader`, except on
@@ -76,16 +77,16 @@ class DataLoaderFactory(Rule):
     The rewritten code calls `create_loader`, which takes the arguments of `DataLoader`. If every loader of a file is
     clearly for training, validation or test, the rewritten code calls `create_training_loader`,
     `create_validation_loader` and `create_test_loader` instead. The names of the loader, its dataset and the enclosing
-    functions show what a loader is for. The rewrite keeps all arguments. A loader pins every batch if the call sets
-    `pin_memory`, and without this argument the batches that the factory allocates itself.
+    functions show what a loader is for. The rewrite keeps all arguments. If the call sets `pin_memory`, the loader pins
+    every batch. Without this argument, the loader pins only the batches that the factory allocates itself.
 
     By default the rule only rewrites calls that gain something: docs/apply.md lists the gains. If the code stores the
-    class and calls it later, the rewrite gains something only if this file passes a dataset to that call which the
-    loader can read in batches.
+    class and calls it later, the rewrite needs one more condition: a call in this file passes a dataset that the loader
+    can read in batches.
 
-    The new code reads a configuration only where the same function, or `__init__`, has provably called its `get` with
-    one key (and a number) before. No class of the project may define a `get` or `__getattr__`, or inherit from a
-    mapping, and no code may assign a `get`.
+    The new code calls `get` of a configuration only where the same function, or `__init__`, has provably called this
+    `get` with a key before. Such a call may have a default: a number, None, True or False. No class of the project may
+    define a `get` or `__getattr__`, or inherit from a mapping, and no code may assign a `get`.
     """
 
     code = "CHP001"
@@ -193,7 +194,8 @@ def _proposal(
     if match.edits and _is_replaced(module, project, node, root):
         match = _not_rewritten(offset, "replaced", dotted_source(node) or root.value)
     elif match.edits:
-        # If a function imports the class, and the module itself does not import torch: import the factory there, too.
+        # If a function imports the class, and the module itself does not import torch, the function also imports the
+        # factory.
         needed = frozenset({runtime_import(FACTORY)})
         beside = local_import_edits(module, root, runtime_import(FACTORY), project.import_style)
         if beside is None or hidden_names(module, needed, match.edits):
@@ -204,7 +206,7 @@ def _proposal(
 
 
 def _add_gain(module: Module, project: Project, call: cst.Call, match: RuleMatch) -> RuleMatch:
-    """Return the rewrite with its gain. A loader may also gain something because its batches are copied faster."""
+    """Return the rewrite with its gain. One possible gain is that a loop copies the loader's batches faster."""
     gain = loader_gains(project).gain_of_call(module, call, partial(is_moved_by_rule, project))
     if gain.kind is GainKind.NOTHING:
         gain = gain_of_pinned_copies(module, project, call) or gain
@@ -230,7 +232,7 @@ def _not_rewritten(offset: int, why: str, what: str = "", *, reason: str = "") -
 
 
 def _overrides_iteration(module: Module, base: cst.CSTNode) -> bool:
-    """Return whether the class with a base defines its own ``__iter__``."""
+    """Return whether the class that inherits from ``base`` defines its own ``__iter__``."""
     owner = next((one for one in module.ancestors(base) if isinstance(one, cst.ClassDef)), None)
     methods = (one for one in owner.body.body if isinstance(one, cst.FunctionDef)) if owner is not None else ()
     return any(one.name.value == "__iter__" for one in methods)

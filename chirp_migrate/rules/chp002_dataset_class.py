@@ -32,7 +32,7 @@ _DOES = {
 
 
 class WorkerSafeDatasetClass(Rule):
-    """Decorates a class at the top level of a module only if all of this holds:
+    """Decorates a class at the top level of a module only if all these conditions hold:
 
     - `plain-base`: the only base of the class is PyTorch's ``Dataset``, without class keywords.
     - `no-decorator`: the class has no decorator.
@@ -56,7 +56,7 @@ class WorkerSafeDatasetClass(Rule):
     - `clear-names`: the only names that the methods use from outside the class are None, True, False, and ``torch`` if
       it certainly is the PyTorch module.
 
-    By default the rule does not decorate a class if no loader of the project reads its samples in batches.
+    By default the rule only decorates a class if a loader of the project may read its samples in batches.
     """
 
     code = "CHP002"

@@ -48,8 +48,9 @@ class WorkerSafeAugmenter(Rule):
     """Decorates a top-level class with the constructor parameters of `SpecAugment` or `GaussianNoise` only if:
 
     - `nn-module`: the only base of the class is PyTorch's `nn.Module`, and the class has no decorator or keyword. Or
-      the class has no base and augments grey images. Then read the conditions below with `__call__` for `forward`,
-      `np.array(image)` for `x.clone()`, and `Image.fromarray(x)` for the returned `x`.
+      the class has no base and augments grey images. For such a class, the conditions below apply to `__call__` instead
+      of `forward`, to `np.array(image)` instead of `x.clone()`, and to `Image.fromarray(x)` instead of the returned
+      `x`.
     - `plain-methods`: the class defines each method once, and contains nothing else.
     - `gate`: `forward` takes one sample, compares one `random.random()` with `self.p` in one `if` (the gate), and
       returns the sample unchanged if the gate is closed. Before the gate, the code only reads sizes and tests whether
@@ -66,16 +67,16 @@ class WorkerSafeAugmenter(Rule):
     - `width`: each mask draws `width = random.randint(0, min(parameter, size))` for its axis.
     - `start`: after the width, each mask draws `start = random.randint(0, size - width)`, optionally with `max(0, …)`,
       or only if `width > 0`.
-    - `stretch`: once `start` is drawn, each mask sets the range from `start` to `start + width`, in all rows or in all
-      columns, to `self.mask_value`, and does nothing else. In `x[:, a:b, :]` the `x` provably has three axes: the code
-      has unpacked its shape into three names.
+    - `stretch`: after the start, each mask sets the range from `start` to `start + width`, in all rows or in all
+      columns, to `self.mask_value`, and does nothing else. If the code writes `x[:, a:b, :]`, it has unpacked the shape
+      of `x` into three names. So `x` has three axes.
     - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may assign parts of it to names that it
       uses once.
     - `usual-names`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual modules and
       functions in all calls of the class.
 
     By default the rule only decorates a class if a loader may apply it to batches: the project builds a loader outside
-    tests, and not all loaders that can contain the class gain nothing.
+    tests, and at least one loader that can contain the class gains something from its migration.
     """
 
     code = "CHP003"

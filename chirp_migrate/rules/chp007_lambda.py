@@ -44,32 +44,33 @@ from chirp_migrate.rules.unpicklable import (
     unpicklable_matches,
 )
 
-#: A comment that only permits assigning a lambda to a name.
+#: A comment that only makes linters accept a lambda that is assigned to a name.
 _NOQA = re.compile(r"#\s*noqa(:\s*E731)?")
 #: A statement that assigns a lambda to a name.
 _LAMBDA = re.compile(r"\w+\s*=\s*\(?\s*lambda\b")
 
-#: For the parameters and body lines of a lambda: the function that replaces it. Equal lambdas share a function.
+#: Maps the parameters and body lines of a lambda to the function that replaces the lambda. Equal lambdas share a
+#: function.
 _Made = dict[tuple[str, ...], Defined]
 
 
 class PicklableFunction(Rule):
-    """Rewrites a lambda that is passed to a loader, a dataset or a transform, only if all of this holds:
+    """Rewrites a lambda that is passed to a loader, a dataset or a transform, only if all these conditions hold:
 
     - `place-independent`: the lambda contains no code whose result depends on its place: no call of `super`, `dir`,
       `eval`, `exec`, `locals` or `vars`, no `__class__`, and no name that is private to the enclosing class. The
       enclosing function does not call `dir`, `eval`, `exec`, `locals` or `vars` either. The module has no
       `__getattr__`, and no name that Python normalises to another spelling.
-    - `no-local-helper`: the lambda uses no local function, class or other lambda, because these would have to move
-      first.
+    - `no-local-helper`: the lambda uses no local function, class or other lambda, because such helpers would have to
+      move first.
     - `bound-once`: each captured name gets its value on every path to the lambda. It is not deleted, not rebound by an
       inner function and not the name of an exception. An assignment in a `with` block counts only if its context
       managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The lambda,
       and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored in a
       variable for the following statements of the same block, returned, or passed to a function of the project with
-      only such uses. The variable of a comprehension is bound again by each iteration. No generator or function that
-      the lambda creates reads the name, unless the surrounding call consumes it.
+      only such uses. Each iteration of a comprehension binds its variable again. If the lambda creates a generator or
+      function that reads the name, the surrounding call consumes this generator or function.
     - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the lambda
       runs it. In the imported module, one statement at the top level assigns the name. No file replaces the name in
       that module, or replaces a module in `sys.modules`.
@@ -139,7 +140,7 @@ class PicklableFunction(Rule):
         return lambdas_may_escape(outline, project) or creates_unpicklable(outline, project, ReportedObjectKind.LAMBDA)
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Turn lambdas that reach a loader, a dataset or a transform into functions."""
+        """Turn lambdas that are passed to a loader, a dataset or a transform into functions."""
         destinations = module.once(WorkerFunctionPurposes, project)
         # Do not use the names that CHP012 uses for the local functions that it moves.
         local = [
@@ -170,7 +171,7 @@ def _propose_function(
 ) -> RuleMatch:
     """Return the finding for a lambda, with the edits that replace the lambda by a function.
 
-    Adds the name of the function to ``taken``, and the function to ``made``, where equal lambdas find it.
+    Adds the name of the function to ``taken``. Adds the function to ``made``, so that equal lambdas share it.
     """
     span, scope = module.span(node), module.scopes.scope_of(node)
     moved = MovedFunction(module, project, node, move.function_offset(module, node))
@@ -221,7 +222,7 @@ def _propose_function(
 
 
 def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> int:
-    """Return how many columns other code takes on the lines of a span; 0 if these lines are too long already."""
+    """Return how many columns other code takes on the lines of a span; 0 if one of these lines is already too long."""
     lines = module.text[module.line_start(span[0]) : module.line_end(span[1] - 1)].splitlines()
     if max(map(len, lines)) > project.code_style.longest_line(module.text):
         return 0

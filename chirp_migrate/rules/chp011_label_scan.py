@@ -43,17 +43,17 @@ _GONE_THROUGH = re.compile(
 
 
 class LabelScan(Rule):
-    """Rewrites a loop or comprehension only if all of this holds:
+    """Rewrites a loop or comprehension only if all these conditions hold:
 
     - `known-dataset`: the loop reads an object that was created, annotated, named or passed to a loader as a dataset.
       If the object is an attribute, no property computes it.
     - `only-labels`: the loop uses only the second item of each sample, and its variable for nothing else.
     - `read-once`: each iteration reads one sample, once.
-    - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. Neither is
-      directly in the body of a class.
+    - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. The
+      comprehension or loop is not directly in the body of a class.
     - `read-in-each-iteration`: no condition decides whether a sample is read.
-    - `read-first`: before an iteration reads a sample by its index, it only uses names that no code assigns again, or
-      counts.
+    - `read-first`: before an iteration reads a sample by its index, the iteration only counts, or uses names that no
+      code assigns again.
     - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects: it
       uses operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of PyTorch
       and NumPy.
@@ -65,10 +65,10 @@ class LabelScan(Rule):
     - `same-dataset`: reading a sample does not replace the dataset. The dataset is a local variable, a parameter, or a
       name of the module that no function declares ``global`` and no other file assigns. If the dataset is an attribute,
       only ``self.NAME = …`` in an ``__init__`` sets it, in all files, and no ``setattr`` or ``__dict__`` does. The code
-      that computes the indices does not replace the dataset either, because it uses known functions only.
+      that computes the indices only calls known functions, so it does not replace the dataset either.
     - `no-handler`: around a loop there is no ``try``, and no ``with`` except PyTorch's, tqdm's and ``open``.
-    - `names-unused-later`: no code, in this module or another, reads names that the rewritten loop no longer binds, and
-      the function does not call ``locals``, ``eval`` or similar functions.
+    - `names-unused-later`: no code of the project reads names that the rewritten loop no longer binds, and the
+      enclosing function does not call ``locals``, ``eval`` or similar functions.
     """
 
     code = "CHP011"
@@ -121,7 +121,7 @@ def _proposal(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> RuleMa
 
 
 def _runtime_function(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> str:
-    """Return the function that replaces the code: ``read_labels``, or ``iterate_labels`` to read labels one by one."""
+    """Return the function that replaces the code: ``read_labels``, or ``iterate_labels`` (one label at a time)."""
     return _READ if isinstance(node, cst.ListComp) and _is_whole(module, node, scan) else _ITERATE
 
 
@@ -137,7 +137,7 @@ def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: Scann
 def _edits(module: Module, node: cst.CSTNode, scan: ScannedSamples, called: str) -> Iterator[Edit]:
     """Yield the edits that make the loop iterate over labels."""
     arguments = scan.arguments(module)
-    if scan.unpack is (scan.index is not None):  # the code unpacks samples otherwise than the default of the function
+    if scan.unpack is (scan.index is not None):  # the function's default for `unpack` does not fit this code
         arguments += f", unpack={scan.unpack}"
     call = f"{called}({arguments})"
     if isinstance(node, cst.ListComp | cst.GeneratorExp) and _is_whole(module, node, scan):

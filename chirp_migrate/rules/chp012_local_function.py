@@ -40,15 +40,15 @@ from chirp_migrate.rules.unpicklable import (
     words_in_unpicklable_code,
 )
 
-#: Decorators that behave the same anywhere. Workers find the decorated function by its name.
+#: Decorators with the same effect at any place in a module. Workers find a function with such a decorator by its name.
 _HARMLESS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
 
-#: For the text of a local function: the moved function. Equal local functions share it.
+#: Maps the text of a local function to the moved function. Equal local functions share a moved function.
 _Made = dict[str, Defined]
 
 
 class LocalFunction(Rule):
-    """Rewrites a local function that is passed to a loader, a dataset or a transform, only if all of this holds:
+    """Rewrites a local function that is passed to a loader, a dataset or a transform, only if all these conditions hold:
 
     - `place-independent`: the function contains no code whose result depends on its place: no `nonlocal` name of an
       enclosing function, no call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, no `__class__`, and no name
@@ -56,17 +56,17 @@ class LocalFunction(Rule):
       `vars` either. The module has no `__getattr__`, and no name that Python normalises to another spelling. A function
       to which values are bound is not an attribute of a class.
     - `plain-definition`: the function has no decorator except `torch.no_grad`, `torch.enable_grad` and
-      `torch.inference_mode`, and no type parameters. Its name is not deleted.
-    - `no-local-helper`: the function uses no other local function, class or lambda, because these would have to move
-      first.
+      `torch.inference_mode`, and no type parameters. No code deletes its name.
+    - `no-local-helper`: the function uses no other local function, class or lambda, because such helpers would have to
+      move first.
     - `bound-once`: each captured name gets its value on every path to the function. It is not deleted, not rebound by
       an inner function and not the name of an exception. An assignment in a `with` block counts only if its context
       managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The
       function, and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored
       in a variable for the following statements of the same block, returned, or passed to a function of the project
-      with only such uses. The variable of a comprehension is bound again by each iteration. No generator or function
-      that the function creates reads the name, unless the surrounding call consumes it.
+      with only such uses. Each iteration of a comprehension binds its variable again. If the function creates a
+      generator or another function that reads the name, the surrounding call consumes it.
     - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the
       function runs it. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
@@ -95,8 +95,8 @@ class LocalFunction(Rule):
       `Class.method`. Otherwise the method could get any object as its `self`. A class may call a method of its base.
     - `no-computed-names`: if the function becomes a method, no code sets an attribute of the class under a computed
       name. Such an attribute could hide the method.
-    - `known-annotations`: the module defines every name in the annotations of the function above the new place of the
-      function, or does not evaluate annotations.
+    - `known-annotations`: the module does not evaluate annotations. Or it defines every name in the function's
+      annotations above the new place of the function.
 
     By default the rule moves a function only if a loader that holds it may have workers. If no such loader is known,
     the file, or a file that it imports, must contain a loader with workers, or must set a number of workers. For code
@@ -133,7 +133,7 @@ class LocalFunction(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Move local functions that reach a loader, a dataset or a transform."""
+        """Move local functions that are passed to a loader, a dataset or a transform."""
         destinations = module.once(WorkerFunctionPurposes, project)
         taken: set[str] = set()
         made: _Made = {}
@@ -168,8 +168,8 @@ def _edits_of_move(
 ) -> RuleMatch:
     """Return the finding with the edits that move the function.
 
-    Adds the new name to ``taken``, and the name and the edits that define the function to ``made``, where equal
-    functions find them.
+    Adds the new name to ``taken``. Adds the name, and the edits that define the function, to ``made``, so that equal
+    functions share them.
 
     Raises:
         NotMovable: the function cannot be moved; the message gives the reason.

@@ -53,14 +53,14 @@ _TRANSFORMERS = r"(?m)^[ \t\f]*(import|from)\s+transformers\b"
 
 
 class NonBlockingTransfer(Rule):
-    """Rewrites a statement only if all of this holds for each of its ``.to(…)`` and ``.cuda(…)``:
+    """Rewrites a statement only if each of its calls ``.to(…)`` and ``.cuda(…)`` meets all these conditions:
 
     - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader. The
       loader builds its batches itself.
-    - `pinning-loader`: not every call that builds the loader sets ``pin_memory=False``. If no such call is known, some
-      code of the project builds loaders.
-    - `not-on-device`: the samples are not on a device already. Not every dataset of the loop is created from tensors
-      that code has moved to a device.
+    - `pinning-loader`: at least one call that builds the loader does not set ``pin_memory=False``. If no call that
+      builds this loader is known, some other code of the project builds loaders.
+    - `not-on-device`: the samples are not on a device already. At least one dataset of the loop is not created from
+      tensors that code has moved to a device.
     - `unchanged-batch`: the copied object is the batch from the loader, or a part of the batch that the code reads by
       position, key or attribute. It is not a computed value.
     - `to-accelerator`: the device is CUDA or XPU, or has the name of a device and is not provably the CPU or MPS.
@@ -142,7 +142,7 @@ def _check_loop(
 
 
 def gain_of_pinned_copies(module: Module, project: Project, call: cst.Call) -> Gain | None:
-    """Return the gain of rewriting ``call`` if this makes the loader pin batches that a loop copies without blocking.
+    """Return the gain of rewriting ``call`` if the new loader pins batches that a loop copies without blocking.
 
     The result is None if no loop provably copies the batches of this loader.
     """
@@ -188,7 +188,7 @@ def _pins(project: Project, loader: LoaderValue) -> bool:
 def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
     start, end = module.span(call.args[-1] if call.args else call)
     rest = re.match(r"[ \t]*,[ \t]*#[^\r\n]*", module.text[end : module.line_end(end)])
-    if call.args and rest is not None:  # keep the comment of the last argument on its line: add a new line below it
+    if call.args and rest is not None:  # a comment follows the last argument: add the new argument below it
         after = end + rest.end()
         yield Edit(after, after, f"{module.newline}{module.indentation(start)}non_blocking=True,")
         return

@@ -82,7 +82,7 @@ def _transforms_made(module: Module, project: Project, definition: cst.ClassDef)
     """
     methods = methods_of(definition)
     running = [name for name in methods if _ENTRY.fullmatch(name)]
-    for name in running:  # the loop appends the methods that these call on ``self``
+    for name in running:  # the loop appends methods that the listed methods call on ``self``
         for call in find_in_scope(methods[name], cst.Call):
             match call.func:
                 case cst.Attribute(value=cst.Name(value="self"), attr=cst.Name(value=called)):

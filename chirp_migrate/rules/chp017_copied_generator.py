@@ -31,7 +31,7 @@ from chirp_migrate.rules.api import (
 _HELD = re.compile(
     r"default_rng|RandomState|check_random_state|\bRandom\b|(random|torch)\.Generator|\bGenerator\s*(\(|as\b)"
 )
-#: Every match of the pattern contains one of these words; searching for words is much faster.
+#: Every match of the pattern contains one of these words. A search for words is much faster than for a pattern.
 _HELD_WORDS = ("default_rng", "check_random_state", "Random", "Generator")
 #: Names of functions that probably seed workers, although their module passes them to no loader.
 _SEEDS_WORKERS = re.compile(r"worker_init|init_worker|worker_seed|seed_worker", re.IGNORECASE)

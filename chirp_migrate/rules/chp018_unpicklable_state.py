@@ -59,11 +59,13 @@ class UnpicklableState(Rule):
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text may contain a dataset, or may create such an object for a dataset elsewhere."""
+        """Return whether the text may contain a dataset, or may create an open file or similar for another file's
+        dataset.
+        """
         return super().concerns(text, project) or may_create_unpicklable(text, project, ReportedObjectKind.STATE)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class may be a dataset, or code creates such an object for a dataset elsewhere."""
+        """Return whether a class may be a dataset, or code creates an open file or similar for another file's dataset."""
         return bool(outline.once(possible_dataset_classes, project)) or creates_unpicklable(
             outline, project, ReportedObjectKind.STATE
         )

@@ -11,7 +11,7 @@ from chirp_migrate.analysis.loaders.custom_loading import STREAMS, THREADS, WORK
 from chirp_migrate.rules.api import CALL, GAP, Module, Project, Rule, RuleMatch, Safety, join_texts
 
 _WHAT = {WORKERS: "a worker pool", THREADS: "a prefetch thread", STREAMS: "CUDA streams"}
-#: For each kind of hand-written code: the arguments of a loader that do the same.
+#: The arguments of a loader that replace each kind of hand-written code.
 _INSTEAD = {WORKERS: ("num_workers",), THREADS: ("prefetch_factor",), STREAMS: ("pin_memory", "device")}
 _POOL = re.compile(r"PoolExecutor\b|\b(Thread)?Pool\b")
 _HANDED = re.compile(rf"\.{GAP}(submit|i?map(_unordered|_async)?|starmap(_async)?|apply(_async)?){CALL}")
@@ -72,7 +72,7 @@ class CustomLoadingCode(Rule):
 
 
 def _describe_machinery(module: Module, kind: str, first: cst.Call | cst.Arg) -> str:
-    """Return the name of a kind of hand-written loading code, with the line of its first use."""
+    """Return words for a kind of hand-written loading code, with the line of its first use."""
     name = module.source(first.func if isinstance(first, cst.Call) else first.value)
     what = "a prefetch process" if name.endswith("Process") else _WHAT[kind]
     return f"{what} (line {module.position(module.span(first)[0])[0]})"

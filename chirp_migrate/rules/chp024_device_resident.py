@@ -40,7 +40,9 @@ class DeviceResident(Rule):
     follows = frozenset()
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Report the loops over loaders that move parts of their batches to one device, where they are not yet."""
+        """Report loops over loaders that copy parts of their batches to one device. Skip data that is on a device
+        already.
+        """
         for there in device_loops(module, project):
             devices = list(dict.fromkeys(quote_sources(module, device) for device in there.moves.values()))
             if (

@@ -67,7 +67,7 @@ class CopiesInLoop(Rule):
 
 
 def _can_wait(module: Module, loop: cst.For, copy: cst.CSTNode) -> bool:
-    """Return whether a step does not need a copy as a whole: it collects the copy, or iterates over its values."""
+    """Return whether the loop can copy later: a step only appends the copy to a list, or iterates over its values."""
     if _is_collected(module, copy):
         return True
     match next_step_of_value(module, copy):

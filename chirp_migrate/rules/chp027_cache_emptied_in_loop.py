@@ -96,7 +96,7 @@ def _is_timed(module: Module, project: Project, loop: cst.For) -> bool:
 
 
 def _gives_single(loader: LoaderValue) -> bool:
-    """Return whether a loader yields one sample at a time: all calls that may build it omit the batch size or set 1."""
+    """Return whether a loader yields one sample at a time: no call that builds it sets a batch size other than 1."""
     calls = [call for _, call in loader.calls]
     if any(one.star or is_name(one.keyword, "batch_sampler") for call in calls for one in call.args):
         return False

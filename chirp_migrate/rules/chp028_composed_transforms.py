@@ -27,16 +27,16 @@ _AUGMENTS = ("time_mask_param", "randn_like")
 
 
 class ComposedTransforms(Rule):
-    """Decorates a top-level class, in a project with its own masks or noise, only if all of this holds:
+    """Decorates a top-level class, in a project with its own masks or noise, only if all these conditions hold:
 
-    - `no-base`: it has no base except `object`, and no decorator, keyword or type parameter.
-    - `methods-only`: its body defines each method once, and contains nothing else.
+    - `no-base`: the class has no base except `object`, and no decorator, keyword or type parameter.
+    - `methods-only`: the body of the class defines each method once, and contains nothing else.
     - `only-passes-on`: `__call__` has no decorator, is not `async`, and has one parameter besides `self`, without a
-      default. It returns `self.attribute(x)`, or sets `x = each(x)` in one loop over `self.attribute` and returns `x`.
-      The attribute is not a method of the class.
+      default. `__call__` returns `self.attribute(x)`. Or it sets `x = each(x)` in one loop over `self.attribute` and
+      returns `x`. The attribute is not a method of the class.
 
     By default the rule only decorates a class if a loader may apply it to batches: the project builds a loader outside
-    tests, and not all loaders that can contain the class gain nothing.
+    tests, and at least one loader that can contain the class gains something from its migration.
     """
 
     code = "CHP028"
@@ -83,7 +83,7 @@ def _augments(project: Project) -> bool:
 
 
 def _may_hand_on(call: ast.FunctionDef | ast.AsyncFunctionDef | None) -> bool:
-    """Return whether ``__call__`` takes one argument, and its body is one or two statements that end with a return."""
+    """Return whether ``__call__`` takes one argument, and consists of a ``return``, or of a statement and a ``return``."""
     if call is None or len(call.args.args) != 2:
         return False
     steps = [statement for statement in call.body if not _is_text(statement)]

@@ -27,7 +27,7 @@ _OPENING = re.compile(r"[\s(]*")
 
 
 def words_in_unpicklable_code(project: Project, kind: ReportedObjectKind) -> frozenset[str]:
-    """Return words such that every file that creates an unpicklable object of a kind contains one of them."""
+    """Return words of which every file that creates an unpicklable object of a kind contains at least one."""
     return find_unpicklable_objects(project).words(kind)
 
 
@@ -59,7 +59,7 @@ def unpicklable_matches(
 def _bare(module: Module, offset: int) -> int:
     """Return the first offset after any spaces and opening brackets.
 
-    Two offsets of the same expression are then equal, whether or not one of them includes its brackets.
+    So the offset of an expression is the same with and without the brackets around it.
     """
     match = _OPENING.match(module.text, offset)
     return match.end() if match else offset
