@@ -19,21 +19,21 @@ from chirp_migrate.transaction.journal_schema import JOURNAL_FOLDER
 __all__ = ["DiscoveredFiles", "discover_files", "journal_root", "project_root"]
 
 
-#: Size limit for Python files, in bytes. A larger file is generated data and no code that people maintain.
+#: Size limit for Python files, in bytes. The tool excludes a larger file as generated data.
 LARGEST_FILE_BYTES = 4 * 1024**2
 
-#: Size limit for notebooks, in bytes. Notebooks contain their pictures; a larger notebook contains data.
+#: Size limit for notebooks, in bytes. A notebook contains its pictures. The tool excludes a larger notebook as data.
 LARGEST_NOTEBOOK_BYTES = 64 * 1024**2
 
 _SIZE_LIMITS = {".py": LARGEST_FILE_BYTES, ".ipynb": LARGEST_NOTEBOOK_BYTES}
 
-#: Suffixes of configuration files, which may name classes, and of Cython sources. Larger files than the limit below, or
-#: more such files in one folder, are data.
+#: Suffixes of configuration files, which may name classes, and of Cython sources. The tool treats files above the size
+#: limit as data, and all files of a folder with more than ``_MOST_SETTINGS``.
 _SETTINGS = (".yaml", ".yml", ".toml", ".json", ".jsonl", ".ini", ".cfg", ".gin", ".pyx")
 _LARGEST_SETTINGS_BYTES = 256 * 1024
 _MOST_SETTINGS = 200
 
-#: Names of folders without source code of the project; for each name, what such a folder contains.
+#: Names of folders without source code of the project, each with the contents of such a folder.
 _FOLDERS = {
     ".chirp-migrate": "the journal of earlier runs",
     ".eggs": "build output",
@@ -55,7 +55,7 @@ _FOLDERS = {
     "site-packages": "installed packages",
 }
 
-#: Names of folders with vendored code, copied from another project. The next copy would undo a rewrite of it.
+#: Names of folders with vendored code, copied from another project. The next copy would overwrite a rewrite.
 _VENDORED = frozenset(
     {"3rdparty", "_vendor", "_vendored", "third-party", "third_party", "thirdparty", "vendor", "vendored"}
 )
@@ -76,11 +76,11 @@ class DiscoveredFiles:
         root: the absolute path of the folder of the run; all other paths are relative to it.
         files: posix paths of the Python files to check, sorted.
         notebooks: posix paths of the notebooks to check, sorted.
-        left_out: excluded folders and files, sorted, with the reason.
+        left_out: excluded folders and files, sorted, each with the reason.
         context: posix paths of files and notebooks that the user excludes, and of vendored files, sorted. Rules read
-            them, because the project uses their definitions, but do not rewrite them.
-        settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin) and Cython sources, sorted. They may
-            name classes that a program builds.
+            these files, because the project uses their definitions, but do not rewrite them.
+        settings: posix paths of configuration files (YAML, TOML, JSON, INI, gin) and Cython sources, sorted. Such files
+            may name classes of which a program creates objects.
     """
 
     root: Path
@@ -115,9 +115,9 @@ def journal_root(path: Path) -> Path:
 
     A project has one journal. The top of the project is the top of its git work tree, or without git the nearest folder
     with a ``pyproject.toml``. The result is the nearest folder from ``path`` up to the top that has a journal, or the
-    top if there is none. Outside of any project, the result is the nearest folder above ``path`` with a journal, or the
-    folder of ``path``. Folders of another user are skipped: their owner could put a journal there that writes into this
-    project.
+    top if no folder has one. Outside of any project, the result is the nearest folder above ``path`` with a journal, or
+    the folder of ``path``. The search skips folders of another user, because a journal of another user could write into
+    this project.
 
     Raises:
         UsageProblem: see :func:`project_root`.
@@ -145,7 +145,7 @@ def discover_files(
         path: folder of the project, or one Python file or notebook.
         notebooks: whether to include notebooks.
         reason_to_exclude: function that gets the posix path of a file, relative to the root, and returns why the user
-            excludes the file, or ``None``. It is not called if ``path`` is a file.
+            excludes the file, or ``None``. If ``path`` is a file, the function is not called.
 
     Raises:
         UsageProblem: ``path`` does not exist, contains no Python file or notebook, or is a file that is too large.
@@ -158,7 +158,7 @@ def discover_files(
         too_large = _too_large(path.suffix, path.stat().st_size)
         if too_large is not None:
             raise UsageProblem(f"{path} is {too_large}, so chirp-migrate treats it as data: split it, or exclude it.")
-        # Read the files next to it, too: the rewrite must keep the names that they import from it.
+        # Read the neighbouring files, too: the rewrite must keep the names that they import from this file.
         beside = sorted(one.name for one in root.iterdir() if one.suffix in _SIZE_LIMITS and _is_plain(one))
         is_notebook = path.suffix == ".ipynb"
         return DiscoveredFiles(
@@ -199,7 +199,7 @@ def discover_files(
 def _walk_folder(
     root: Path, ignored: frozenset[str], left_out: list[SkippedFile], settings: list[str]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the path of each file below ``root``, and whether it is vendored.
+    """Yield the path of each file below ``root``, and whether the file is vendored.
 
     Adds excluded paths to ``left_out``, and configuration files to ``settings``.
     """
@@ -240,7 +240,7 @@ def _walk_folder(
 
 
 def _settings_in(entries: Sequence[os.DirEntry[str] | Path], prefix: str) -> tuple[str, ...]:
-    """Return the paths of the small configuration files in a folder; empty if there are many, which are data."""
+    """Return the paths of the small configuration files in a folder; empty if the folder has too many such files."""
     named = [entry for entry in entries if entry.name.endswith(_SETTINGS)]
     if len(named) > _MOST_SETTINGS:
         return ()
@@ -268,7 +268,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     """Return whether an entry is a folder, or a link to a folder."""
     try:
         return entry.is_dir()
-    except OSError:  # links that form a loop
+    except OSError:  # a loop of links
         return False
 
 
@@ -311,7 +311,7 @@ def _was_added_by_apply(path: Path, relative: str) -> bool:
     place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:
         return place is not None and is_scaffold(place, path.read_bytes())
-    except OSError:  # the code that reads the file for a plan reports the error
+    except OSError:  # the code that later reads the file reports the error
         return False
 
 

@@ -39,7 +39,7 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The files to check, the rules to run and the rewrites to apply; by default all files, rules and safe rewrites.
+    """The files to check, the rules to run and the rewrites to apply; by default all files, all rules, safe rewrites.
 
     Attributes:
         include: patterns of the files to check; empty means all.
@@ -47,14 +47,14 @@ class Settings:
         codes: codes of the rules to run; ``None`` means all.
         file_ignores: pairs of a file pattern and the codes of the rules whose findings are suppressed in such files.
         unsafe: also apply rules that change behaviour.
-        notebooks: whether notebooks are checked; ``None``: only those without stored outputs.
+        notebooks: whether notebooks are checked; ``None`` checks only notebooks without stored outputs.
         tests: also check tests.
-        scaffold: whether to add the scaffold; ``None``: only if ``utils/`` has Python modules for training.
+        scaffold: whether to add the scaffold; ``None`` adds it only if ``utils/`` has Python modules for training.
         vendor: whether the runtime is copied into the project.
         all_loaders: also rewrite loaders whose rewrite gains nothing.
         excluded: globs of further files that are not rewritten, relative to the folder of the run.
-        prefix: the folder of the run relative to the folder of ``pyproject.toml``, with ``/`` at its end; ``""`` if
-            they are the same folder. The patterns are relative to the folder of ``pyproject.toml``.
+        prefix: the folder of the run relative to the folder of ``pyproject.toml``, with ``/`` at its end; ``""`` if the
+            two folders are the same. The patterns are relative to the folder of ``pyproject.toml``.
     """
 
     include: tuple[re.Pattern[str], ...] = ()
@@ -108,10 +108,10 @@ class Settings:
         all_loaders: bool | None = None,
         exclude: Sequence[str] = (),
     ) -> Settings:
-        """Return these settings with the options of the command line applied; None means that an option is not set.
+        """Return these settings, changed by the options of the command line. An option that is None changes nothing.
 
-        The option ``select`` replaces both ``select`` and ``ignore`` of the settings. The option ``ignore`` without
-        ``select`` removes further rules, and ``exclude`` removes further files.
+        The option ``select`` replaces both ``select`` and ``ignore`` of the settings. Without ``select``, the option
+        ``ignore`` removes further rules. The option ``exclude`` removes further files.
 
         Raises:
             UsageProblem: a selector matches no rule, no rule remains, or a pattern is invalid.
@@ -146,12 +146,12 @@ class Settings:
 def read_settings(path: Path) -> Settings:
     """Return the settings for ``path``, from the nearest ``pyproject.toml`` with a table ``[tool.chirp-migrate]``.
 
-    The function looks for the file in the folder of the run. In a git work tree, it also looks in each folder above, up
-    to the top of the work tree.
+    The function searches the folder of the run. In a git work tree, it also searches each folder above, up to the top
+    of the work tree.
 
     Raises:
-        UsageProblem: ``path`` does not exist, a ``pyproject.toml`` with the name of this program cannot be read, or its
-            table has an unknown key or an invalid value.
+        UsageProblem: ``path`` does not exist, a ``pyproject.toml`` cannot be read, or the table of this program has an
+            unknown key or an invalid value.
     """
     root = project_root(path)
     file, table = _nearest_table(root)
@@ -167,8 +167,8 @@ def read_command_table(path: Path, command: str) -> tuple[Path, Mapping[str, Any
     The contents of the table are not checked yet.
 
     Returns:
-        The file that :func:`read_settings` reads, and the table. Without such a file, the result is the path that it
-        would have in the folder of the run, and an empty table.
+        The file that :func:`read_settings` reads, and the table. Without such a file, the result is the path of
+        ``pyproject.toml`` in the folder of the run, and an empty table.
 
     Raises:
         UsageProblem: see :func:`read_settings`.
@@ -317,10 +317,10 @@ def _pattern_problem(glob: str) -> str:
 
 @lru_cache(maxsize=256)
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """Return a regular expression for the posix paths that ``glob`` matches. The rules are those of ``.gitignore``.
+    """Return a regular expression for the posix paths that ``glob`` matches, by the rules of ``.gitignore``.
 
-    ``*`` and ``?`` match within one folder; ``**`` matches any number of folders. A pattern matches at any depth if it
-    contains no slash, or only one at its end. If a pattern matches a folder, it matches everything below the folder.
+    ``*`` and ``?`` match within one folder; ``**`` matches any number of folders. A pattern without a slash, or with a
+    slash only at its end, matches at any depth. If a pattern matches a folder, it matches everything below the folder.
     """
     body = glob.removeprefix("./").strip("/")
     anchored = "/" in glob.rstrip("/")

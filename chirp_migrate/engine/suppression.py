@@ -1,12 +1,12 @@
 """Read and write comments in the code that suppress findings: ``# chirp: ignore[CODE]``.
 
-There are three forms. The brackets contain codes, prefixes of codes or names of rules. Without brackets, a comment
-suppresses every rule:
+The brackets contain codes, prefixes of codes or names of rules. A comment without brackets suppresses every rule. Such
+a comment can be at three places:
 
-* ``# chirp: ignore[CHP001, CHP007]`` after the code on the line of a finding. At the end of a statement of several
-  lines, it applies to all of them;
-* the same comment on its own line above a line or statement, also with other comments between them;
-* ``# chirp: ignore-file[CHP001]`` above the first statement of the file (but above or below its docstring).
+* ``# chirp: ignore[CHP001, CHP007]`` after the code on the line of a finding. At the end of a statement with several
+  lines, the comment applies to all its lines;
+* on its own line above a line or statement. Other comments may be in between;
+* ``# chirp: ignore-file[CHP001]`` above the first statement of the file. A docstring does not count as a statement.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LAYOUT = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.I
 
 
 class UnreadableComments(Exception):
-    """A file may contain comments that suppress findings, but the file cannot be tokenized."""
+    """Raised if a file may contain comments that suppress findings, but cannot be tokenized."""
 
 
 @dataclass
@@ -38,9 +38,9 @@ class Suppressions:
     """The rules that comments suppress in one file.
 
     Attributes:
-        lines: for each line of code (from 1), the codes that are suppressed there.
+        lines: for each line of code (from 1), the codes of the rules that are suppressed in that line.
         everywhere: codes that are suppressed in the whole file.
-        notes: for each invalid comment, its line (from 1) and why it is invalid.
+        notes: the line (from 1) of each invalid comment, and the reason why the comment is invalid.
     """
 
     lines: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def read_suppressions(text: str) -> Suppressions:
 
 
 def add_ignore_comments(text: str, codes: Mapping[int, Collection[str]]) -> str:
-    """Return ``text`` with a comment that suppresses rules above each statement with one of the given lines.
+    """Return ``text`` with a comment above each statement that contains a given line; the comment suppresses rules.
 
     Args:
         text: source that can be tokenized.
@@ -110,7 +110,7 @@ def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
 
 
 def _tokenize(text: str) -> list[tokenize.TokenInfo]:
-    lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # the rest of this package counts "\r" as a line end, too
+    lines = io.StringIO(re.sub(r"\r\n?", "\n", text))  # like the rest of this package, count "\r" as a line end
     return list(tokenize.generate_tokens(lines.readline))
 
 

@@ -55,7 +55,7 @@ _Made = dict[tuple[str, ...], Defined]
 
 
 class PicklableFunction(Rule):
-    """Rewrites a lambda that is passed to a loader, a dataset or a transform, only if all these conditions hold:
+    """Rewrites a lambda that is passed to a loader, dataset or transform, only if all these conditions hold:
 
     - `place-independent`: the lambda contains no code whose result depends on its place: no call of `super`, `dir`,
       `eval`, `exec`, `locals` or `vars`, no `__class__`, and no name that is private to the enclosing class. The

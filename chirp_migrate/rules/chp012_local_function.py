@@ -48,7 +48,7 @@ _Made = dict[str, Defined]
 
 
 class LocalFunction(Rule):
-    """Rewrites a local function that is passed to a loader, a dataset or a transform, only if all these conditions hold:
+    """Rewrites a local function that is passed to a loader, dataset or transform, only if all these conditions hold:
 
     - `place-independent`: the function contains no code whose result depends on its place: no `nonlocal` name of an
       enclosing function, no call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, no `__class__`, and no name

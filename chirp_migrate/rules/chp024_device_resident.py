@@ -40,9 +40,7 @@ class DeviceResident(Rule):
     follows = frozenset()
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Report loops over loaders that copy parts of their batches to one device. Skip data that is on a device
-        already.
-        """
+        """Report loops that copy parts of each batch to one device, unless the data is on a device already."""
         for there in device_loops(module, project):
             devices = list(dict.fromkeys(quote_sources(module, device) for device in there.moves.values()))
             if (

@@ -83,7 +83,7 @@ def _augments(project: Project) -> bool:
 
 
 def _may_hand_on(call: ast.FunctionDef | ast.AsyncFunctionDef | None) -> bool:
-    """Return whether ``__call__`` takes one argument, and consists of a ``return``, or of a statement and a ``return``."""
+    """Return whether ``__call__`` takes one argument, and consists of a ``return`` after at most one statement."""
     if call is None or len(call.args.args) != 2:
         return False
     steps = [statement for statement in call.body if not _is_text(statement)]
