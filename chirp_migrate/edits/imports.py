@@ -1,7 +1,7 @@
-"""Add the imports that rewritten code needs, where a reader expects them and where they are harmless.
+"""Add the imports that rewritten code needs, at places where readers expect imports and where they are harmless.
 
-The runtime, ``chirpid_patch``, imports torch. A module may import torch in a ``try``, an ``if`` or a function, so that
-it works without torch or loads quickly. The rewrite then imports the runtime at the same place.
+The runtime, ``chirpid_patch``, imports torch. Some modules import torch in a ``try``, an ``if`` or a function, so that
+they work without torch or load quickly. In such a module, the rewrite imports the runtime at the same place as torch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chirp_migrate.syntax.queries import dotted_source, is_docstring, is_name
 from chirp_migrate.syntax.scopes import BindingKind
 
 _RUNTIME = "chirpid_patch"
-#: Packages that import torch. Below such an import, importing the runtime is cheap, and torch is installed.
+#: Packages that import torch. If one of them is imported above, torch is installed, and importing the runtime is cheap.
 _NEEDS_TORCH = re.compile(r"(torch\w*|pytorch_lightning|lightning|chirpid_patch|timm|accelerate)(\.|$)")
 
 _TORCH = re.compile(r"torch(\.|$)")
@@ -43,7 +43,7 @@ def name_bound_by_import(clause: str) -> str:
 def conflicting_names(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
     """Return the names of ``needed`` that the top level of the module already binds to another object.
 
-    A name that an ``import *`` from a module of the project binds counts as well.
+    The top level also binds the names of an ``import *`` from a module of the project.
     """
     return {
         name_bound_by_import(clause)
@@ -53,7 +53,7 @@ def conflicting_names(module: Module, project: Project, needed: Collection[Impor
 
 
 def names_conflicting_elsewhere(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
-    """Return the names of ``needed`` that other files, which import ``*`` from this module, bind to another object."""
+    """Return the names of ``needed`` that files with an ``import *`` from this module bind to another object."""
     table = project.table(module.path)
     if not project.imported_elsewhere(module, "*"):
         return set()
@@ -109,8 +109,8 @@ def import_edits(
 def local_import_edits(module: Module, name: cst.Name, needed: Import, style: ImportStyle) -> list[Edit] | None:
     """Return edits that import ``needed`` next to the imports of ``name``, in a function or a ``__main__`` block.
 
-    The result is ``None`` if the import belongs at the top level of the module: ``name`` is imported there, or ``name``
-    is imported in a function but the module imports torch at the top level anyway.
+    The result is ``None`` if the import belongs at the top level of the module. This is so if ``name`` is imported at
+    the top level, or if ``name`` is imported in a function but the module imports torch at the top level.
     """
     variable = module.scopes.lookup(name.value, name)
     if variable is None:
@@ -166,8 +166,8 @@ def _is_bound(module: Module, clause: str) -> bool:
 def import_always_runs(module: Module, statement: cst.CSTNode) -> bool:
     """Return whether an import always runs when its module or function runs.
 
-    An import in an ``if`` may not run, such as an import for type checkers or for one operating system. An import of
-    the runtime counts also in an ``if`` or ``try``, because the code that needs the runtime has the same condition.
+    An import in an ``if`` may not run, such as an import for type checkers or for one operating system. For an import
+    of the runtime in an ``if`` or ``try``, the result is True: the code that needs the runtime has the same condition.
     """
     if any(source == _RUNTIME for source in _sources(module, statement)):
         return not _is_for_checkers(module, statement)
@@ -180,7 +180,7 @@ def _line(source: str, clauses: list[str]) -> str:
 
 
 def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
-    """Yield edits that add ``clauses`` to an import, in order if its names are sorted, else at the end."""
+    """Yield edits that add ``clauses`` to an import, in sorted order if its names are sorted, else at the end."""
     aliases = () if isinstance(statement.names, cst.ImportStar) else statement.names
     spans = [module.span(alias.asname.name if alias.asname else alias.name) for alias in aliases]
     starts = [module.span(alias.name)[0] for alias in aliases]
@@ -200,7 +200,7 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
         following = list(takewhile(lambda clause: clause not in names, rest))
         line, newline, _ = module.text[end:next_start].partition(module.newline)
         if following and newline and "#" in line:
-            # Keep the comment of this name on its line: put each new name on its own line below.
+            # The comment of this name stays on its line, so each new name gets its own line below.
             if "," not in line.partition("#")[0]:
                 yield Edit(end, end, ",")
             yield Edit(end + len(line), end + len(line), "".join(f"{own_line}{clause}," for clause in following))
@@ -209,7 +209,7 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
 
 
 def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle) -> list[Edit]:
-    """Return the edits of an import statement such that the result has the layout of the project's own tools."""
+    """Return edits of an import statement that also give the statement the layout of the project's own tools."""
     edits, (start, end) = list(edits), module.span(statement)
     after = apply_edits_in_span(module.text, (start, end), edits)
     before, new = (text.replace(module.newline, "\n") for text in (module.text[start:end], after))
@@ -222,8 +222,8 @@ def _new_import_line(
 ) -> list[Edit]:
     """Return edits that add an import as a new line.
 
-    The line is inserted at its sorted place, else below the import of ``DataLoader`` or torch, else below the imports
-    of its section.
+    If possible, the line is inserted at its sorted place. If not, it follows the import of ``DataLoader`` or torch, or
+    the imports of its section.
     """
     line = style.written(_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body
@@ -254,8 +254,8 @@ def _loader_import(
 ) -> cst.CSTNode | None:
     """Return the import below which the import of the runtime is inserted, among the imports at the positions ``run``.
 
-    This is the import of ``DataLoader``, else another import from ``torch.utils``, else the first import of torch. If
-    further imports of torch follow directly, it is the last of them.
+    The first choice is the import of ``DataLoader``, then another import from ``torch.utils``, then the first import of
+    torch. If further imports of torch follow directly, the result is the last of them.
     """
     body = module.tree.body
     places = [n for n in run if n in imports and (first_use is None or module.span(body[n])[1] <= first_use)]
@@ -280,7 +280,7 @@ def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
 
 
 def _imports_in(module: Module, body: Sequence[cst.CSTNode]) -> dict[int, list[str]]:
-    """Return, for the position of each import statement in a block, the names of the modules that it imports from."""
+    """Return the positions of import statements in a block, each with the modules that the statement imports from."""
     return {
         position: [source for small in statement.body for source in _sources(module, small)]
         for position, statement in enumerate(body)
@@ -338,7 +338,7 @@ def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: Im
 
 
 def _last_of_torch(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]], position: int) -> cst.CSTNode:
-    """Return the import at a position of a block; if imports of torch directly follow it, the last of them."""
+    """Return the import at a position of a block, or the last of the imports of torch that directly follow it."""
     following = position + 1
     while all(map(_TORCH.match, imports.get(following, ["-"]))) and not getattr(body[following], "leading_lines", ()):
         position, following = following, following + 1
@@ -379,10 +379,10 @@ def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
 def _import_positions(module: Module, source: str) -> Sequence[int]:
     """Return the positions of the consecutive imports among which an import from ``source`` is inserted.
 
-    These are the first consecutive imports of the module; the result is empty if the module has no imports. For the
-    runtime, they are the consecutive imports with the first import of torch: a module may have to run code before it
-    imports torch. If the module changes ``sys.path`` below these imports, the result is the imports directly below the
-    change, or the position of the change itself: the change may be necessary to find the runtime.
+    The result is the first group of consecutive imports; it is empty if the module has no imports. For the runtime, the
+    result is the group with the first import of torch, because a module may have to run code before it imports torch.
+    If the module changes ``sys.path`` below this group, the change may be necessary to find the runtime. The result is
+    then the group directly below the change, or the position of the change itself.
     """
     imports = _imports_in(module, module.tree.body)
     start = next(iter(imports), -1)

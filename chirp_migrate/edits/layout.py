@@ -40,12 +40,12 @@ def formatting_edits(
 
     Args:
         module: the module before the edits.
-        edits: the edits that change statements; each edit is mapped to the rewrites that it belongs to.
-        other_edits: further edits of the module. The statements that they change are not formatted.
+        edits: the edits that change statements; each edit maps to the rewrites that contain the edit.
+        other_edits: further edits of the module. Statements that these edits change are not formatted.
         style: how the project formats its code.
 
     Returns:
-        Edits of the text after ``edits`` and ``other_edits``. Each has the rewrites that change its statement.
+        Edits of the text after ``edits`` and ``other_edits``, each with the rewrites that change its statement.
     """
     touched = module.statements_at(edit.start for edit in edits)
     statements = sorted(
@@ -77,7 +77,7 @@ class _Comment:
     """A comment after code on the same line.
 
     Attributes:
-        line: its line, from 0.
+        line: number of the line in the text, from 0.
         code: column at which the code ends.
         column: column at which the comment begins.
         text: the text of the comment.
@@ -92,8 +92,8 @@ class _Comment:
 def _realign_comments(module: Module, style: CodeStyle, lines: tuple[int, int], after: str) -> Iterator[Edit]:
     """Yield edits of ``after`` that keep a comment in the same column as the comments on neighbouring lines.
 
-    If the code of a line gets too long, all of these comments move to the right, unless some of them are outside of the
-    changed lines.
+    If the code of a line gets too long, all comments in the column move to the right. If some of these comments are
+    outside of the changed lines, only the comment of the long line moves.
     """
     before = module.text[slice(*lines)]
     pairs = list(_matching_comments(_comments(before), _comments(after)))
@@ -121,7 +121,7 @@ def _realign_comments(module: Module, style: CodeStyle, lines: tuple[int, int], 
 def _matching_comments(old: Sequence[_Comment], new: Sequence[_Comment]) -> Iterator[tuple[_Comment, _Comment]]:
     """Yield the pairs of equal comments in two versions of a text.
 
-    Comments with a text that one version has more often than the other are omitted.
+    If a text occurs in one version more often than in the other, the comments with this text are omitted.
     """
     for text in dict.fromkeys(one.text for one in new):
         was, now = ([comment for comment in comments if comment.text == text] for comments in (old, new))
@@ -164,7 +164,7 @@ def _layout_changes(before: str, after: str) -> Iterator[Edit]:
 
 
 def _lines(module: Module, node: cst.CSTNode) -> tuple[int, int] | None:
-    """Return start and end of the lines of a simple statement, or of the first line of an ``if``, loop or ``with``.
+    """Return start and end of the lines of a simple statement, or of the header of an ``if``, loop or ``with``.
 
     The result is None for any other node.
     """

@@ -1,4 +1,4 @@
-"""Rewrite a dataset class as a subclass of a class of the runtime, which then stores attributes of the dataset."""
+"""Rewrite a dataset class as a subclass of a runtime class, whose constructor stores attributes of the dataset."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NEEDS_NO_BRACKETS = (ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.
 
 @dataclass
 class AttributeStore:
-    """``self.attribute = value`` in ``__init__``.
+    """An assignment ``self.attribute = value`` in ``__init__``.
 
     Attributes:
         attribute: name of the attribute.
         value: source of the value.
         statement: the statement that contains the assignment.
-        alone: whether the statement assigns no other attribute.
+        alone: True if the statement assigns only this attribute.
     """
 
     attribute: str
@@ -53,7 +53,7 @@ def read_attribute_stores(module: Module, init: cst.FunctionDef) -> list[Attribu
 
 
 def _statements(init: cst.FunctionDef) -> Sequence[cst.CSTNode]:
-    """Return the statements of a method; only the suite itself if it is on the same line as ``def``."""
+    """Return the statements of a method; only the suite itself if the suite is on the same line as ``def``."""
     return init.body.body if isinstance(init.body, cst.IndentedBlock) else [init.body]
 
 
@@ -80,7 +80,7 @@ def _stores(module: Module, line: cst.CSTNode) -> list[AttributeStore]:
 def _merge_branches(module: Module, statement: cst.If, above: list[AttributeStore]) -> list[AttributeStore]:
     """Return ``if c: self.a = x`` with ``else: self.a = y`` as one assignment of ``x if c else y``.
 
-    Without ``else``, y is the value in ``above``; the assignment in ``above`` is removed from it.
+    Without ``else``, ``y`` is the value of the assignment in ``above``, which is removed from ``above``.
     """
     then, otherwise = _values(module, statement.body), {}
     if isinstance(statement.orelse, cst.Else):
@@ -122,7 +122,7 @@ def _reads_self(module: Module, statement: cst.CSTNode) -> bool:
 def _obsolete_methods(module: Module, methods: Mapping[str, cst.FunctionDef]) -> list[str]:
     """Return the names of the methods that the base class replaces.
 
-    These are ``__getitem__``, ``__len__``, and the private methods that only they use.
+    The result contains ``__getitem__``, ``__len__``, and the private methods that only these two use.
     """
     gone: list[str] = [key for key in ("__getitem__", "__len__") if key in methods]
     for key in gone:

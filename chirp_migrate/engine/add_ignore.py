@@ -1,4 +1,4 @@
-"""Add comments that suppress all current findings (``check --add-ignore``). Later, ``check`` counts only new findings."""
+"""Add comments that suppress all current findings, so that ``check`` counts only new ones (``check --add-ignore``)."""
 
 from __future__ import annotations
 

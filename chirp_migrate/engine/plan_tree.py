@@ -207,7 +207,7 @@ def _without_idle_tests(
 
 
 class _FileReader:
-    """Reads the files of a tree. For a file in ``overlay``, it returns the bytes of ``overlay``, not the bytes on disk."""
+    """Reads the files of a tree; the bytes of a file in ``overlay`` replace those on disk."""
 
     def __init__(self, root: Path, overlay: Mapping[str, bytes]) -> None:
         self._root, self._overlay = root, overlay
@@ -217,7 +217,7 @@ class _FileReader:
         return decode_source(path, (self._root / path).read_bytes() if data is None else data)
 
     def raw_text(self, path: str) -> str:
-        """Return the text of a file for a search for words, with invalid bytes replaced; "" if the file cannot be read."""
+        """Return the text of a file for a search for words, without decoding errors; "" if the file cannot be read."""
         try:
             data = self._overlay.get(path)
             return ((self._root / path).read_bytes() if data is None else data).decode("utf-8", errors="replace")

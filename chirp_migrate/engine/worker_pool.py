@@ -96,7 +96,7 @@ def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecut
 
 @contextmanager
 def collect_garbage_rarely() -> Iterator[None]:
-    """Make garbage collections rare in a ``with`` block, because each collection visits all nodes of all syntax trees."""
+    """Make garbage collections rare in a ``with`` block: each collection visits all nodes of all syntax trees."""
     before = gc.get_threshold()
     gc.set_threshold(*_RARELY)
     try:

@@ -59,11 +59,11 @@ class UnpicklableState(Rule):
         return dataset_names(project) | words_in_unpicklable_code(project, ReportedObjectKind.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text may contain a dataset, or create an open file or similar for a dataset elsewhere."""
+        """Return whether the text may contain a dataset, or create an open file or similar for any dataset."""
         return super().concerns(text, project) or may_create_unpicklable(text, project, ReportedObjectKind.STATE)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class may be a dataset, or code creates an open file or similar for another file's dataset."""
+        """Return whether a class may be a dataset, or code creates an open file or similar for any dataset."""
         return bool(outline.once(possible_dataset_classes, project)) or creates_unpicklable(
             outline, project, ReportedObjectKind.STATE
         )
