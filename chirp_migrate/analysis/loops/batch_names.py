@@ -22,7 +22,7 @@ from chirp_migrate.analysis.loops.loop_names import LoopNames, innermost_stateme
 from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.queries import first_name_of, is_read
 
-#: Methods and attributes that read a tensor, or its container, and return no view of the tensor.
+#: Methods and attributes that read a tensor, or a container of tensors, and do not return a view.
 _READS = re.compile(
     r"to|cuda|size|shape|dim|ndim|numel|nelement|device|dtype|items|keys|values|item|tolist|sum|mean|max|min|any|all"
     r"|argmax|type|clone|is_cuda|is_pinned|eq|ne"
@@ -50,7 +50,7 @@ class BatchExpressions(LoopNames[Path | None]):
         self._read_body()
 
     def value(self, node: cst.CSTNode) -> Path | None:
-        """Return the place in the batch of an expression that is an unchanged part of the batch; else ``None``."""
+        """Return the place in the batch if an expression is an unchanged part of the batch; else ``None``."""
         match node:
             case cst.Name():
                 return self._named(node)
@@ -61,7 +61,7 @@ class BatchExpressions(LoopNames[Path | None]):
         return None
 
     def why_written_after(self, call: cst.Call, path: Path) -> str | None:
-        """Return why code may write to a tensor before the non-blocking copy ``call`` has read it; None if it cannot.
+        """Return why code may write to a tensor before the non-blocking copy ``call`` has read it; None if it is safe.
 
         ``path`` is the place of the tensor in the batch.
         """
@@ -109,7 +109,7 @@ class BatchExpressions(LoopNames[Path | None]):
     ) -> Iterator[Path]:
         """Yield the places in the batch that ``name`` may refer to at the offset ``place``.
 
-        ``around`` are the blocks that contain the offset. A binding in one of these blocks hides earlier bindings.
+        ``around`` contains the blocks around the offset. A binding in one of these blocks hides earlier bindings.
         """
         for bound in reversed(self._bound.get(name, ())):
             if bound.offset <= place:
@@ -121,8 +121,8 @@ class BatchExpressions(LoopNames[Path | None]):
     def _earlier_paths(self, node: cst.CSTNode) -> Iterator[Path]:
         """Yield the places in the batch of an earlier iteration that ``node`` may refer to.
 
-        An expression may refer to an earlier batch if this iteration has not assigned the variable yet, or if an inner
-        function reads the variable.
+        An expression may refer to an earlier batch if the present iteration has not yet assigned the variable, or if an
+        inner function reads the variable.
         """
         functions = (cst.FunctionDef, cst.Lambda)
         name = first_name_of(node)
@@ -151,7 +151,7 @@ class BatchExpressions(LoopNames[Path | None]):
             self._bind(self._names(node.name, None), self._module.span(node)[0], node)
 
     def _updated_containers(self, call: cst.Call, path: Path) -> set[str]:
-        """Return the variables with containers in which the copy replaces the original.
+        """Return the variables whose containers get the copy in place of the original.
 
         An example is ``batch`` in ``batch[k] = batch[k].to(device)``.
         """
@@ -174,7 +174,7 @@ class BatchExpressions(LoopNames[Path | None]):
         match step:
             case IteratedValue():
                 return True
-            case ValueAssignment(targets, cst.Assign()):  # the uses of the assigned names are checked as well
+            case ValueAssignment(targets, cst.Assign()):  # the caller also checks the uses of the assigned names
                 kinds = (cst.Tuple, cst.List) if isinstance(node, cst.Tuple) else (cst.Name, cst.Tuple, cst.List)
                 return all(isinstance(target, kinds) for target in targets)
         reading = cst.Index | cst.Comparison | cst.ComparisonTarget | cst.BinaryOperation | cst.Del

@@ -25,7 +25,7 @@ def innermost_statement(module: Module, node: cst.CSTNode) -> cst.CSTNode:
 
 @dataclass(frozen=True)
 class NameBinding(Generic[T]):
-    """A binding of a name: after ``offset``, it has ``value``. ``statement`` in ``block`` assigns the value."""
+    """A binding of a name. ``statement`` in ``block`` binds the name, which has ``value`` after ``offset``."""
 
     offset: int
     value: T
@@ -36,12 +36,12 @@ class NameBinding(Generic[T]):
 class LoopNames(ABC, Generic[T]):
     """The names in the body of one loop, and facts about the value of each name.
 
-    A subclass decides what a fact is, such as the place of a value in the batch.
+    The subclass chooses the kind of fact, such as the place of a value in the batch.
 
     Args:
         module: the module of the loop.
         loop: the loop.
-        nothing: the fact for a value about which nothing is known.
+        nothing: the fact for values that the analysis does not track.
     """
 
     def __init__(self, module: Module, loop: cst.For, nothing: T) -> None:
@@ -54,7 +54,7 @@ class LoopNames(ABC, Generic[T]):
 
     @abstractmethod
     def _part(self, value: T, position: str) -> T:
-        """Return the fact about one part of a value, from the fact about the value; ``*`` is any position."""
+        """Return the fact about a part of a value, from the fact about the whole value; ``*`` is any position."""
 
     @abstractmethod
     def _each(self, iterable: cst.BaseExpression) -> T:
@@ -92,7 +92,7 @@ class LoopNames(ABC, Generic[T]):
             self._bound.setdefault(name, []).append(NameBinding(offset, value, statement, block))
 
     def _names(self, target: cst.CSTNode, value: T) -> Iterator[tuple[str, T]]:
-        """Yield the names in ``target``, each with the fact about it; ``value`` is the fact about what is assigned."""
+        """Yield the names in ``target``, each with a fact; ``value`` is the fact about the assigned value."""
         if isinstance(target, cst.Name):
             yield target.value, value
         elif isinstance(target, cst.Tuple | cst.List):
@@ -119,7 +119,7 @@ class LoopNames(ABC, Generic[T]):
                 yield from self._names(target, self._each(iterable))
 
     def _named(self, name: cst.Name) -> T:
-        """Return the fact about the value that a variable has where the code names it."""
+        """Return the fact about the value of a variable at one place in the code."""
         for ancestor in self._module.ancestors(name):
             if ancestor is self._loop:
                 break

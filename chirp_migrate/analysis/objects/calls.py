@@ -1,4 +1,4 @@
-"""Calls of functions and classes of the project."""
+"""Run calls of functions and classes of the project on abstract values."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ from chirp_migrate.analysis.objects.values import (
 __all__ = ["TracedCalls"]
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-#: Depth of calls to follow, and how often the same function may occur among them.
+#: Depth of calls to follow, and how often one function may occur in such a chain of calls.
 _DEPTH = 9
 _SAME = 2
-#: Steps of one function, with the functions that it calls, in runs that create no loader and no dataset; and how many
-#: of them one run counts at most. After them, the results of further calls are unknown: without this limit, each test
-#: would run the library that it tests again.
+#: Limits for a function whose runs create neither loaders nor datasets: its total number of steps, and the steps that
+#: one run counts at most. Steps include those of called functions. After the total, further calls of the function
+#: return an unknown object. Without the limit, each test of a library would run the library again.
 _FRUITLESS = 2_000
 _FRUITLESS_RUN = 100
 
 
 class TracedCalls(ObjectAccess):
-    """Calls that are traced into the project.
+    """Runs the functions of the project that are called.
 
     Attributes:
         instances: the created objects of the project's classes.
@@ -60,7 +60,8 @@ class TracedCalls(ObjectAccess):
         loops: the values that each loop iterates over, by its statement.
         iterated: the loaders that the import of a module iterates over, or passes to unknown code, each with the calls
             that lead there, outermost first.
-        is_counting: whether runs still count as fruitless. Without it, results do not depend on earlier calls.
+        is_counting: whether the limits for functions without loaders and datasets apply. If not, results do not depend
+            on earlier calls.
     """
 
     def __init__(self) -> None:
@@ -71,9 +72,10 @@ class TracedCalls(ObjectAccess):
         self.loops: dict[CreationPlace, Value] = {}
         self.iterated: list[tuple[LoaderObject, tuple[CreationPlace, ...]]] = []
         self.is_counting = True
-        # Key: the function that runs and the function that it wraps. A decorator's wrapper runs for many functions.
+        # The key is the running function and the function that it wraps, because a decorator's wrapper runs for many
+        # functions.
         self._fruitless: Counter[tuple[ast.AST, ast.AST]] = Counter()
-        self._steps_of: Counter[tuple[ast.AST, ast.AST]] = Counter()  # in the last run that counted as fruitless
+        self._steps_of: Counter[tuple[ast.AST, ast.AST]] = Counter()  # in the last run without new loaders and datasets
         self._stack: list[tuple[ast.AST, CreationPlace]] = []
         self._is_import = False
 
@@ -132,13 +134,13 @@ class TracedCalls(ObjectAccess):
         return arguments
 
     def _hand_over(self, arguments: Arguments, place: CreationPlace) -> None:
-        """Record that unknown code gets these arguments, with which it may do anything."""
+        """Record that unknown code gets these arguments. It may, for example, iterate over loaders."""
         for value in arguments.values():
             for loader in loaders_in(value):
                 self._use(loader, place)
 
     def _use(self, loader: LoaderObject, place: CreationPlace) -> None:
-        """Record that code iterates over a loader, whose samples are then read."""
+        """Record that code iterates over a loader."""
         if self._is_import:
             self.iterated.append((loader, (*(one for _, one in self._stack), place)))
 
@@ -185,7 +187,7 @@ class TracedCalls(ObjectAccess):
         self.called.add(node)
         key = node, function.unwrapped.place.node
         if self._fruitless[key] >= _FRUITLESS:
-            self._left -= self._steps_of[key]  # so that the entry point reaches no further than with this run
+            self._left -= self._steps_of[key]  # so that the steps that are left do not depend on this limit
             self._hand_over(arguments, place)
             return UNKNOWN
         self.callers.setdefault(function.place, set()).add(place)

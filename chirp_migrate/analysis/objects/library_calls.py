@@ -1,4 +1,4 @@
-"""Calls of libraries, of Python's built-in functions, and of methods that no class of the project defines."""
+"""Evaluate calls of libraries, of Python's built-in functions, and of methods that the project does not define."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class LibraryCalls(VariableState, ABC):
     def _call_builtin(
         self, name: str, arguments: Arguments, place: CreationPlace, scope: AbstractScope | None
     ) -> Value | None:
-        """Return the result of a function of Python or NumPy; ``None`` if it is not known."""
+        """Return the result of a function of Python or NumPy; ``None`` if the result is not known."""
         first = arguments.first()
         node = place.node if isinstance(place.node, ast.expr) else ast.Constant(None)
         inner = scope or AbstractScope(place.path, None, "module")
@@ -194,7 +194,7 @@ class LibraryCalls(VariableState, ABC):
             case "builtins.sum" | "builtins.min" | "builtins.max" | "builtins.any" | "builtins.all":
                 summed = self._elements(first, node, inner)
                 if name == "builtins.sum" and summed and all(isinstance(one, Instance) for one in summed):
-                    return summed  # datasets: one with the samples of all
+                    return summed  # for datasets: a dataset with the samples of all
             case "builtins.next":
                 return self._elements(first, node, inner)
             case "builtins.len":
@@ -343,7 +343,9 @@ class LibraryCalls(VariableState, ABC):
                 return (owner,)
             case Instance(cls=str() as cls) if ACCELERATOR.fullmatch(cls) and name in _PREPARE:
                 return self._prepare(arguments, place)
-            case BoundMethod(function="accelerator") if name in _PREPARE:  # of transformers' `Trainer`
+            case BoundMethod(function="accelerator") if (
+                name in _PREPARE
+            ):  # the attribute `accelerator` of transformers' `Trainer`
                 return self._prepare(arguments, place)
             case Instance(cls="pathlib.Path") if name == "open":
                 return (UnpicklableLibraryObject(place, UnpicklableKind.FILE, UNKNOWN, "file"),)
@@ -355,7 +357,7 @@ class LibraryCalls(VariableState, ABC):
         return UNKNOWN
 
     def _prepare(self, arguments: Arguments, place: CreationPlace) -> Value:
-        """Return the results of accelerate's ``prepare``: new loaders for loaders, all others unchanged."""
+        """Return the results of accelerate's ``prepare``: an unknown object for loaders, other arguments unchanged."""
         made: list[Value] = []
         for value in arguments.positional:
             loaders = list(loaders_in(value))

@@ -1,4 +1,4 @@
-"""Access to abstract objects: attributes, items, elements, and ``with``."""
+"""Read and set attributes and items of abstract objects, iterate over them, and enter them in ``with``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from chirp_migrate.syntax.module import package_name
 
 __all__ = ["ObjectAccess"]
 
-#: Positional parameters of library classes whose attributes programs read.
+#: Attributes of library classes that programs read, each with the position of the constructor's argument.
 _PLACES = {"dataset": 0, "datasets": 0, "transforms": 0, "indices": 1, "func": 0}
 
 
@@ -50,7 +50,7 @@ class ObjectAccess(LibraryCalls):
     def _use(self, loader: LoaderObject, place: CreationPlace) -> None: ...
 
     def _in_class(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value:
-        """Return the attribute of a class, in method resolution order; with ``below``, only after that class."""
+        """Return the attribute of a class by its method resolution order; with ``below``, only from classes after it."""
         order = cls.order
         if below is not None:
             order = order[order.index(below) + 1 :] if below in order else order[1:]
@@ -128,7 +128,7 @@ class ObjectAccess(LibraryCalls):
         return self._compiled_module(path, name) or tuple(found) or UNKNOWN
 
     def _compiled_module(self, path: str, name: str) -> Value:
-        """Return the compiled module of this name in a package; empty if there is none."""
+        """Return the compiled module called ``name`` in a package; empty if it does not exist."""
         module = f"{package_name(path)}.{name}".lstrip(".")
         is_package = path.rpartition("/")[2] == "__init__.py"
         return (LibraryName(module),) if is_package and self._project.is_compiled(module) else ()
@@ -157,7 +157,7 @@ class ObjectAccess(LibraryCalls):
     def _item(self, thing: AbstractObject, keys: Value, node: ast.expr, scope: AbstractScope) -> Value:
         match thing:
             case LibraryName() | ClassObject():
-                return (thing,)  # a class for objects of some type
+                return (thing,)  # a generic class such as `Dataset[int]`
             case Container(cells=cells):
                 key = only_container_key(keys)
                 if key is not None and key in cells:
@@ -213,7 +213,9 @@ class ObjectAccess(LibraryCalls):
                 case (LoaderObject() as loader) | Instance(loader=LoaderObject() as loader):
                     self._use(loader, CreationPlace(scope.path, node))
                     if not loader.may_have_workers:
-                        self._elements(loader.arguments.get("dataset", ()), node, scope)  # this process reads samples
+                        self._elements(
+                            loader.arguments.get("dataset", ()), node, scope
+                        )  # without workers, the main process reads the samples
                     found.append(UNKNOWN)
                 case Instance(cls=ClassObject() as cls):
                     found.append(self._iterated(thing, cls, node, scope))
@@ -241,7 +243,7 @@ class ObjectAccess(LibraryCalls):
         return thing.cells.get(None, UNKNOWN)
 
     def _entered(self, value: Value, node: ast.expr, scope: AbstractScope) -> Value:
-        """Return the value of ``with … as``."""
+        """Return the value that ``with … as`` binds."""
         found: list[Value] = []
         for thing in value:
             match thing:

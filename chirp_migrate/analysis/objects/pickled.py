@@ -1,7 +1,7 @@
-"""Objects of a project that a loader would pickle for worker processes, but that cannot be pickled.
+"""Find objects of a project that a loader would pickle for worker processes, but that cannot be pickled.
 
-Every file that concerns loading runs on abstract values: its top level, the code behind its ``__main__`` guard, and
-functions that no code calls. Then the objects in each loader with workers are visited in the way of ``pickle``.
+The analysis runs every file about loading on abstract values: its top level, the code behind its ``__main__`` guard,
+and functions that no code calls. Then it visits the objects in each loader with workers as ``pickle`` would.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = ["ReportedObjectKind", "UnpicklableObject", "UnpicklableObjects", "fin
 
 #: Depth of nested objects to visit.
 _DEPTH = 24
-#: Number of calls to follow from code about loading to code that names it.
+#: Number of imports to follow from files about loading to files that use them.
 _NAMING = 4
 _WORD = re.compile(r"\w+")
 _PICKLING = ("__reduce__", "__reduce_ex__", "__getnewargs_ex__")
@@ -68,9 +68,10 @@ class UnpicklableObject:
     Attributes:
         sort: the kind of object, which determines the rule.
         place: the code that creates the object.
-        holder: the container of the object, as named in messages: ```Compose.steps` ``.
-        kind: type of the object, if it is state.
-        attribute: attribute that stores the object, if the body of the same class creates the object; else empty.
+        holder: the object or attribute that contains the object, as text for messages, such as ```Compose.steps` ``.
+        kind: the type of the object if ``sort`` is ``STATE``, else None.
+        attribute: name of the attribute that stores the object, if the class with this attribute creates the object;
+            else "".
     """
 
     sort: ReportedObjectKind
@@ -99,7 +100,7 @@ class UnpicklableObjects:
     Attributes:
         run: the abstract run of the project.
         held: the objects in each loader of the run that cannot be pickled.
-        classes: the project's classes of the objects in the dataset of each loader, and their bases.
+        classes: for each loader, the classes of the project, with their bases, of the objects in its dataset.
     """
 
     def __init__(self, project: Project) -> None:
@@ -130,7 +131,7 @@ class UnpicklableObjects:
                 self.run.call_alone(cls)
                 self._visit_new_objects()
         self.run.is_counting = False
-        # Users of the installed project may build further loaders.
+        # If the project can be installed, its users may build further loaders.
         may_have_workers = any(one.may_have_workers for one in self.run.loaders)
         self._others_are_sent = may_have_workers or project.is_distributed or not self.run.loaders
         for made, found in self._others if self._others_are_sent else ():
@@ -144,20 +145,20 @@ class UnpicklableObjects:
         self._read = {path: project.text(path) for path in paths}
 
     def run_of(self, path: str) -> AbstractRun:
-        """Return a run of the project's modules, without the old text of a module that was rewritten since."""
+        """Return the run of the project's modules. If the module at ``path`` was rewritten, return a run without it."""
         is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
         return self.run if is_as_read else self.run.without(path)
 
     def in_file(self, path: str, sort: ReportedObjectKind) -> list[UnpicklableObject]:
-        """Return the objects that a file creates."""
+        """Return the objects of one sort that a file creates."""
         return [one for one in self._by_path.get(path, ()) if one.sort is sort]
 
     def is_idle(self, path: str, name: str) -> bool:
-        """Return whether all loaders with a dataset class have no workers, or no loader of the project has any."""
+        """Return whether no loader with objects of a dataset class has workers, or no loader of the project at all."""
         return (path, name) in self._idle or not (self._others_are_sent or (path, name) in self._busy)
 
     def words(self, sort: ReportedObjectKind) -> frozenset[str]:
-        """Return words of the files that create such objects: names of the enclosing functions and classes."""
+        """Return words of files that create objects of one sort: mostly names of enclosing functions and classes."""
         return self._words.get(sort, frozenset())
 
     @cached_property
@@ -175,7 +176,7 @@ class UnpicklableObjects:
         yield from ((offset, by_node[node]) for offset, node in self.now(module, list(by_node)))
 
     def now(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
-        """Yield offset and node for each of these nodes of the original text that the module still contains."""
+        """Yield offset and original node for each of ``nodes`` that the module still contains."""
         before, now = self._read.get(module.path, module.text), module.text
         for node in nodes:
             there = node if before == now else _same_nodes(before).find(node, now)
@@ -189,7 +190,7 @@ class UnpicklableObjects:
     def _run_uncalled_code(self, path: str, about: Set[str]) -> Iterator[None]:
         """Run the functions and classes about loading that no code has called.
 
-        Methods are called on unknown objects.
+        Methods of a class run on an object that a call with unknown arguments creates.
         """
         run = self.run
         for name, value in list(run.module(path).cells.items()):
@@ -271,7 +272,7 @@ class UnpicklableObjects:
         if is_made and not methods:
             return
         objects = [one for one in run.call_alone(cls) if isinstance(one, Instance)]
-        # If the steps end inside the constructor, the methods are called on the unfinished object.
+        # If the limit of steps ends the constructor, the methods run on the unfinished object.
         objects = objects or [one for one in run.instances if one.cls is cls][-1:]
         yield
         for name, function in methods:
@@ -318,12 +319,12 @@ class UnpicklableObjects:
 
 
 class _PickleVisitor:
-    """Visits the objects that ``pickle`` would visit.
+    """Visits the objects that ``pickle`` would visit, and collects those that it would refuse.
 
     Attributes:
         found: the objects that cannot be pickled.
-        met: the project's classes of the visited objects: file, name and definition.
-        classes: the definitions of these classes and of their bases.
+        met: file, name and definition of each class of the project that a visited object has.
+        classes: the definitions of the classes in ``met``, and of their bases.
     """
 
     def __init__(self, run: AbstractRun) -> None:
@@ -335,7 +336,7 @@ class _PickleVisitor:
         self.classes: set[CreationPlace] = set()
 
     def value(self, value: Value, holder: str, depth: int = 0) -> None:
-        """Visit all possible objects of a value."""
+        """Visit all objects that a value may be."""
         for thing in value:
             if id(thing) not in self._seen and depth < _DEPTH:
                 self._seen.add(id(thing))
@@ -347,7 +348,7 @@ class _PickleVisitor:
         self.found.append(UnpicklableObject(sort, place, holder, kind, self._attribute_around(place)))
 
     def _attribute_around(self, place: CreationPlace) -> str:
-        """Return the visited attribute, if the place is in the body of the class of its object; else an empty text."""
+        """Return the name of the visited attribute, if the class with this attribute contains the place; else ""."""
         if self._holder is None:
             return ""
         cls, name = self._holder
@@ -423,14 +424,14 @@ def _same_nodes(before: str) -> NodesAfterRewrite:
 
 
 def _name_offset(module: Module, node: ast.AST, offset: int) -> int:
-    """Return the place of a finding on a node: for a definition, its name."""
+    """Return the offset of a finding at a node. For a definition, this is the offset of its name."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return module.text.index(node.name, offset)
     return offset
 
 
 def _word_around(tree: ast.Module, node: ast.AST) -> str:
-    """Return the name of the definition around a node; at the top level, the longest word of the statement."""
+    """Return the name of the definition around a node. At the top level, return the statement's longest word."""
     line = line_and_column(node)[0]
     name = ""
     pending: list[ast.AST] = [tree]
