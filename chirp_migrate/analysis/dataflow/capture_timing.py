@@ -25,8 +25,8 @@ def early_binding_problem(
     """Return why a rewrite must not store the values of captured names when ``node`` creates an object.
 
     With stored values, the object may read other values than with captured names. The result is ``None`` if the values
-    are the same: each captured name has its value when the program reaches ``node``, and is not rebound before the last
-    use of the object.
+    are the same. Then each captured name has its value when the program reaches ``node``, and is not rebound before the
+    last use of the object.
 
     Args:
         module: the module.
@@ -69,7 +69,7 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
 def _why_used_after(
     module: Module, project: Project, node: cst.CSTNode, captured: CapturedName, again: Iterable[Binding]
 ) -> str | None:
-    """Return why the created object may be used after one of the bindings ``again`` has rebound the captured name."""
+    """Return why code may use the created object after one of the bindings ``again`` has rebound the captured name."""
     rebound = f"`{captured.name}` is assigned again"
     scope = module.scopes.scope_of(node)
     while isinstance(scope.node, _COMPREHENSIONS) and scope.parent is not None:
@@ -98,7 +98,7 @@ def _repeats(node: cst.CSTNode) -> bool:
 
 
 def _direct_definition(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
-    """Return the definition directly inside ``function`` that contains ``node``, or ``node`` itself."""
+    """Return the definition directly inside ``function`` that contains ``node``; without one, return ``node``."""
     place = node
     for ancestor in module.ancestors(node):
         if ancestor is function:
@@ -109,10 +109,10 @@ def _direct_definition(module: Module, node: cst.CSTNode, function: cst.CSTNode)
 
 
 def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
-    """Return whether a binding is executed after ``place``, according to the order of the text."""
+    """Return whether a binding runs after ``place`` in the order of the text."""
     if module.span(binding.node)[0] > module.span(place)[0]:
         return True
-    # In ``x = f(lambda: x)``, the target is the first name in the text, but is bound last.
+    # In ``x = f(lambda: x)``, the target ``x`` comes first in the text, but is bound last.
     node = binding.node
     holder: cst.CSTNode | None = node
     if isinstance(node, cst.AssignTarget | cst.AsName):
@@ -225,7 +225,7 @@ class _DefiniteBindings:
         return self._block_binds(body)
 
     def _block_binds(self, body: cst.BaseSuite) -> bool:
-        """Return whether a block always binds the variable, or ends with a jump, so that no code after it runs."""
+        """Return whether a block always binds the variable, or ends with a jump such as ``return``."""
         return any(map(self._statement_binds, body.body)) or _ends_with_jump(
             body, cst.Return, cst.Raise, cst.Continue, cst.Break
         )
@@ -239,7 +239,7 @@ class _DefiniteBindings:
     def _always_binds(self, node: cst.CSTNode) -> bool:
         """Return whether a simple statement or expression always binds the variable.
 
-        Parts of it that do not always run do not count.
+        Parts that do not always run, such as the right side of ``and``, do not count.
         """
         return node in self._nodes or any(map(self._always_binds, _evaluated_parts(node)))
 

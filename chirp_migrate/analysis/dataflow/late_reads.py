@@ -1,4 +1,4 @@
-"""Find late reads of captured names: by an inner generator or function, after the function around it has returned."""
+"""Find late reads of captured names, by inner generators or functions after the function around them has returned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chirp_migrate.syntax.queries import find_in_scope, is_name, methods_of
 _LAZY = (cst.FunctionDef, cst.Lambda, cst.GeneratorExp)
 #: Calls that evaluate all their arguments, and call the function passed as ``key``.
 _CONSUMERS = re.compile(r"builtins\.(all|any|dict|frozenset|list|max|min|set|sorted|sum|tuple)")
-#: Calls that return an iterator. The iterator calls the passed function, and reads the other arguments, only later.
+#: Calls that return an iterator. The iterator calls a passed function, and reads all other arguments, only later.
 _LAZY_CALLS = re.compile(r"builtins\.(enumerate|filter|map|reversed|zip)")
 #: Calls whose result does not refer to an argument.
 _LOOKS = re.compile(r"builtins\.(bool|hasattr|id|isinstance|len|repr|str|super)")
@@ -26,7 +26,7 @@ _LOOKS = re.compile(r"builtins\.(bool|hasattr|id|isinstance|len|repr|str|super)"
 def may_read_captured_name_later(module: Module, project: Project, node: cst.CSTNode, captured: CapturedName) -> bool:
     """Return whether a function, lambda or class may create an object that reads a captured name later.
 
-    Later means: after the function, the lambda or the method of the class has returned.
+    A read is late if the function, the lambda or the method of the class has already returned.
     """
     if not isinstance(node, cst.ClassDef):
         return _is_late(module, project, [node], captured.reads)
@@ -44,7 +44,7 @@ def _is_late(module: Module, project: Project, functions: Sequence[cst.CSTNode],
 
 
 def _suspends(function: cst.CSTNode) -> bool:
-    """Return whether a call of a function does not run its body yet, as with a generator or coroutine."""
+    """Return whether a call of a function only creates a generator or coroutine, and does not yet run the body."""
     is_iter = isinstance(function, cst.FunctionDef) and function.name.value == "__iter__"
     is_async = isinstance(function, cst.FunctionDef) and function.asynchronous is not None
     return is_async or (bool(find_in_scope(function, cst.Yield)) and not is_iter)
@@ -79,7 +79,7 @@ def _may_pass_on_self(module: Module, project: Project, node: cst.ClassDef) -> b
 def _only_reads_attributes(
     module: Module, project: Project, read: cst.Name, methods: dict[str, cst.FunctionDef]
 ) -> bool:
-    """Return whether the code around the name ``read`` only reads an attribute or sample of it, or calls a method."""
+    """Return whether the code only reads an attribute or item of the object ``read``, or calls one of its methods."""
     parent = module.parents[read]
     around = module.parents[parent]
     match parent:

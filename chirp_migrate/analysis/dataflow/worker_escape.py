@@ -1,7 +1,7 @@
 """Find lambdas and local functions that escape to workers, because a loader, dataset or transform stores them.
 
-The analysis traces such a function through lists, conditional expressions, ``functools.partial``, variables, attributes
-of ``self``, parameters, and functions that return it.
+The analysis traces a function through lists, conditional expressions, ``functools.partial``, variables, attributes of
+``self``, parameters, and results of other functions.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
 _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
 _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
-#: One of the keywords with a call as its value; the group is the name of the called function.
+#: One of the keywords with a call as its value. The group is the name of the called function.
 _GIVEN_CALL = rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*(\w+)\("
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
 _LOADER_CALL = any_of_patterns(TORCH_LOADER, FACTORY_METHOD)
-#: Words in names of functions whose ``transform`` parameter is a transform of samples. The next pattern has words in
-#: names of modules with transforms. Both patterns replace lists of libraries.
+#: Words in names of functions whose parameter ``transform`` is a transform of samples. The next pattern has words in
+#: names of modules with transforms. Both patterns are used instead of lists of libraries.
 _DATA = re.compile(r"data|loader|folder|subset|split|transform|augment|vision|image|cifar|mnist", re.IGNORECASE)
 _TRANSFORM_MODULES = re.compile(r"transform|augment|vision|albumentations|kornia|monai|torchio", re.IGNORECASE)
 _TRANSFORM_HOLDERS = frozenset({"Compose", "Lambda", "OneOf", "RandomApply", "RandomChoice", "RandomOrder", "SomeOf"})
@@ -82,7 +82,7 @@ class WorkerFunctionPurposes:
 
     def __init__(self, module: Module, project: Project) -> None:
         self._module, self._project = module, project
-        # The argument `transform` exists in many libraries. In a module about PyTorch, it is one of a dataset.
+        # Many libraries have an argument `transform`. In a module about PyTorch, the argument belongs to a dataset.
         self._keywords = _KEYWORDS if _ABOUT_TORCH.search(module.text) else _LOADER_KEYWORDS
         self._known: dict[cst.CSTNode, str | None] = {}
 
@@ -97,11 +97,11 @@ class WorkerFunctionPurposes:
         return self._known[node]
 
     def purpose_of_function(self, node: cst.FunctionDef) -> str | None:
-        """Return the purpose of a local function, according to the uses of its name."""
+        """Return the purpose of a local function, which follows from the uses of its name."""
         return self._first(variable_reads(self._module, node.name.value, self._module.scopes.scope_of(node)))
 
     def purpose_of_class(self, node: cst.ClassDef) -> str | None:
-        """Return the name of a local class if its objects are datasets, else None."""
+        """Return the name of a local class as purpose if its objects are datasets; else None."""
         names = base_names(self._module, self._project, node)
         return node.name.value if any(inherits_from(self._project, name, DATASET) for name in names) else None
 
@@ -152,7 +152,7 @@ class WorkerFunctionPurposes:
         return None
 
     def _takes_data(self, call: cst.Call, called: set[str]) -> bool:
-        """Return whether the names of a called function show that it handles data.
+        """Return whether the names of a called function show that the function is about data.
 
         Functions for other purposes may have a parameter ``transform``, too.
         """
@@ -173,7 +173,7 @@ class WorkerFunctionPurposes:
         return None
 
     def _becomes_keywords(self, node: cst.CSTNode) -> bool:
-        """Return whether a call receives a dictionary, or the variable that holds it, as ``**`` argument."""
+        """Return whether a call receives a dictionary, or the variable with this dictionary, as ``**`` argument."""
         module = self._module
         parent = module.parents[node]
         if isinstance(parent, cst.Arg):
@@ -196,7 +196,8 @@ class WorkerFunctionPurposes:
         if owner is None or not isinstance(target, cst.Name):
             return None
         if isinstance(owner.scope.node, cst.ClassDef):
-            # With an annotation, the name is a field of a dataclass. Without one, a function becomes a method.
+            # With an annotation, the name is a field of a dataclass. Without an annotation, a function becomes a
+            # method.
             is_field = isinstance(statement, cst.AnnAssign) and target.value in self._keywords
             return target.value if is_field else None
         return target.value if self._first(variable_reads(module, target.value, owner.scope)) is not None else None
@@ -234,7 +235,7 @@ class WorkerFunctionPurposes:
         return name if self._first(variable_reads(self._module, name, scope)) is not None else None
 
     def _purpose_of_result(self, statement: cst.Return, value: cst.CSTNode) -> str | None:
-        """Return the purpose of a function's result, according to the function's calls, or to its name."""
+        """Return the purpose of a function's result, which follows from the function's name or calls."""
         module = self._module
         maker = module.enclosing_function(statement)
         if maker is None:
@@ -260,7 +261,7 @@ class WorkerFunctionPurposes:
         return short if not _passes_all_on(module, value) and _is_called_elsewhere(self._project, name) else None
 
     def _purpose_of_captured(self, node: cst.CSTNode) -> str | None:
-        """Return the purpose of a name that an escaping function captures, because its value escapes as well."""
+        """Return the purpose of a name that an escaping function captures. The name's value escapes as well."""
         if not isinstance(node, cst.Name):
             return None
         owner = self._module.scopes.lookup(node.value, node)
@@ -292,7 +293,7 @@ def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
 
 
 def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
-    """Return whether a name refers to a function with ``*args`` and ``**kwargs``, such as a wrapper in a decorator."""
+    """Return whether a name refers to a function with ``*args`` and ``**kwargs``, such as a decorator's wrapper."""
     owner = module.scopes.lookup(value.value, value) if isinstance(value, cst.Name) else None
     for one in owner.bindings if owner is not None else ():
         match one.node:
@@ -301,8 +302,8 @@ def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
     return False
 
 
-# The following code does the same analysis with ``ast``, before LibCST parses a module. The code compares names by
-# spelling only, so it may find too many functions that escape.
+# The following code does the same analysis with ``ast``, before LibCST parses a module. It compares names by spelling
+# only, so it may find too many escaping functions.
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -321,7 +322,7 @@ def local_functions_may_escape(outline: Outline, project: Project) -> bool:
 
 
 class _MayEscape:
-    """Find whether a function of a module may have a purpose according to :class:`WorkerFunctionPurposes`."""
+    """Find out whether a function of a module may have a purpose that :class:`WorkerFunctionPurposes` would find."""
 
     def __init__(self, outline: Outline, project: Project) -> None:
         self._outline, self._project = outline, project

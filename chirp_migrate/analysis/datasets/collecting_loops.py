@@ -25,7 +25,7 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
 
 def only_collects(statements: Sequence[cst.CSTNode]) -> bool:
-    """Return whether statements only assign, count and append; the kinds of the objects do not matter."""
+    """Return whether statements only assign, count and append to objects of any kind."""
     return all(map(_is_collecting, statements))
 
 
@@ -38,7 +38,7 @@ def _is_collecting(statement: cst.CSTNode) -> bool:
 
 
 def _target_and_values(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]] | None:
-    """Return the targets of an assignment, or the container of an ``append``, and the values; else ``None``."""
+    """Return the targets and values of an assignment, or the container and value of an ``append``; else ``None``."""
     match small:
         case cst.Assign():
             return [target.target for target in small.targets], [small.value]
@@ -56,7 +56,7 @@ def early_reading_problem(
 ) -> str | None:
     """Return why the program may notice that all samples are read before the first iteration of ``loop``.
 
-    The result is ``None`` if the program cannot notice it.
+    The result is ``None`` if the program cannot notice the change.
 
     Args:
         statements: the statements that stay in the body of the loop, and only collect (:func:`only_collects`).
@@ -128,7 +128,7 @@ def _is_new(module: Module, value: cst.BaseExpression) -> bool:
 
 
 def _handler_problem(module: Module, loop: cst.For) -> str | None:
-    """Return why code around the loop may continue after an error, with the items collected so far; else None."""
+    """Return why code around the loop may continue after an error with the items collected so far; else None."""
     for ancestor in module.ancestors(loop):
         if isinstance(ancestor, _SCOPES):
             return None

@@ -50,7 +50,7 @@ class ObjectAccess(LibraryCalls):
     def _use(self, loader: LoaderObject, place: CreationPlace) -> None: ...
 
     def _in_class(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value:
-        """Return the attribute of a class by its method resolution order; with ``below``, only from classes after it."""
+        """Return the attribute of a class in method resolution order; with ``below``, only from classes after it."""
         order = cls.order
         if below is not None:
             order = order[order.index(below) + 1 :] if below in order else order[1:]
