@@ -43,7 +43,7 @@ class StandardizedSamples:
 
 @dataclass(frozen=True)
 class AugmentationStage:
-    """One augmentation of a sample (x, y): ``function`` is applied to x while ``gate`` is true; always without a gate."""
+    """One augmentation of a sample (x, y): ``function`` is applied to x while ``gate`` is true. None means always true."""
 
     function: Value
     gate: Value | None

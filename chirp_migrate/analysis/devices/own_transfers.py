@@ -1,4 +1,4 @@
-"""Find reasons against non-blocking copies in a project: classes with their own ``to``, and Apple's device ``mps``."""
+"""Find reasons against non-blocking copies in a project: classes that define ``to``, and Apple's device ``mps``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["find_inspected_transfer", "find_mps_device", "why_to_may_lack_non_bl
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
 _GIVEN = "the project replaces the method `{}` of an object, and the replacement perhaps takes no `non_blocking`"
-#: Code, mostly in tests, that inspects the arguments of a call of ``to``, or replaces that method of tensors.
+#: Code, mostly in tests, that inspects the arguments of calls of ``to``, or replaces this method of tensors.
 _OBSERVED = re.compile(
     r"""\.(?:to|cuda)\.(?:assert_\w+|call_args\w*|mock_calls)|\bTensor(?:\s*,\s*["']|\.)(?:to|cuda)(?:["']|\s*=(?!=))"""
 )
@@ -26,7 +26,7 @@ _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfi
 
 
 def why_to_may_lack_non_blocking(project: Project) -> str | None:
-    """Return why the project may have a method ``to`` or ``cuda`` that takes no ``non_blocking``; else ``None``."""
+    """Return why the project may have a method ``to`` or ``cuda`` without ``non_blocking``; else ``None``."""
     wanted = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_GETTERS))})\b")
     for path, text in project.matching(wanted, *_MOVES, *_GETTERS):
         for line, reason, owner in _transfers(text):
@@ -36,7 +36,7 @@ def why_to_may_lack_non_blocking(project: Project) -> str | None:
 
 
 def find_mps_device(project: Project) -> str | None:
-    """Return a place (``path:line``) that names Apple's device ``mps``; a metric with the name "mps" does not count."""
+    """Return a place (``path:line``) that names Apple's device ``mps``. A metric called "mps" does not count."""
     for path, text in project.matching(re.compile(r"\bmps\b"), "mps"):
         line = _line_of_mps(text)
         if line is not None:
@@ -45,7 +45,7 @@ def find_mps_device(project: Project) -> str | None:
 
 
 def find_inspected_transfer(project: Project) -> str | None:
-    """Return a place (``path:line``) that inspects the arguments of calls of ``to`` or ``cuda``; None without one."""
+    """Return a place (``path:line``) that inspects arguments of calls of ``to`` or ``cuda``; None without such code."""
     return project.once(_place_of_observed_transfer)
 
 
@@ -87,7 +87,7 @@ def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
             ) if name in _MOVES + _GETTERS:
                 yield node.lineno, _GIVEN.format(name), None
             case ast.FunctionDef(name=name, args=arguments) if name in _GETTERS and len(arguments.args) > 1:
-                # Methods of classes in this file are checked with their class. Another class may get this function.
+                # Methods are checked together with their class. Other code may assign a plain function to a class.
                 if node not in methods:
                     yield (
                         node.lineno,
@@ -142,7 +142,7 @@ def _line_of_mps(text: str) -> int | None:
 
 
 def _names_of_numbers(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the strings that may name a metric: keys, and first arguments of calls that print or store values."""
+    """Yield the strings that may name a metric: keys, and the first arguments of calls that print or store values."""
     match node:
         case ast.Dict(keys=keys):
             yield from (key for key in keys if key is not None)

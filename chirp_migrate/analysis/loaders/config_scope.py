@@ -26,7 +26,7 @@ _MAPPINGS = frozenset(
 #: The header of a class, up to one of its bases. Names inside square brackets are not bases.
 _CLASS = r"class\s+\w+\s*(\[(?:(?!class\b)[^\]])*\]\s*)?\(((?!class\b)[^)\[\]]|\[([^\[\]]|\[[^\[\]]*\])*\])*?\b"
 _GETS = ("get", "__getattr__", "__getattribute__")
-#: Code that defines a `get`, or assigns it to a class or object; and the `__getattr__` of a class, but not of a module.
+#: Code that defines a `get`, assigns a `get` to a class or object, or defines the `__getattr__` of a class.
 # Each alternative begins with a different character, so that `re` skips most of a text quickly.
 _OWN_GET = (
     r"def\s+(get\b|__getattr(ibute)?__\s*\(\s*\w(?:(?!def\b)[^,)])*,)|get(?<!\wget)['\"]?[ \t]*(:[ \t]*\w|=(?!=))"
@@ -36,12 +36,12 @@ _OWN_GET = (
 
 
 def config_expression(module: Module, project: Project, node: cst.CSTNode) -> str | None:
-    """Return the source of a configuration that code at ``node`` can read: ``self.config`` or ``config``; else None.
+    """Return the source of a configuration that code at ``node`` can read, such as ``self.config``; else None.
 
-    The configuration must provably be a mapping that exists at ``node``: before, the same function or ``__init__`` has
-    always called ``.get('key')`` on it. A default value in that call may be a number, None, True or False.
+    The configuration must provably be a mapping that exists at ``node``: the same function, or ``__init__``, has always
+    called ``.get('key')`` on it before. A default value in that call may be a number, None, True or False.
 
-    The condition excludes a namespace of parsed arguments, which has no ``get``, and a ConfigParser, whose ``get``
+    This condition excludes namespaces of parsed arguments, which have no ``get``, and ConfigParsers, whose ``get``
     takes two names. The result is also None if a class of the backend may define its own ``get``.
     """
     function = module.enclosing_function(node)
@@ -61,7 +61,7 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
 
 
 def _has_own_get(project: Project) -> bool:
-    """Return whether the backend may have its own method ``get``, which may refuse a key.
+    """Return whether the backend may define its own method ``get``, which may refuse a key.
 
     Code may define the method, assign it to a class or object, inherit it from a mapping class, or return it from
     ``__getattr__``.
@@ -81,7 +81,7 @@ def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, att
 
 
 def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
-    """Return whether ``function`` has always called ``get`` on ``mapping`` when it reaches ``node``.
+    """Return whether ``function`` has always called ``get`` on ``mapping`` before it reaches ``node``.
 
     The call must be above the offset ``end``, and no code between the call and ``end`` may rebind the mapping.
     """
@@ -117,7 +117,7 @@ def _is_get_call(call: cst.Call, mapping: str) -> bool:
 
 
 def _is_evaluated(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
-    """Return whether an expression is always evaluated when the innermost node of ``around`` that contains it runs."""
+    """Return whether an expression always runs together with the innermost node of ``around`` that contains it."""
     for ancestor in module.ancestors(node):
         if ancestor in around:
             return True

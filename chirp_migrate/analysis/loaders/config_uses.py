@@ -50,7 +50,7 @@ def first_use_of_whole_config(project: Project) -> str | None:
     """
     outlines = []
     for text in (*project.texts("config"), *project.texts("CONFIG")):
-        with contextlib.suppress(UnparsableModule):  # the code that reads the file reports this
+        with contextlib.suppress(UnparsableModule):  # the code that reads the file reports the error
             outlines.append(Outline("", text))
     known: dict[str, list[list[str]]] = defaultdict(list)
     for outline in outlines:
@@ -104,9 +104,9 @@ def _is_global(node: ast.AST, outline: Outline) -> bool:
 
 
 def _shows_stored(node: ast.AST, outline: Outline, stored: Collection[str]) -> bool:
-    """Return whether code may read a configuration in an attribute by a string, or saves an object that may hold it.
+    """Return whether code may read a configuration from an attribute by a string, or may save it with its object.
 
-    ``stored`` are the names of attributes that hold a configuration.
+    ``stored`` contains the names of the attributes with a configuration.
     """
     parent = outline.parents.get(node)
     match node:
@@ -129,7 +129,7 @@ def _is_dictionary(name: str, outline: Outline) -> bool:
 
 
 def _shows_all(node: ast.AST, outline: Outline) -> bool:
-    """Return whether code reads all variables at once, or defines a class with a configuration as annotated field."""
+    """Return whether code reads all variables at once, or declares a configuration as a field of a class."""
     match node:
         case ast.Call(func=ast.Name(id=name)):
             return name in _READING_VARIABLES
@@ -173,7 +173,7 @@ def _whole_use(
     known: Mapping[str, list[list[str]]],
     libraries: Collection[str],
 ) -> ast.AST | None:
-    """Return the code that uses the configuration ``node`` as a whole; ``None`` if the code around only reads keys."""
+    """Return the code that uses the configuration ``node`` as a whole; ``None`` if the code only reads its keys."""
     parent = parents[node]
     match parent:
         case ast.BoolOp() | ast.IfExp():  # config or {}

@@ -26,20 +26,20 @@ _DEPTH = 4
 
 
 class DataReadingFinder:
-    """Find code that reads data in one unit (class, function or module)."""
+    """Finds code that reads data in one unit (class, function or module)."""
 
     def __init__(self, module: Module, project: Project, unit: Unit) -> None:
         self._module, self._project, self._enclosing_unit = module, project, unit
         self._loaders = module.once(LoaderExpressions, project)
-        #: Whether any data that was found so far is a loader.
+        #: Whether the data that was found so far includes a loader.
         self.from_loader = False
 
     def is_data(self, node: cst.CSTNode) -> bool:
-        """Return whether an expression is a loader, a dataset, or an iterator of these."""
+        """Return whether an expression is a loader, a dataset, or an iterator over one of them."""
         return self._stands_for(self._is_loader, node) or self._stands_for(self._is_dataset, node)
 
     def _stands_for(self, is_kind: Callable[[cst.CSTNode], bool], node: cst.CSTNode, depth: int = 0) -> bool:
-        """Return whether ``is_kind`` is true for an expression, or for an expression from which its value comes."""
+        """Return whether ``is_kind`` is true for an expression, or for an expression that gives the first its value."""
         if is_kind(node):
             return True
         return depth < _DEPTH and any(self._stands_for(is_kind, source, depth + 1) for source in self._sources(node))
@@ -53,7 +53,7 @@ class DataReadingFinder:
         return isinstance(node, cst.Name | cst.Attribute) and is_dataset(self._module, self._project, node)
 
     def _sources(self, node: cst.CSTNode) -> list[cst.BaseExpression]:
-        """Return the values that code assigns to a variable; for ``iter(x)`` and ``enumerate(x)``, return x."""
+        """Return the values that code assigns to a variable. For ``iter(x)`` and ``enumerate(x)``, return ``x``."""
         match node:
             case cst.Call(func=function, args=[first, *_]):
                 return [first.value] if self._module.qualified_names(function) & _ITERATORS else []
@@ -113,8 +113,8 @@ class DataReadingFinder:
     def names_of_read_data(self, functions: Sequence[Function], *, every_loop: bool) -> set[str]:
         """Return the variables to which ``functions`` assign samples or batches that they read.
 
-        Samples in an argument of a call from one of the functions to another also count. ``every_loop``: any loop is
-        assumed to iterate over data.
+        Samples that one of the functions passes to another also count. With ``every_loop``, every loop counts as a loop
+        over data.
         """
         nodes = [node for function in functions for node in walk_code(function)]
         known = {id(function): function for function in functions}
@@ -144,7 +144,7 @@ class DataReadingFinder:
         ) or self.takes_samples(parts)
 
     def functions_in(self, node: cst.BaseExpression) -> list[Function]:
-        """Return the functions of the module that an expression names or defines, and the functions that these call."""
+        """Return the functions that an expression names or defines, and the functions of the module that they call."""
         found: list[Function] = []
         for part in walk_code(node):
             if isinstance(part, cst.Lambda):
@@ -154,7 +154,7 @@ class DataReadingFinder:
         return found
 
     def with_called_functions(self, function: Function) -> list[Function]:
-        """Return a function, and the functions and own methods that it calls, also indirectly, in the module."""
+        """Return a function, and the functions and own methods of the module that it calls, directly or indirectly."""
         found = [function]
         for one in found:
             for call in find_nodes(one, cst.Call):

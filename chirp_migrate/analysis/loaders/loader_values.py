@@ -1,8 +1,9 @@
 """Find expressions whose value is a ``DataLoader``, and the calls that may have built the loader.
 
-An expression is a loader if its value comes from a call that builds a loader, also in a helper function of the project
-or through an attribute of ``self``. A variable is also a loader if its annotation names a loader, or if its name is
-typical of loaders. A value that is clearly of another class is no loader, even if the name of the variable is typical.
+An expression is a loader if its value comes from a call that builds a loader. The call may be in a helper function of
+the project, and the value may be stored in an attribute of ``self``. A variable is also a loader if its annotation
+names a loader, or if its name is typical of loaders. A value that is clearly of another class is not a loader, even if
+the name of the variable is typical.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from chirp_migrate.syntax.queries import (
     parameters_by_name,
 )
 
-#: Patterns for a quick check of a text before the analysis.
+#: Patterns for the quick check of a text that comes before the analysis.
 _SHORT = re.compile(r"(?:\b|_)dl\b")
 _BATCHES = re.compile(rf"{LINE}for\b(?![^\r\n]*\brange\b)[^\r\n]*[bB]atch")
 
@@ -54,7 +55,7 @@ _DEPTH_LIMIT = 8
 
 @lru_cache(maxsize=8)
 def may_use_loader(text: str) -> bool:
-    """Return whether a module may iterate over a loader, according to a search of its text."""
+    """Return whether a module may iterate over a loader, judged by a search of its text."""
     if "oader" in text or ("dl" in text and _SHORT.search(text) is not None):
         return True
     return "atch" in text and _BATCHES.search(text) is not None
@@ -87,11 +88,12 @@ class LoaderExpressions:
         self._known: dict[tuple[Module, cst.CSTNode, str, bool], LoaderValue | None] = {}
 
     def loader(self, node: cst.BaseExpression) -> LoaderValue | None:
-        """Return the loader that an expression refers to; None if it is no loader."""
+        """Return the loader that an expression refers to; None if the expression is not a loader."""
         return self._value(self._module, node, 0)
 
     def functions(self, call: cst.Call, module: Module | None = None) -> list[tuple[Module, cst.FunctionDef]]:
-        """Return the functions of the project, or methods of the same class, that ``call`` may call, and their modules.
+        """Return the functions of the project, or methods of the same class, that ``call`` may call, each with its
+        module.
 
         Args:
             call: a call in ``module``.
@@ -113,9 +115,10 @@ class LoaderExpressions:
     def _value(
         self, module: Module, node: cst.BaseExpression, depth: int, part: int | None = None, inside: bool = False
     ) -> LoaderValue | None:
-        """Return the loader that is the value of ``node``; None if the value is no loader.
+        """Return the loader that is the value of ``node``; None if the value is not a loader.
 
-        With ``part``, return the loader at that position of the value; with ``inside``, the loader at any position.
+        With ``part``, return the loader at the position ``part`` of the value. With ``inside``, return a loader at any
+        position.
         """
         if depth > _DEPTH_LIMIT:
             return None
@@ -188,7 +191,7 @@ class LoaderExpressions:
         return LoaderValue()
 
     def _is_loader_annotation(self, module: Module, node: cst.BaseExpression, inside: bool) -> bool:
-        """Return whether an annotation names a loader; with ``inside``, a container of loaders."""
+        """Return whether an annotation names a loader, or a container of loaders with ``inside``."""
         if isinstance(node, cst.SimpleString):
             return _QUOTED.search(node.value) is not None and not inside
         if isinstance(node, cst.BinaryOperation):
@@ -217,7 +220,7 @@ class LoaderExpressions:
 def _is_called_loader(name: str) -> bool:
     """Return whether a name is typical of loaders.
 
-    Names may be very long, so the check uses no regular expression that backtracks over the whole name.
+    Names may be very long, so no regular expression may backtrack over a whole name.
     """
     name = name.lower()
     _, found, suffix = name.rpartition("loader")
@@ -225,7 +228,7 @@ def _is_called_loader(name: str) -> bool:
 
 
 def _one_of_loaders(found: Iterable[LoaderValue | None]) -> LoaderValue | None:
-    """Return the loader of an expression that has one of several values; None if none of the values is a loader."""
+    """Return the loader of an expression with several possible values; None if no value is a loader."""
     every = list(found)
     known = [one for one in every if one is not None]
     if not known:

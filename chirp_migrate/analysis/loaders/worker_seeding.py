@@ -62,7 +62,7 @@ def repeated_seeds(module: Module, worker_init_fn: cst.BaseExpression | cst.Func
 def _repeated_seeds_in(
     module: Module, function: cst.FunctionDef | cst.Lambda, given: set[str], depth: int
 ) -> Iterator[RepeatedSeed]:
-    """Yield the :func:`repeated_seeds` of a function; only its parameters ``given`` depend on the worker's number."""
+    """Yield the :func:`repeated_seeds` of a function of which only the parameters ``given`` depend on the worker."""
     nodes = [*walk_code(function)]
     asks = any(isinstance(node, cst.Name) and "worker_info" in node.value for node in nodes)
     if asks or any(isinstance(node, cst.Global | cst.Nonlocal) for node in nodes):
@@ -80,10 +80,10 @@ def _repeated_seeds_in(
 
 
 def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> bool:
-    """Return whether an expression reads the first word of the state in which PyTorch leaves NumPy's generator.
+    """Return whether an expression reads the first word of the state that PyTorch gives to NumPy's generator.
 
-    The expression is ``numpy.random.get_state()[1][0]``, perhaps in several steps with local variables. No earlier code
-    may use the generator.
+    The expression is ``numpy.random.get_state()[1][0]``, possibly in several steps with local variables. No earlier
+    code may use the generator.
     """
     words = _object_of_item(module, function, node, "0")
     state = _object_of_item(module, function, words, "1") if words is not None else None
@@ -97,7 +97,7 @@ def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> 
 def _object_of_item(
     module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: str
 ) -> cst.BaseExpression | None:
-    """Return ``x`` for the expression ``x[key]``, else None; a local variable is replaced by its only value."""
+    """Return ``x`` for the expression ``x[key]``; else None. If ``x`` is a local variable, return its only value."""
     match node:
         case cst.Subscript(value=owner, slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer(value=index)))]):
             return _value_of(module, function, owner) if index == key else None
@@ -105,7 +105,7 @@ def _object_of_item(
 
 
 def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return the only value that a function assigns to a local variable; any other expression unchanged."""
+    """Return the only value that a function assigns to a local variable. Return any other expression unchanged."""
     if not isinstance(node, cst.Name):
         return node
     match [one for one in nodes_in_scope(function) if is_name(bound_target(one), node.value)]:
@@ -117,7 +117,7 @@ def _value_of(module: Module, function: cst.CSTNode, node: cst.BaseExpression) -
 def _called_helper(
     module: Module, function: cst.CSTNode, call: cst.Call, given: set[str]
 ) -> tuple[cst.FunctionDef, set[str]] | None:
-    """Return the function of the module that a call calls, and its parameters that depend on the worker's number.
+    """Return the module's function that a call calls, and those of its parameters that depend on the worker's number.
 
     The result is ``None`` if the module has no such function, or if an argument may differ in the next epoch.
     """
@@ -136,13 +136,13 @@ def _called_helper(
 
 
 def _only_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef | None:
-    """Return the function called ``name``, if exactly one function of the module has that name; else None."""
+    """Return the function called ``name`` if exactly one function of the module has this name; else None."""
     named = [function for function in module.find(cst.FunctionDef) if is_name(name, function.name.value)]
     return named[0] if len(named) == 1 else None
 
 
 def _names_in_seed(module: Module, function: cst.CSTNode, seed: cst.BaseExpression, depth: int = 0) -> set[str] | None:
-    """Return the names from which a seed is computed; ``None`` if the seed may differ in the next epoch."""
+    """Return the names from which a seed is computed; ``None`` if the seed may be different in the next epoch."""
     if depth > _DEPTH or isinstance(seed, cst.Tuple) or (isinstance(seed, cst.Name) and seed.value == "None"):
         return None
     names: set[str] = set()
@@ -166,7 +166,7 @@ def _names_in_seed(module: Module, function: cst.CSTNode, seed: cst.BaseExpressi
 
 
 def _resolve_name(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -> set[str] | None:
-    """Return the names from which the value of ``name`` is computed; for a name without local value, the name itself.
+    """Return the names from which the value of ``name`` is computed. A name without a local value stands for itself.
 
     The result is ``None`` if the value may differ in the next epoch.
     """
