@@ -162,7 +162,7 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
     annotations = [node.returns, *(one.annotation for one in parameters_by_name(node).values())]
     written = [annotation for annotation in annotations if annotation is not None]
     if any(find_nodes(one, cst.Call) for one in written):
-        raise NotMovable("its annotations call something")
+        raise NotMovable("its annotations call a function")
     for name, owner in _names_read(module, *written):
         if owner is None:
             known = module.scopes.is_builtin(name) or bool(module.scopes.stars)

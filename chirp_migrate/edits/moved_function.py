@@ -251,7 +251,7 @@ class MovedFunction:
         if not is_new_object and (place := found_uses.get(FunctionUse.KEY)) is not None:
             raise NotMovable(f"the project may use it as a key, or read its identity ({place})")
         if holds and may_be_deep_copied(self.module, self.project, self.node):
-            raise NotMovable("a deep copy of an object that holds it would also copy the captured values")
+            raise NotMovable("a deep copy of an object that contains it would also copy the captured values")
 
     def _is_inspected(self, use: cst.CSTNode) -> bool:
         match next_step_of_value(self.module, use):

@@ -94,7 +94,7 @@ class DataLoaderFactory(Rule):
     reason = (
         "A hand-written loader call fixes workers, pinning and prefetching for one machine, and reads sample by "
         "sample. The factory keeps every argument about data (batch size, order, sampler, collation, generator, "
-        "persistent_workers). It chooses the rest for the dataset and the machine at hand."
+        "persistent_workers). It chooses all other settings for the dataset and the machine at hand."
     )
     safety = Safety.SAFE
     trigger = ("DataLoader", FACTORY, *FACTORY_FUNCTIONS)

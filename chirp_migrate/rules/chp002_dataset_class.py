@@ -64,8 +64,8 @@ class WorkerSafeDatasetClass(Rule):
     reason = (
         "Standardising and augmenting one sample at a time costs more than reading it. A decorator names the "
         "attributes of a class that contain dataset, indices, statistics and transforms. Loaders then read whole "
-        "batches where the result is equal. The class itself does not change, and its own code reads everything "
-        "else."
+        "batches where the result is equal. The class itself does not change, and its own code reads all other "
+        "samples."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)

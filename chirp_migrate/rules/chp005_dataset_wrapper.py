@@ -141,7 +141,9 @@ def _made_by_type(
     ):
         problem = "the project sets an attribute `dataset`, `training` or `transforms` of objects"
     if problem is None and any(may_be_deep_copied(module, project, place) for place in constructions):
-        problem = "a deep copy of an object that holds it would also copy the dataset and the transforms"
+        problem = (
+            "a deep copy of an object that contains the dataset would also copy the wrapped dataset and the transforms"
+        )
     if problem is not None:
         found = "this dataset class is made by type() from lambdas; write it as a class statement"
         return RuleMatch(offset, f"{found}. Not rewritten: {problem}")

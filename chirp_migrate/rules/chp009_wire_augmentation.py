@@ -32,8 +32,9 @@ class WireAugmentation(Rule):
     code = "CHP009"
     name = "wire-augmentation"
     reason = (
-        "The configuration has flags for augmentation and the module imports the wrapper, but never calls it. Runs "
-        "that enable augmentation train without it. The call changes what such runs learn, so it needs --unsafe."
+        "The configuration has flags for augmentation, and the module imports the wrapper but never calls it. Runs "
+        "that enable augmentation train without augmentation. The call changes what such runs learn, so the rewrite "
+        "needs --unsafe."
     )
     safety = Safety.BEHAVIOUR
     trigger = (_WRAPPER,)

@@ -41,9 +41,9 @@ class ImageRoundTrip(Rule):
     code = "CHP010"
     name = "image-round-trip"
     reason = (
-        "Turning each spectrogram into an 8-bit image and back stretches it to its own range and quantises it. The "
-        "model then trains on other values than it is validated on. Masks on the tensor avoid that. They change what "
-        "the model sees, so the rewrite needs --unsafe."
+        "The class converts each spectrogram to an 8-bit image and back, which stretches it to its own range and "
+        "quantises it. The model then trains on other values than it is validated on. Masks on the tensor avoid "
+        "this conversion. They change what the model sees, so the rewrite needs --unsafe."
     )
     safety = Safety.BEHAVIOUR
     trigger = ("fromarray",)

@@ -106,9 +106,9 @@ class LocalFunction(Rule):
     code = "CHP012"
     name = "local-function"
     reason = (
-        "Worker processes look a function up by its name in a module. A local function has no such name, so a loader "
-        "or dataset that holds one cannot be pickled. At module level it has one, and functools.partial binds the "
-        "captured values."
+        "Worker processes look a function up by its name in a module. A local function has no such name, so a "
+        "loader or dataset with a local function cannot be pickled. A module-level function can be pickled, and "
+        "functools.partial binds the captured values."
     )
     safety = Safety.SAFE
     stops_workers = True

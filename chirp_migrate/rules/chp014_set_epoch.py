@@ -1,4 +1,4 @@
-"""CHP014: call `set_epoch`, so that a distributed sampler changes its order (opt-in without a guard)."""
+"""CHP014: call `set_epoch`, so that a distributed sampler shuffles each epoch in another order."""
 
 from __future__ import annotations
 

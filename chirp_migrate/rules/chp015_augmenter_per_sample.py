@@ -44,9 +44,9 @@ class AugmenterPerSample(Rule):
     name = "augmenter-per-sample"
     reason = (
         "A transform that is created inside `__getitem__` checks its arguments, computes windows and filter banks, "
-        "and sets up its module for every sample. Created once in `__init__`, it saves that time. The rule does not "
-        "rewrite the code: a subclass, an old pickle or a test may not run this `__init__`, and the arguments of the "
-        "transform may change later."
+        "and sets up its module for every sample. A transform that is created once in `__init__` saves that time. "
+        "The rule does not rewrite the code: a subclass, an old pickle or a test may not run this `__init__`, and "
+        "the arguments of the transform may change later."
     )
     safety = Safety.ADVICE
     trigger = ("Dataset", "__getitem__", "ugment", "torchvision", "torchaudio")

@@ -31,9 +31,9 @@ class LoaderRestarted(Rule):
     code = "CHP016"
     name = "loader-restarted-in-loop"
     reason = (
-        "`next(iter(loader))` begins a new epoch each time. The loader starts its workers again, they load several "
-        "batches, and all but the first are discarded. Each iteration sees only the beginning of an epoch, which "
-        "without shuffling is always the same batch."
+        "`next(iter(loader))` begins a new epoch each time. The loader starts its workers again, the workers load "
+        "several batches, and all but the first batch are discarded. Each iteration sees only the beginning of an "
+        "epoch. Without shuffling, this is always the same batch."
     )
     safety = Safety.ADVICE
     trigger = ("next",)

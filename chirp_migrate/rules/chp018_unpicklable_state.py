@@ -44,8 +44,8 @@ class UnpicklableState(Rule):
     code = "CHP018"
     name = "unpicklable-state"
     reason = (
-        "A worker process gets the dataset pickled, or as a forked copy. Open files, connections and locks support "
-        "neither: pickling them fails, and a forked worker shares what must not be shared."
+        "A worker process gets the dataset pickled, or as a forked copy. Open files, connections and locks cannot "
+        "be pickled, and a forked worker must not share them with other processes."
     )
     safety = Safety.ADVICE
     finds_bugs = True

@@ -37,8 +37,9 @@ class ForkAfterCuda(Rule):
     code = "CHP019"
     name = "fork-after-cuda"
     reason = (
-        "A process forked from one that has used CUDA cannot use it: PyTorch raises `Cannot re-initialize CUDA in "
-        "forked subprocess`. Samples belong on the CPU in workers; batches go to the GPU in the training loop."
+        "If a process has used CUDA, the processes that it forks cannot use CUDA: PyTorch raises `Cannot "
+        "re-initialize CUDA in forked subprocess`. Samples belong on the CPU in workers; batches go to the GPU in "
+        "the training loop."
     )
     safety = Safety.ADVICE
     finds_bugs = True

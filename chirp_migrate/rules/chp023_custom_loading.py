@@ -36,7 +36,7 @@ class CustomLoadingCode(Rule):
     reason = (
         "PyTorch's DataLoader already has what such code builds by hand: workers that seed themselves, use shared "
         "memory and end with the loader; batches that are loaded ahead in order; pinned memory and copies that do "
-        "not block. Hand-written code has to get all of that right again. docs/migration-notes.md lists the "
+        "not block. Hand-written code must solve the same problems again. docs/migration-notes.md lists the "
         "replacement of each attribute and each hand-written pattern."
     )
     safety = Safety.ADVICE

@@ -43,7 +43,7 @@ class StandardizedSamples:
 
 @dataclass(frozen=True)
 class AugmentationStage:
-    """One augmentation of a sample (x, y): ``function`` is applied to x while ``gate`` is true. None means always true."""
+    """One augmentation of a sample (x, y): ``function`` is applied to x while ``gate`` is true, or always if None."""
 
     function: Value
     gate: Value | None
