@@ -175,7 +175,7 @@ class CallEdit:
             start:end
         ]:
             return ()
-        groups, filled = list(self._in_groups()), list(self._fill_lines(wanted))
+        groups, filled = list(self._keep_grouping()), list(self._fill_lines(wanted))
         ends = len(module.text[end:last].rstrip())
         # Aligned lines with several arguments become one line if the arguments fit, so that the line breaks are not
         # arbitrary.
@@ -187,7 +187,7 @@ class CallEdit:
             written = (module.text[first:start] + text).splitlines()
             if max(map(len, written)) <= limit and len(written[-1]) + ends <= limit:
                 return (Edit(start, end, text),)
-        return (Edit(start, end, self._one_per_line()),)
+        return (Edit(start, end, self._put_one_per_line()),)
 
     def _aligned_column(self) -> int:
         """Return the column of the first argument if other lines are aligned with it, else 0."""
@@ -202,7 +202,7 @@ class CallEdit:
         return indent, indent + ("\t" if "\t" in indent else "    ")
 
     @property
-    def _head(self) -> str:
+    def _call_head(self) -> str:
         return f"{self._callee or self._module.source(self._call.func).strip()}("
 
     def _argument_texts(self) -> list[str]:
@@ -211,7 +211,7 @@ class CallEdit:
         pairs = zip(self._spans, named, strict=True)
         return [apply_edits_in_span(self._module.text, span, own) for span, own in pairs] + self._added
 
-    def _in_groups(self) -> Iterator[str]:
+    def _keep_grouping(self) -> Iterator[str]:
         """Yield the source of the call with the arguments below the called name, grouped into the same lines as before.
 
         If the arguments were aligned with the opening bracket, the closing bracket is where the file usually has it.
@@ -231,7 +231,7 @@ class CallEdit:
             behind = self._style.closes_behind_arguments(module.text)
         lines = f",{module.newline}{inner}".join(", ".join(group) for group in groups)
         last = "" if behind else f"{',' if ',' in tail else ''}{module.newline}{indent}"
-        yield f"{self._head}{module.newline}{inner}{lines}{last})"
+        yield f"{self._call_head}{module.newline}{inner}{lines}{last})"
 
     def _fill_lines(self, longest: int) -> Iterator[str]:
         """Yield the source of the call with all arguments on one line below the called name.
@@ -241,7 +241,7 @@ class CallEdit:
         assert self._style is not None
         module, (indent, inner), texts = self._module, self._indents, self._argument_texts()
         if not self._style.closes_behind_arguments(module.text):
-            yield f"{self._head}{module.newline}{inner}{', '.join(texts)}{module.newline}{indent})"
+            yield f"{self._call_head}{module.newline}{inner}{', '.join(texts)}{module.newline}{indent})"
             return
         ends = len(module.text[module.span(self._call)[1] : module.line_end(module.span(self._call)[1] - 1)].rstrip())
         lines = [inner]
@@ -250,10 +250,11 @@ class CallEdit:
             if lines[-1] != inner and len(f"{lines[-1]} {text}") > room:
                 lines.append(inner)
             lines[-1] += f"{'' if lines[-1] == inner else ' '}{text}{',' if n < len(texts) - 1 else ')'}"
-        yield module.newline.join([self._head, *lines])
+        yield module.newline.join([self._call_head, *lines])
 
-    def _one_per_line(self) -> str:
+    def _put_one_per_line(self) -> str:
         """Return the source of the call with each argument on its own line."""
         indent, inner = self._indents
         newline = self._module.newline
-        return f"{self._head}{newline}{''.join(f'{inner}{text},{newline}' for text in self._argument_texts())}{indent})"
+        lines = "".join(f"{inner}{text},{newline}" for text in self._argument_texts())
+        return f"{self._call_head}{newline}{lines}{indent})"

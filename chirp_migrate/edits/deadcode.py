@@ -73,17 +73,17 @@ def remove_newly_unused_names(
     while not only_imports:
         # Only a name that occurs less often than before the rewrite can have become unused.
         names = frozenset(Counter(_WORD.findall(before)) - Counter(_WORD.findall(after)))
-        known = _names_of(before).bound(names) if names else {}
-        idle = _names_of(before).unused(names) if known else {}
+        known = _module_names(before).bound(names) if names else {}
+        idle = _module_names(before).unused(names) if known else {}
         dead = {
             binding: places
-            for binding, places in (_names_of(after).unused(names) if known else {}).items()
+            for binding, places in (_module_names(after).unused(names) if known else {}).items()
             if binding in known and binding not in idle and not (binding.scope == "" and is_public(binding.name))
         }
         if names:
             dead = _without_idle_submodules(before, dead)
             dead |= _needless_imports(before, after, is_public)
-        edits = _removals(after, dead, style)
+        edits = _removal_edits(after, dead, style)
         if not edits:
             return
         yield edits
@@ -98,7 +98,7 @@ def _without_idle_submodules(
 
     The result also omits an ``import package`` next to such an import, because both bind the same name.
     """
-    read, found = _names_of(before).paths, dict(dead)
+    read, found = _module_names(before).paths, dict(dead)
     for binding, places in dead.items():
         aliases = [place.alias for place in places if isinstance(place.statement, ast.Import)]
         modules = {one.name for one in aliases if one is not None and one.asname is None and "." in one.name}
@@ -114,14 +114,14 @@ def _needless_imports(
 
     Such an import is ``import torch.utils.data`` next to ``import torch``, or ``from torch.utils.data import *``.
     """
-    was, now = _names_of(before), _names_of(after)
+    was, now = _module_names(before), _module_names(after)
     found = {
         _Binding("", path): places
         for path, places in now.submodules.items()
         if path in _DATA and path in was.paths and path not in now.paths and not now.names_in_strings(path)
     }
-    given = _GIVEN_BY_STAR & was.free
-    if given and not given & now.free and not any(map(is_public, _GIVEN_BY_STAR)):
+    given = _GIVEN_BY_STAR & was.unbound_names
+    if given and not given & now.unbound_names and not any(map(is_public, _GIVEN_BY_STAR)):
         stars = [place for place in now.stars if isinstance(place.statement, ast.ImportFrom)]
         places = [place for place in stars if getattr(place.statement, "module", "") in _DATA]
         if places and not (now.reads_computed_names or any(map(now.names_in_strings, given))):
@@ -131,7 +131,7 @@ def _needless_imports(
 
 def top_level_names(text: str) -> set[str]:
     """Return the names of a module whose top-level imports :func:`remove_newly_unused_names` may remove."""
-    names = _names_of(text)
+    names = _module_names(text)
     return {binding.name for binding in names.bindings if not binding.scope} | (
         _GIVEN_BY_STAR if names.stars else set()
     )
@@ -220,7 +220,7 @@ class _ModuleNames:
         return frozenset(found)
 
     @cached_property
-    def free(self) -> frozenset[str]:
+    def unbound_names(self) -> frozenset[str]:
         """Return the names that code reads, but that no import, assignment or definition of the module binds."""
         bound = {one.name for one in self.bindings} | {one.name for one in self._outline.functions}
         bound |= {one.name for one in self._outline.find(ast.ClassDef)}
@@ -310,7 +310,7 @@ class _ModuleNames:
 
 
 @lru_cache(maxsize=4)
-def _names_of(text: str) -> _ModuleNames:
+def _module_names(text: str) -> _ModuleNames:
     return _ModuleNames(text)
 
 
@@ -375,7 +375,7 @@ def _is_pure(statement: ast.stmt) -> bool:
     )
 
 
-def _removals(text: str, dead: dict[_Binding, list[_DeadStatement]], style: ImportStyle) -> list[Edit]:
+def _removal_edits(text: str, dead: dict[_Binding, list[_DeadStatement]], style: ImportStyle) -> list[Edit]:
     lines = SOURCE_LINE.findall(text)
     starts = [0, *accumulate(map(len, lines))]
 

@@ -163,7 +163,7 @@ def _name_from_arithmetic(body: cst.BinaryOperation, function: cst.Lambda) -> st
         return "rescale"
     if isinstance(body.operator, cst.Power):
         return "square" if is_integer(body.right, "2") else "raise_to_power"
-    left, right = (_reads(side, function) for side in (body.left, body.right))
+    left, right = (_reads_parameter(side, function) for side in (body.left, body.right))
     if isinstance(body.operator, cst.Add):
         return "add" if left and right else _verb_with_object("add", body.right if left else body.left)
     if isinstance(body.operator, cst.Subtract):
@@ -171,7 +171,7 @@ def _name_from_arithmetic(body: cst.BinaryOperation, function: cst.Lambda) -> st
     return next((name for kind, name in _OPERATIONS if isinstance(body.operator, kind)), None)
 
 
-def _reads(node: cst.BaseExpression, function: cst.Lambda) -> bool:
+def _reads_parameter(node: cst.BaseExpression, function: cst.Lambda) -> bool:
     return any(is_name(one, *parameters_by_name(function)) for one in walk_code(node))
 
 

@@ -62,7 +62,7 @@ def names_conflicting_elsewhere(module: Module, project: Project, needed: Collec
         for source, clause in needed
         if (name := name_bound_by_import(clause)) not in module.scopes.module.bindings
         and (table is None or table.exports(name))
-        and project.means_otherwise(module.path, name, _qualified_name(source, clause))
+        and project.binds_other_object(module.path, name, _qualified_name(source, clause))
     }
 
 
@@ -72,7 +72,7 @@ def hidden_names(module: Module, needed: Collection[Import], edits: Collection[E
         name
         for source, clause in needed
         for name in (name_bound_by_import(clause),)
-        for scope in module.scopes.binding_locally(name)
+        for scope in module.scopes.local_scopes_binding(name)
         if any(module.absolute(one.qualified) != _qualified_name(source, clause) for one in scope.bindings[name])
         for start, end in (module.span(scope.node),)
         if any(start <= edit.start < end and re.search(rf"\b{name}\b", edit.replacement) for edit in edits)
@@ -98,9 +98,9 @@ def import_edits(
         if late or style.one_name_a_line:
             existing = None
         if missing and existing is not None:
-            edits += _as_written(module, existing, _extend_import(module, existing, missing, style), style)
+            edits += _with_project_layout(module, existing, _extend_import(module, existing, missing, style), style)
         elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
-            edits += _insert_next_to(module, guarded, _line(source, missing), style)
+            edits += _insert_next_to(module, guarded, _import_line(source, missing), style)
         elif missing:
             edits += _new_import_line(module, source, missing, style, first_use)
     return edits
@@ -117,21 +117,23 @@ def local_import_edits(module: Module, name: cst.Name, needed: Import, style: Im
         return None
     statements = [binding.node for binding in variable.bindings if isinstance(binding.node, _Statement)]
     if variable.scope is module.scopes.module:
-        are_in_script = len(statements) == len(variable.bindings) and all(_is_in_script(module, s) for s in statements)
+        are_in_script = len(statements) == len(variable.bindings) and all(
+            _is_in_main_block(module, s) for s in statements
+        )
         if not are_in_script or _is_bound(module, needed[1]):
             return None
     elif _loads_torch(module):
         return None
-    line = _line(needed[0], [needed[1]])
+    line = _import_line(needed[0], [needed[1]])
     return [
         edit
         for statement in statements
-        if not _has_neighbour(module, statement, line)
+        if not _has_same_import(module, statement, line)
         for edit in _insert_next_to(module, statement, line, style)
     ]
 
 
-def _is_in_script(module: Module, statement: cst.CSTNode) -> bool:
+def _is_in_main_block(module: Module, statement: cst.CSTNode) -> bool:
     """Return whether a statement is in the block of ``if __name__ == "__main__":`` at the top level."""
     block = module.parents[module.parents[statement]]
     match module.parents.get(block):
@@ -169,13 +171,13 @@ def import_always_runs(module: Module, statement: cst.CSTNode) -> bool:
     An import in an ``if`` may not run, such as an import for type checkers or for one operating system. For an import
     of the runtime in an ``if`` or ``try``, the result is True: the code that needs the runtime has the same condition.
     """
-    if any(source == _RUNTIME for source in _sources(module, statement)):
-        return not _is_for_checkers(module, statement)
+    if any(source == _RUNTIME for source in _imported_modules(module, statement)):
+        return not _is_for_type_checkers(module, statement)
     block = module.parents[module.parents[statement]]
     return isinstance(block, cst.Module) or isinstance(module.parents[block], cst.FunctionDef)
 
 
-def _line(source: str, clauses: list[str]) -> str:
+def _import_line(source: str, clauses: list[str]) -> str:
     return f"from {source} import {', '.join(clauses)}"
 
 
@@ -208,7 +210,9 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
             yield Edit(end, end, "".join(separator + clause for clause in following))
 
 
-def _as_written(module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle) -> list[Edit]:
+def _with_project_layout(
+    module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle
+) -> list[Edit]:
     """Return edits of an import statement that also give the statement the layout of the project's own tools."""
     edits, (start, end) = list(edits), module.span(statement)
     after = apply_edits_in_span(module.text, (start, end), edits)
@@ -225,7 +229,7 @@ def _new_import_line(
     If possible, the line is inserted at its sorted place. If not, it follows the import of ``DataLoader`` or torch, or
     the imports of its section.
     """
-    line = style.written(_line(source, clauses)).replace("\n", module.newline)
+    line = style.written(_import_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body
     run = _import_positions(module, source)
     if not run:
@@ -236,7 +240,7 @@ def _new_import_line(
     imports = _imports_in(module, body)
     below = _loader_import(module, imports, run, first_use) if source == _RUNTIME else None
     if below is None or style.is_configured:
-        edits = _insert_sorted(module, body[run[0]], body[run[-1]], _line(source, clauses), style)
+        edits = _insert_sorted(module, body[run[0]], body[run[-1]], _import_line(source, clauses), style)
         if edits is not None:
             return edits
     if below is not None:
@@ -265,7 +269,7 @@ def _loader_import(
     data = [n for n in places if any(one.startswith("torch.utils") for one in imports[n])]
     torch = [n for n in places if any(map(_NEEDS_TORCH.match, imports[n]))]
     found = next(iter((*loaders, *data, *torch)), None)
-    return None if found is None else _last_of_torch(body, {n: imports[n] for n in places}, found)
+    return None if found is None else _last_torch_import(body, {n: imports[n] for n in places}, found)
 
 
 def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
@@ -282,14 +286,14 @@ def _import_from(module: Module, source: str) -> cst.ImportFrom | None:
 def _imports_in(module: Module, body: Sequence[cst.CSTNode]) -> dict[int, list[str]]:
     """Return the positions of import statements in a block, each with the modules that the statement imports from."""
     return {
-        position: [source for small in statement.body for source in _sources(module, small)]
+        position: [source for small in statement.body for source in _imported_modules(module, small)]
         for position, statement in enumerate(body)
         if isinstance(statement, cst.SimpleStatementLine)
         and all(isinstance(small, _Statement) for small in statement.body)
     }
 
 
-def _sources(module: Module, statement: cst.CSTNode) -> list[str]:
+def _imported_modules(module: Module, statement: cst.CSTNode) -> list[str]:
     match statement:
         case cst.Import(names=aliases):
             return [alias.evaluated_name for alias in aliases]
@@ -308,14 +312,14 @@ def _guarded_import(module: Module) -> cst.CSTNode | None:
     if _loads_torch(module):
         return None
     for statement in sorted(module.find(cst.Import, cst.ImportFrom), key=lambda statement: module.span(statement)[0]):
-        if module.scopes.scope_of(statement) is not module.scopes.module or _is_for_checkers(module, statement):
+        if module.scopes.scope_of(statement) is not module.scopes.module or _is_for_type_checkers(module, statement):
             continue
-        if any(_NEEDS_TORCH.match(source) for source in _sources(module, statement)):
+        if any(_NEEDS_TORCH.match(source) for source in _imported_modules(module, statement)):
             return statement
     return None
 
 
-def _is_for_checkers(module: Module, statement: cst.CSTNode) -> bool:
+def _is_for_type_checkers(module: Module, statement: cst.CSTNode) -> bool:
     guards = (ancestor for ancestor in module.ancestors(statement) if isinstance(ancestor, cst.If))
     return any("TYPE_CHECKING" in module.source(guard.test) for guard in guards)
 
@@ -331,13 +335,13 @@ def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: Im
     run = _neighbouring_imports(imports, body.index(parent))
     edits = _insert_sorted(module, body[run[0]], body[run[-1]], line, style) if style.is_configured else None
     return (
-        [_insert_line_after(module, _last_of_torch(body, imports, body.index(parent)), line)]
+        [_insert_line_after(module, _last_torch_import(body, imports, body.index(parent)), line)]
         if edits is None
         else edits
     )
 
 
-def _last_of_torch(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]], position: int) -> cst.CSTNode:
+def _last_torch_import(body: Sequence[cst.CSTNode], imports: Mapping[int, list[str]], position: int) -> cst.CSTNode:
     """Return the import at a position of a block, or the last of the imports of torch that directly follow it."""
     following = position + 1
     while all(map(_TORCH.match, imports.get(following, ["-"]))) and not getattr(body[following], "leading_lines", ()):
@@ -365,7 +369,7 @@ def _insert_sorted(
     return edits
 
 
-def _has_neighbour(module: Module, statement: cst.CSTNode, line: str) -> bool:
+def _has_same_import(module: Module, statement: cst.CSTNode, line: str) -> bool:
     """Return whether the block of ``statement`` already has the same import."""
     block = module.parents[module.parents[statement]]
     return any(
@@ -390,7 +394,7 @@ def _import_positions(module: Module, source: str) -> Sequence[int]:
         return _neighbouring_imports(imports, start)
     torch = (position for position, sources in imports.items() if any(map(_NEEDS_TORCH.match, sources)))
     start = next(torch, start)
-    paths = [n for n, statement in enumerate(module.tree.body) if _changes_path(statement)]
+    paths = [n for n, statement in enumerate(module.tree.body) if _changes_sys_path(statement)]
     if start >= 0 and paths and paths[-1] > start:
         if paths[-1] + 1 not in imports:
             return [paths[-1]]
@@ -417,7 +421,7 @@ def _insert_line_after(module: Module, statement: cst.CSTNode, line: str) -> Edi
     return Edit(after, after, f"{lead}{module.indentation(start)}{line}{module.newline}")
 
 
-def _changes_path(statement: cst.CSTNode) -> bool:
+def _changes_sys_path(statement: cst.CSTNode) -> bool:
     smalls = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
     changing = (small for small in smalls if isinstance(small, cst.Expr | cst.Assign | cst.AugAssign))
     return any(dotted_source(part) == "sys.path" for small in changing for part in walk_code(small))

@@ -69,13 +69,13 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
                 if owner is None or node not in (owner.scope.node, *module.ancestors(owner.scope.node)):
                     raise NotMovable(f"it rebinds `{item.name.value}` of the enclosing function")
         elif isinstance(one, cst.Name) and one.value in (_OF_FUNCTION | _OF_CLASS):
-            is_moved = one.value in _OF_CLASS and _own_class(module, one, node) is not None
+            is_moved = one.value in _OF_CLASS and _class_that_moves(module, one, node) is not None
             called = isinstance(module.parents[one], cst.Call) or one.value == "__class__"
             if called and not is_moved and module.scopes.lookup(one.value, one) is None:
                 raise NotMovable(f"`{one.value}` would give another result at the new place")
         elif isinstance(one, cst.Name) and re.fullmatch(r"__\w*(?<!__)", one.value):
             around = module.enclosing_class(one)
-            if around is not None and around is not _own_class(module, one, node):
+            if around is not None and around is not _class_that_moves(module, one, node):
                 raise NotMovable(f"`{one.value}` in it is private to the enclosing class")
 
 
@@ -87,7 +87,7 @@ def _normalized_name(module: Module) -> str | None:
     return next((name for name in names if name != unicodedata.normalize("NFKC", name)), None)
 
 
-def _own_class(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.ClassDef | None:
+def _class_that_moves(module: Module, name: cst.CSTNode, node: cst.CSTNode) -> cst.ClassDef | None:
     """Return the class around ``name`` if the class is ``node`` or inside ``node``, and so moves, too; else None."""
     owner = module.enclosing_class(name)
     return owner if owner is not None and node in (owner, *module.ancestors(owner)) else None
@@ -142,11 +142,13 @@ def has_same_value_at(module: Module, project: Project, default: cst.BaseExpress
     scope, places = owner
     # An attribute may still have another value during import. Only attributes of modules of other packages are
     # complete.
-    fixed = not dot or (places[0].kind is BindingKind.IMPORT and not _is_ours(module, project, places[0].qualified))
+    fixed = not dot or (
+        places[0].kind is BindingKind.IMPORT and not _belongs_to_project(module, project, places[0].qualified)
+    )
     return fixed and isinstance(scope.node, cst.Module) and is_bound_once(module, project, path, places, offset)
 
 
-def _is_ours(module: Module, project: Project, qualified: str) -> bool:
+def _belongs_to_project(module: Module, project: Project, qualified: str) -> bool:
     """Return whether a qualified name belongs to the project itself. Its modules may be only partly imported."""
     return qualified.startswith(".") or project.has_package(module.absolute(qualified).partition(".")[0])
 
@@ -198,11 +200,11 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
     for base in node.bases:
         if not isinstance(base.value, cst.Name | cst.Attribute | cst.Subscript):
             raise NotMovable("its base class is an expression that would run when the module is imported")
-        _check_known(module, project, base.value, offset)
+        _check_names_are_defined(module, project, base.value, offset)
     for statement in node.body.body:
         if isinstance(statement, cst.FunctionDef):
             for decorator in statement.decorators:
-                _check_known(module, project, decorator.decorator, offset)
+                _check_names_are_defined(module, project, decorator.decorator, offset)
                 _check_decorator(module, project, decorator.decorator, offset)
             check_annotations(module, statement, offset)
             for name, parameter in parameters_by_name(statement).items():
@@ -248,7 +250,7 @@ def _is_constant(module: Module, project: Project, statement: cst.CSTNode, offse
     return True
 
 
-def _check_known(module: Module, project: Project, expression: cst.BaseExpression, offset: int) -> None:
+def _check_names_are_defined(module: Module, project: Project, expression: cst.BaseExpression, offset: int) -> None:
     for name, owner in _names_read(module, expression):
         if owner is None:
             if not module.scopes.is_builtin(name) and not module.scopes.stars:
@@ -267,7 +269,8 @@ def _check_known(module: Module, project: Project, expression: cst.BaseExpressio
         if may_be_patched_elsewhere(module, project, path):
             raise NotMovable(f"other code assigns `{path}` after the import of the module")
         ours = any(
-            one.kind is BindingKind.IMPORT and _is_ours(module, project, one.qualified) for one in owner.bindings
+            one.kind is BindingKind.IMPORT and _belongs_to_project(module, project, one.qualified)
+            for one in owner.bindings
         )
         if path.startswith(f"{name}.") and ours:
             raise NotMovable(f"`{path}` may not be defined yet when the module is imported")

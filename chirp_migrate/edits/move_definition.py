@@ -53,7 +53,7 @@ def _shorten_name(name: str) -> str:
 
 def insertion_offset(module: Module, node: cst.CSTNode) -> int:
     """Return the start of the top-level statement around ``node``, with its decorators and the comments above it."""
-    return _above(module, module.top_level_statement(node))
+    return _start_with_comments(module, module.top_level_statement(node))
 
 
 def function_offset(module: Module, node: cst.CSTNode) -> int:
@@ -65,12 +65,12 @@ def function_offset(module: Module, node: cst.CSTNode) -> int:
     """
     statement = module.top_level_statement(node)
     if isinstance(statement, cst.FunctionDef | cst.ClassDef) or module.path.endswith(".ipynb"):
-        return _above(module, statement)
+        return _start_with_comments(module, statement)
     body: list[cst.CSTNode] = list(module.tree.body)
     at = body.index(statement)
     while at and not _defines_or_imports(body[at - 1]):
         at -= 1
-    return _above(module, body[at] if at else statement)
+    return _start_with_comments(module, body[at] if at else statement)
 
 
 def _defines_or_imports(statement: cst.CSTNode) -> bool:
@@ -83,7 +83,7 @@ def _defines_or_imports(statement: cst.CSTNode) -> bool:
     return any(isinstance(one, cst.Import | cst.ImportFrom) for one in smalls)
 
 
-def _above(module: Module, statement: cst.CSTNode) -> int:
+def _start_with_comments(module: Module, statement: cst.CSTNode) -> int:
     return start_of_comments_above(module, module.line_start(module.statement_start(statement)), "")
 
 

@@ -121,27 +121,27 @@ class MovedFunction:
         check_body_is_movable(self.module, self.node)
         self.import_lines = move.import_lines(self.module, self.imports)
         check_captured_values(self.module, self.project, self.node, self.captured_groups)
-        if self.method is not None and not self._takes_methods():
+        if self.method is not None and not self._may_add_method():
             raise NotMovable(
                 "the rewrite would add a method, and the class, a base class or a metaclass may inspect the methods"
             )
-        if self.method is not None and self._takes_other_objects(self.method):
+        if self.method is not None and self._may_get_other_objects(self.method):
             name = self.method.name.value
             raise NotMovable(
                 f"the rewrite would make it a method, and `{name}` may be called with an object of another class"
             )
         self.bound = self._bound_defaults()
 
-    def _takes_other_objects(self, method: cst.FunctionDef) -> bool:
+    def _may_get_other_objects(self, method: cst.FunctionDef) -> bool:
         owner = self.module.enclosing_class(method)
         return owner is None or may_call_method_on_other_objects(self.module, self.project, owner, method.name.value)
 
-    def _takes_methods(self) -> bool:
+    def _may_add_method(self) -> bool:
         """Return whether no code inspects the methods of the enclosing class. Such code could notice a new method."""
         owner = self.module.enclosing_class(self.method or self.node)
         if self.project.holds(r"\bdef\s+__getattribute__\b", "__getattribute__"):
             return False
-        return owner is not None and _has_quiet_namespace(self.module, self.project, owner)
+        return owner is not None and _names_are_not_inspected(self.module, self.project, owner)
 
     def _bound_defaults(self) -> list[cst.Param]:
         """Return the parameters whose defaults must be evaluated at the old place of the function.
@@ -315,7 +315,7 @@ class MovedFunction:
             return move.first_unused_name(self.module, wishes, set_elsewhere.union(taken))
         if may_set_computed_attributes(self.module, project, owner):
             raise NotMovable("the rewrite would make it a method, which an attribute with a computed name may hide")
-        if _has_private_names(self.module, project, owner):
+        if _may_inherit_private_methods(self.module, project, owner):
             around = f"_{enclosing_function_name(self.module, self.node)}_"
             wishes = [one if one.startswith(around) else around + one.lstrip("_") for one in wishes]
         related = has_bases_or_subclasses(self.module, project, owner)
@@ -418,7 +418,7 @@ class MovedFunction:
         return (Edit(offset, offset, lead + newline + text.rstrip("\r\n") + newline),)
 
 
-def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
+def _names_are_not_inspected(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
     """Return whether no code of a class, its module or its bases may inspect the names in the class."""
     if owner.keywords or owner.decorators or depth == _BASES_LIMIT or may_list_attributes(module):
         return False
@@ -430,18 +430,20 @@ def _has_quiet_namespace(module: Module, project: Project, owner: cst.ClassDef, 
             found = project.class_definition(name)
             if found is None and project.defines(name):
                 return False
-            if found is not None and not _has_quiet_namespace(found[0], project, found[1], depth + 1):
+            if found is not None and not _names_are_not_inspected(found[0], project, found[1], depth + 1):
                 return False
     return True
 
 
-def _has_private_names(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
+def _may_inherit_private_methods(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
     """Return whether a class may inherit from a library class that has private methods."""
     for name in base_names(module, project, owner):
         found = project.class_definition(name)
         if found is None and not _PLAIN_BASE.fullmatch(name):
             return True
-        if found is not None and (depth == _BASES_LIMIT or _has_private_names(found[0], project, found[1], depth + 1)):
+        if found is not None and (
+            depth == _BASES_LIMIT or _may_inherit_private_methods(found[0], project, found[1], depth + 1)
+        ):
             return True
     return False
 

@@ -155,11 +155,11 @@ def discover_files(
         name = path.resolve().name
         if path.suffix not in _SIZE_LIMITS:
             raise UsageProblem(f"{path} is neither a Python file nor a notebook: pass the folder of your project.")
-        too_large = _too_large(path.suffix, path.stat().st_size)
+        too_large = _size_problem(path.suffix, path.stat().st_size)
         if too_large is not None:
             raise UsageProblem(f"{path} is {too_large}, so chirp-migrate treats it as data: split it, or exclude it.")
         # Read the neighbouring files, too: the rewrite must keep the names that they import from this file.
-        beside = sorted(one.name for one in root.iterdir() if one.suffix in _SIZE_LIMITS and _is_plain(one))
+        beside = sorted(one.name for one in root.iterdir() if one.suffix in _SIZE_LIMITS and _is_regular_file(one))
         is_notebook = path.suffix == ".ipynb"
         return DiscoveredFiles(
             root,
@@ -219,7 +219,7 @@ def _walk_folder(
         for entry in entries:
             relative = prefix + entry.name
             if _is_folder(entry):
-                reason = _folder_reason(entry, at_root=not prefix)
+                reason = _why_folder_is_excluded(entry, at_root=not prefix)
                 if reason is None and f"{relative}/" in ignored:
                     reason = "ignored by git"
                 if reason is None:
@@ -228,7 +228,7 @@ def _walk_folder(
                         said.append(SkippedFile(relative, "vendored code; to migrate it, name it on the command line"))
                     folders.append((f"{relative}/", theirs))
             elif entry.name.endswith((".py", ".ipynb")):
-                reason = "ignored by git" if relative in ignored else _file_reason(entry, relative)
+                reason = "ignored by git" if relative in ignored else _why_file_is_excluded(entry, relative)
                 if reason is None and _was_added_by_apply(root / relative, relative):
                     reason = "added by an earlier apply"
                 if reason is None:
@@ -255,13 +255,13 @@ def _is_small(entry: os.DirEntry[str] | Path) -> bool:
     return stat.S_ISREG(found.st_mode) and not entry.is_symlink() and found.st_size <= _LARGEST_SETTINGS_BYTES
 
 
-def _is_plain(path: Path) -> bool:
+def _is_regular_file(path: Path) -> bool:
     """Return whether a path is a regular file below the size limit, and not a link."""
     try:
         found = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and _too_large(path.suffix, found.st_size) is None
+    return stat.S_ISREG(found.st_mode) and _size_problem(path.suffix, found.st_size) is None
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -272,7 +272,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _folder_reason(folder: os.DirEntry[str], *, at_root: bool) -> str | None:
+def _why_folder_is_excluded(folder: os.DirEntry[str], *, at_root: bool) -> str | None:
     if folder.is_symlink():
         return "a link to a folder"
     if folder.name in _FOLDERS:
@@ -315,7 +315,7 @@ def _was_added_by_apply(path: Path, relative: str) -> bool:
         return False
 
 
-def _file_reason(entry: os.DirEntry[str], relative: str) -> str | None:
+def _why_file_is_excluded(entry: os.DirEntry[str], relative: str) -> str | None:
     try:
         found = entry.stat()
     except OSError:  # dangling links and link loops
@@ -330,9 +330,9 @@ def _file_reason(entry: os.DirEntry[str], relative: str) -> str | None:
             return "a link to a place outside the folder"
         if real.suffix == path.suffix:
             return f"a link to {real.relative_to(root).as_posix()}"
-    return _too_large(path.suffix, found.st_size)
+    return _size_problem(path.suffix, found.st_size)
 
 
-def _too_large(suffix: str, size: int) -> str | None:
+def _size_problem(suffix: str, size: int) -> str | None:
     limit = _SIZE_LIMITS[suffix]
     return f"larger than {limit // 1024**2} MiB" if size > limit else None

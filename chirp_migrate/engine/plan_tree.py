@@ -78,7 +78,7 @@ def plan_tree(
     progress(ProgressStep(f"reading {pluralize(len(found.files) + len(found.notebooks) + len(found.context), 'file')}"))
     sources, unread = _read_all(read, (one for one in (*found.files, *found.context) if one.endswith(".py")))
     raw = {one: read.raw_text(one) for one in (*found.notebooks, *found.context) if one.endswith(".ipynb")}
-    worded = [one for one in found.notebooks if _has_a_word(raw[one], rules)]
+    worded = [one for one in found.notebooks if _contains_rule_word(raw[one], rules)]
     stored = {one for one in worded if settings.notebooks is None and root.is_dir() and has_stored_outputs(raw[one])}
     books, unread_books = _read_all(read, (one for one in worded if one not in stored))
     sources |= books
@@ -149,7 +149,7 @@ def plan_tree(
     )
     if left_tests and overlay is None:
         progress(ProgressStep("counting loaders in tests"))
-        left_out = _without_idle_tests(left_out, left_tests, texts, project, settings, jobs)
+        left_out = _omit_tests_without_loaders(left_out, left_tests, texts, project, settings, jobs)
     options = PlanOptions(
         rules=None if settings.codes is None else tuple(sorted(settings.codes)),
         unsafe=settings.unsafe,
@@ -187,7 +187,7 @@ def decode_source(path: str, data: bytes) -> Source:
     return NotebookSource.from_bytes(data) if path.endswith(".ipynb") else SourceFile.from_bytes(data)
 
 
-def _without_idle_tests(
+def _omit_tests_without_loaders(
     left_out: Sequence[SkippedFile],
     tests: Sequence[str],
     texts: Mapping[str, str],
@@ -239,7 +239,7 @@ def _read_all(
     return sources, unread
 
 
-def _has_a_word(text: str, rules: Sequence[Rule]) -> bool:
+def _contains_rule_word(text: str, rules: Sequence[Rule]) -> bool:
     """Return whether a text contains a word of any rule. Only such texts are parsed."""
     return any(word in text for rule in rules for word in rule.trigger)
 
@@ -258,7 +258,7 @@ def _unchecked_cells(path: str, source: Source, rules: Sequence[Rule]) -> list[s
         return []
     reasons = dict(source.unreadable)
     counting = [rule for rule in rules if rule.counts_sites]
-    cells = sorted({cell for cell, _, text in source.masked if _has_a_word(text, counting)})
+    cells = sorted({cell for cell, _, text in source.masked if _contains_rule_word(text, counting)})
     return [f"{path}: cell {cell}: {reasons.get(cell, 'magics are')} not checked." for cell in cells]
 
 

@@ -168,7 +168,7 @@ def rewrite_in_hunks(
         work = work or _RewriteState(module, project)
         suppressions = read_suppressions(text)
         suppressions.everywhere |= ignored
-        matches = _matches(concerned, module, project)
+        matches = _find_matches(concerned, module, project)
         chosen, remaining = _choose_matches(module, project, matches, suppressions, unsafe, by_gain)
         # Count correct code only in the first pass: later passes would also count the code that earlier passes wrote.
         findings += [work.finding(r, p, s) for r, p, s in remaining if s is FindingStatus.FINE and not number]
@@ -241,7 +241,7 @@ class _RewriteState:
             self._joined |= {(one, number) for one in self._deferred.get(place, ())}
             if first and place not in self._deferred:
                 unexplained.add(number)
-            calls = self._calls_of(rule, match)
+            calls = self._loader_calls_of_match(rule, match)
             self._calls.append(calls)
             self._joined |= {(self._together.setdefault(one, number), number) for one in calls}
             for edit in match.edits:
@@ -268,13 +268,13 @@ class _RewriteState:
             self._pieces.splice((edit, FOLLOWS) for edit in dead)
         return self._pieces.text
 
-    def _calls_of(self, rule: Rule, match: RuleMatch) -> frozenset[tuple[str, int]]:
+    def _loader_calls_of_match(self, rule: Rule, match: RuleMatch) -> frozenset[tuple[str, int]]:
         """Return original file and line of the loader calls that a review must decide together with a match."""
         if not rule.counts_sites:
             return match.together
         return frozenset({(self._original.path, self._original.position(self._pieces.origin(match.offset))[0])})
 
-    def _named(self, numbers: Iterable[int]) -> frozenset[str]:
+    def _loader_calls_of_rewrites(self, numbers: Iterable[int]) -> frozenset[str]:
         """Return the loader calls, as ``path:line``, that a review must decide together with the given rewrites."""
         return frozenset(f"{path}:{line}" for number in numbers for path, line in self._calls[number])
 
@@ -286,20 +286,20 @@ class _RewriteState:
         """Return the new text, its hunks, and all findings with the numbers of their hunks."""
         path = self._original.path
         if not self._done:
-            return FileResult(path, text, tuple(sorted(findings, key=_place)))
+            return FileResult(path, text, tuple(sorted(findings, key=_sort_key)))
         public = frozenset(n for n in top_level_names(self._original.text) if self._is_public(self._original, n))
         hunks, numbers = self._hunks()
         if None in numbers or (
             self._passes > 1 and text_with_hunks(self._original, hunks, public, self._project.import_style) != text
         ):
             # The rewrites cannot be separated into hunks, so one hunk contains all changes.
-            together = self._named(range(len(self._done)))
+            together = self._loader_calls_of_rewrites(range(len(self._done)))
             hunks, numbers = (
                 (Hunk(1, whole_line_edits(self._original.text, text), together=together),),
                 [1] * len(self._done),
             )
         findings += [replace(one, hunk=number) for (_, _, one), number in zip(self._done, numbers, strict=True)]
-        return FileResult(path, text, tuple(sorted(findings, key=_place)), hunks, public)
+        return FileResult(path, text, tuple(sorted(findings, key=_sort_key)), hunks, public)
 
     def _hunks(self) -> tuple[tuple[Hunk, ...], list[int | None]]:
         """Return the hunks, and for each rewrite the number of its hunk; None if later rewrites undid a rewrite."""
@@ -327,7 +327,7 @@ class _RewriteState:
                 for needed in match.imports
             }  # fmt: skip
             members = (one for one, its_group in enumerate(groups) if its_group == group)
-            hunks.append(Hunk(number, tuple(own), frozenset(imports), self._named(members)))
+            hunks.append(Hunk(number, tuple(own), frozenset(imports), self._loader_calls_of_rewrites(members)))
         return tuple(hunks), [numbers.get(group) for group in groups]
 
 
@@ -368,7 +368,7 @@ def _rules_to_repeat(
     return [rule for rule in rules if rule.code in speaking or rule.may_follow(module, project, rewriters)]
 
 
-def _matches(rules: Sequence[Rule], module: Module, project: Project) -> list[tuple[Rule, RuleMatch]]:
+def _find_matches(rules: Sequence[Rule], module: Module, project: Project) -> list[tuple[Rule, RuleMatch]]:
     return [(rule, match) for rule in rules for match in rule.check(module, project)]
 
 
@@ -439,5 +439,5 @@ def _overlap(one: Edit, other: Edit) -> bool:
     return one.start < other.end and other.start < one.end
 
 
-def _place(finding: Finding) -> tuple[int, int, str]:
+def _sort_key(finding: Finding) -> tuple[int, int, str]:
     return finding.line, finding.column, finding.rule

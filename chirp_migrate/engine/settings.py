@@ -201,13 +201,13 @@ def _nearest_table(root: Path) -> tuple[Path, Mapping[str, Any] | None]:
     above = [root, *root.parents]
     top = next((number for number, folder in enumerate(above) if (folder / ".git").exists()), 0)
     for folder in above[: top + 1]:
-        table = _table(folder / _FILE)
+        table = _read_table(folder / _FILE)
         if table is not None:
             return folder / _FILE, table
     return root / _FILE, None
 
 
-def _table(file: Path) -> Mapping[str, Any] | None:
+def _read_table(file: Path) -> Mapping[str, Any] | None:
     try:
         data = read_file(file)
     except FileNotFoundError:
@@ -281,9 +281,9 @@ class _TableReader:
         return selectors
 
     def _read_patterns(self, key: str) -> tuple[re.Pattern[str], ...]:
-        return tuple(self._pattern(key, glob) for glob in self._read_strings(key, self.table.get(key, [])))
+        return tuple(self._compile_pattern(key, glob) for glob in self._read_strings(key, self.table.get(key, [])))
 
-    def _pattern(self, key: str, glob: str) -> re.Pattern[str]:
+    def _compile_pattern(self, key: str, glob: str) -> re.Pattern[str]:
         if problem := _pattern_problem(glob):
             raise self._usage_problem(key, f"is wrong: {problem}.")
         return glob_pattern(glob)
@@ -295,7 +295,7 @@ class _TableReader:
             raise self._usage_problem(key, 'must be a table such as {"tests/*" = ["CHP007"]}.')
         return tuple(
             (
-                self._pattern(key, glob),
+                self._compile_pattern(key, glob),
                 frozenset().union(*map(codes_matching, self._read_selectors(f'{key} "{glob}"', value))),
             )
             for glob, value in table.items()

@@ -62,14 +62,14 @@ def read_suppressions(text: str) -> Suppressions:
     if _WORD not in text.lower():
         return found
     try:
-        comments = _comments(text)
+        comments = _locate_comments(text)
     except (tokenize.TokenError, SyntaxError) as error:
         raise UnreadableComments(
             f"its `# {_WORD}` comments cannot be read ({error.args[0]}), so the file is not rewritten"
         ) from error
     for text, line, covered, leads in comments:
         for match in _COMMENT.finditer(text):
-            codes = _codes(match["rules"], line, found)
+            codes = _read_codes(match["rules"], line, found)
             if match["file"] is None:
                 for each in covered:
                     found.lines[each] = found.lines.get(each, frozenset()) | codes
@@ -87,7 +87,7 @@ def add_ignore_comments(text: str, codes: Mapping[int, Collection[str]]) -> str:
         text: source that can be tokenized.
         codes: for each line (from 1), the codes of the rules to suppress.
     """
-    begins = {line: first for first, last in _statements(_tokenize(text)) for line in range(first, last + 1)}
+    begins = {line: first for first, last in _statement_lines(_tokenize(text)) for line in range(first, last + 1)}
     above: dict[int, set[str]] = {}
     for line, rules in codes.items():
         above.setdefault(begins.get(line, line), set()).update(rules)
@@ -101,7 +101,7 @@ def add_ignore_comments(text: str, codes: Mapping[int, Collection[str]]) -> str:
     return "".join(pieces)
 
 
-def _codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
+def _read_codes(rules: str | None, line: int, found: Suppressions) -> frozenset[str]:
     if rules is None:
         return frozenset(rule.code for rule in all_rules())
     selectors = [one.strip() for one in rules.split(",") if one.strip()]
@@ -114,7 +114,7 @@ def _tokenize(text: str) -> list[tokenize.TokenInfo]:
     return list(tokenize.generate_tokens(lines.readline))
 
 
-def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, int]]:
+def _statement_lines(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, int]]:
     """Yield the first and last line of each simple statement, and of the header of each ``if``, ``def`` or similar."""
     begins: int | None = None
     for token in tokens:
@@ -125,11 +125,11 @@ def _statements(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int, int
             begins = token.start[0]
 
 
-def _comments(text: str) -> list[tuple[str, int, range, bool]]:
+def _locate_comments(text: str) -> list[tuple[str, int, range, bool]]:
     """Return each comment, its line, the lines that it applies to, and whether it is above all statements."""
     tokens = _tokenize(text)
     code = [token for token in tokens if token.type not in _LAYOUT]
-    last_lines = dict(_statements(tokens))
+    last_lines = dict(_statement_lines(tokens))
     first_lines = {last: first for first, last in last_lines.items()}
     # A docstring does not count as the first statement.
     begun = next((token.start[0] for number, token in enumerate(code) if number or token.type != tokenize.STRING), 0)

@@ -50,7 +50,7 @@ def migrate_files(paths: Sequence[str], project: Project, settings: Settings, jo
         yield from (_migrate(path, project, settings) for path in paths)
         return
     # Begin with the largest files, so that no process works alone on a large file at the end.
-    yield from _in_processes(sorted(paths, key=sizes.__getitem__, reverse=True), project, settings, count)
+    yield from _migrate_in_processes(sorted(paths, key=sizes.__getitem__, reverse=True), project, settings, count)
 
 
 def _number_of_jobs(size: int) -> int:
@@ -58,10 +58,10 @@ def _number_of_jobs(size: int) -> int:
     return min(usable, 1 + size // _WORTH_A_PROCESS)
 
 
-def _in_processes(paths: list[str], project: Project, settings: Settings, count: int) -> Iterator[FileResult]:
+def _migrate_in_processes(paths: list[str], project: Project, settings: Settings, count: int) -> Iterator[FileResult]:
     """Yield the results of all paths, in any order. If a file crashes its process, its result has a ``problem``."""
     pool = _pool(project, settings, count)
-    started = {pool.submit(_migrate_here, path): path for path in paths}
+    started = {pool.submit(_migrate_in_worker, path): path for path in paths}
     try:
         for future in as_completed(started):
             try:
@@ -77,7 +77,7 @@ def _rewrite_alone(path: str, project: Project, settings: Settings) -> FileResul
     """Rewrite one file in a separate process, because this file or another file crashed a process of the pool."""
     with _pool(project, settings, 1) as pool:
         try:
-            return pool.submit(_migrate_here, path).result()
+            return pool.submit(_migrate_in_worker, path).result()
         except BrokenProcessPool:
             return FileResult(path, project.text(path), problem="the process that read it died; please report it")
 
@@ -91,7 +91,7 @@ def _pool(project: Project, settings: Settings, count: int) -> ProcessPoolExecut
     if forks:
         project.load_styles()  # loading takes a tenth of a second: do it once, not in every process
     context = multiprocessing.get_context("fork" if forks else "spawn")
-    return ProcessPoolExecutor(count, mp_context=context, initializer=_start, initargs=(project, settings))
+    return ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=(project, settings))
 
 
 @contextmanager
@@ -105,7 +105,7 @@ def collect_garbage_rarely() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _start(project: Project, settings: Settings) -> None:
+def _start_worker(project: Project, settings: Settings) -> None:
     global _project, _settings
     gc.set_threshold(*_RARELY)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches the parent, which then ends this process
@@ -121,7 +121,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _migrate_here(path: str) -> FileResult:
+def _migrate_in_worker(path: str) -> FileResult:
     return _migrate(path, _project, _settings)
 
 

@@ -62,11 +62,11 @@ def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[st
     If selectors of both lists match a rule, the more specific selector decides, as in ruff: ``select CHP011, ignore
     CHP01`` runs CHP011. If they are equally specific, the rule does not run.
     """
-    wanted, unwanted = _weights(select), _weights(ignore)
+    wanted, unwanted = _specificity_by_code(select), _specificity_by_code(ignore)
     return frozenset(code for code, weight in wanted.items() if weight > unwanted.get(code, -1))
 
 
-def _weights(selectors: Iterable[str]) -> dict[str, int]:
+def _specificity_by_code(selectors: Iterable[str]) -> dict[str, int]:
     """Return a number for the code of each matched rule: how specific the most specific matching selector is.
 
     A longer prefix is more specific; ``ALL`` is the least specific selector.

@@ -58,7 +58,7 @@ class RuleMatch:
 TextCondition = str | re.Pattern[str] | Callable[[str], bool]
 
 
-def _has(text: str, sign: TextCondition) -> bool:
+def _meets_condition(text: str, sign: TextCondition) -> bool:
     match sign:
         case str():
             return sign in text
@@ -141,7 +141,7 @@ class Rule(ABC):
         The tool parses a module only if at least one rule may find something in the module.
         """
         named = any(word in text for word in self.trigger) or not words_of(text).isdisjoint(self.names(project))
-        return named and all(_has(text, sign) for sign in self.beside)
+        return named and all(_meets_condition(text, sign) for sign in self.beside)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether the rule may find something in a module, judged from its ``ast`` tree.

@@ -136,23 +136,23 @@ class DataLoaderFactory(Rule):
                     mentions.append((node, use_of_mention(module, project, node), " or ".join(sorted(foreign))))
         uses = [use for _, use, others in mentions if not others]
         # All loaders of a file are built in the same way: by `create_loader`, or by the methods for their roles.
-        by_role = "create_loader" not in made and all(_shows_role(module, use) for use in uses)
+        by_role = "create_loader" not in made and all(_has_known_role(module, use) for use in uses)
         for node, use, others in mentions:
-            yield from _proposal(module, project, node, use, others, by_role=by_role)
+            yield from _examine_mention(module, project, node, use, others, by_role=by_role)
 
 
-def _shows_role(module: Module, use: LoaderMentionUse) -> bool:
+def _has_known_role(module: Module, use: LoaderMentionUse) -> bool:
     """Return whether the code shows what a loader is for: training, validation or test.
 
     The result is also True for a mention of ``DataLoader`` that the rule does not rewrite.
     """
     if use.call is None:
         return bool(use.why == "named" or use.what)
-    values = _arguments(use.call)
+    values = _arguments_by_name(use.call)
     return values is None or ("dataset" in values and bool(loader_role(module, use.call, values)))
 
 
-def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
+def _arguments_by_name(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
     """Return the arguments of a ``DataLoader`` call by parameter name.
 
     The result is empty if the call passes ``*`` or ``**``, and ``None`` if the arguments are invalid.
@@ -165,7 +165,7 @@ def _arguments(call: cst.Call) -> dict[str, cst.BaseExpression] | None:
     return {name: call.args[position].value for name, position in places.items()}
 
 
-def _proposal(
+def _examine_mention(
     module: Module,
     project: Project,
     node: cst.Name | cst.Attribute,
@@ -179,20 +179,20 @@ def _proposal(
     if use.why == "named":
         return
     if others:
-        match = _not_rewritten(offset, "ambiguous-name", others)
+        match = _report_reason(offset, "ambiguous-name", others)
     elif use.call is not None:
-        match = _rewrite(module, project, use.call, by_role=by_role)
+        match = _rewrite_call(module, project, use.call, by_role=by_role)
         if match.edits:
             match = _add_gain(module, project, use.call, match)
     elif use.what:
         has_iteration = use.why == "subclass" and _overrides_iteration(module, node)
-        match = _not_rewritten(offset, use.why, use.what, reason="own-iteration" if has_iteration else use.why)
+        match = _report_reason(offset, use.why, use.what, reason="own-iteration" if has_iteration else use.why)
     else:
         message = "`DataLoader` as a callable: replaced by `create_loader`, which takes the same arguments"
         edit = Edit(*module.span(node), f"{FACTORY}.create_loader")
         match = RuleMatch(offset, message, (edit,), gain=loader_gains(project).gain_of_value(module.path))
     if match.edits and _is_replaced(module, project, node, root):
-        match = _not_rewritten(offset, "replaced", dotted_source(node) or root.value)
+        match = _report_reason(offset, "replaced", dotted_source(node) or root.value)
     elif match.edits:
         # If a function imports the class, and the module itself does not import torch, the function also imports the
         # factory.
@@ -227,7 +227,7 @@ def _is_replaced(module: Module, project: Project, node: cst.Name | cst.Attribut
     )
 
 
-def _not_rewritten(offset: int, why: str, what: str = "", *, reason: str = "") -> RuleMatch:
+def _report_reason(offset: int, why: str, what: str = "", *, reason: str = "") -> RuleMatch:
     return RuleMatch(offset, _NOT_REWRITTEN[reason or why].format(what), why=why)
 
 
@@ -238,7 +238,7 @@ def _overrides_iteration(module: Module, base: cst.CSTNode) -> bool:
     return any(one.name.value == "__iter__" for one in methods)
 
 
-def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool) -> RuleMatch:
+def _rewrite_call(module: Module, project: Project, call: cst.Call, *, by_role: bool) -> RuleMatch:
     offset, change = module.span(call)[0], CallEdit(module, call, project.code_style)
     star = max((argument.star for argument in call.args), key=len, default="")
     if star:
@@ -248,9 +248,9 @@ def _rewrite(module: Module, project: Project, call: cst.Call, *, by_role: bool)
         return RuleMatch(offset, message, change.edits())
     places = argument_positions(call)
     if "dataset" not in places:
-        return _not_rewritten(offset, "no-dataset")
+        return _report_reason(offset, "no-dataset")
     if len(places) < len(call.args):
-        return _not_rewritten(offset, "too-many-arguments")
+        return _report_reason(offset, "too-many-arguments")
     values = {name: call.args[position].value for name, position in places.items()}
     role = loader_role(module, call, values) if by_role else ""
     method = f"create_{role}_loader" if role else "create_loader"

@@ -106,12 +106,12 @@ class WorkerSafeAugmenter(Rule):
         """Decorate the top-level classes that augment like a transform of ``chirpid_patch``."""
         for statement in module.tree.body:
             if isinstance(statement, cst.ClassDef):
-                match = _examine(module, project, statement)
+                match = _examine_class(module, project, statement)
                 if match is not None:
                     yield match
 
 
-def _examine(module: Module, project: Project, node: cst.ClassDef) -> RuleMatch | None:
+def _examine_class(module: Module, project: Project, node: cst.ClassDef) -> RuleMatch | None:
     if len(node.bases) > 1 or node.keywords or node.decorators or not isinstance(node.body, cst.IndentedBlock):
         return None
     if node.bases and not resolves_to(module, node.bases[0].value, NN_MODULE, project):
@@ -128,7 +128,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> RuleMatch 
         said: tuple[str, ...] = ()
         try:
             said = check(textwrap.dedent(module.source(node)))
-            problem = _names_problem(module, project, node)
+            problem = _why_names_may_differ(module, project, node)
         except UnknownAugmentation as reason:
             problem = str(reason)
         if problem is not None:
@@ -144,7 +144,7 @@ def _examine(module: Module, project: Project, node: cst.ClassDef) -> RuleMatch 
     return None
 
 
-def _names_problem(module: Module, project: Project, node: cst.ClassDef) -> str | None:
+def _why_names_may_differ(module: Module, project: Project, node: cst.ClassDef) -> str | None:
     """Return why a name such as ``random``, ``torch`` or ``len`` may not refer to the usual module or function."""
     for call in find_nodes(node, cst.Call):
         spelled = module.source(call.func)

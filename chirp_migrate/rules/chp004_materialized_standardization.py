@@ -69,7 +69,11 @@ class MaterializedStandardization(Rule):
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether a comprehension, or a loop that ends with ``append``, iterates over a name and divides."""
-        loops = [loop for loop in outline.find(ast.For) if isinstance(loop.iter, ast.Name) and _appends(loop.body[-1])]
+        loops = [
+            loop
+            for loop in outline.find(ast.For)
+            if isinstance(loop.iter, ast.Name) and _is_append_statement(loop.body[-1])
+        ]
         makers = [one for one in outline.find(ast.ListComp) if isinstance(one.generators[0].iter, ast.Name)]
         code = (one for loop in (*loops, *makers) for one in outline.inside(loop))
         return any(isinstance(getattr(one, "op", 0), ast.Div) for one in code)
@@ -85,7 +89,7 @@ class MaterializedStandardization(Rule):
                 yield _rewrite_loop(module, project, loop, found)
 
 
-def _appends(statement: ast.stmt) -> bool:
+def _is_append_statement(statement: ast.stmt) -> bool:
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(), attr="append"), args=[_])):
             return True

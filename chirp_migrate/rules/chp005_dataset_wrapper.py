@@ -96,12 +96,12 @@ class DatasetWrapper(Rule):
         for call in module.find(cst.Call):
             match [call.func, *(argument.value for argument in call.args)]:
                 case [cst.Name(value="type"), cst.SimpleString(), cst.Tuple(elements=bases), cst.Dict() as entries]:
-                    match = _made_by_type(module, project, call, [base.value for base in bases], entries)
+                    match = _examine_type_call(module, project, call, [base.value for base in bases], entries)
                     if match is not None:
                         yield match
 
 
-def _made_by_type(
+def _examine_type_call(
     module: Module, project: Project, node: cst.Call, bases: Sequence[cst.BaseExpression], entries: cst.Dict
 ) -> RuleMatch | None:
     parent = module.parents[node]

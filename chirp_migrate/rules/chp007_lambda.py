@@ -162,7 +162,11 @@ class PicklableFunction(Rule):
         reported = [module.span(node)[0] for node in seen]
         for match in unpicklable_matches(module, project, ReportedObjectKind.LAMBDA, reported):
             nodes = (node for node in module.find(cst.Lambda) if module.span(node)[0] == match.offset)
-            found = (_as_function(module, project, node) for node in nodes if _is_constant(module, project, node))
+            found = (
+                _convert_to_function(module, project, node)
+                for node in nodes
+                if _is_assigned_once(module, project, node)
+            )
             yield next((one for one in found if one is not None), match)
 
 
@@ -181,18 +185,18 @@ def _propose_function(
     shipped = replacement_for_lambda(module, project, node)
     reads = [use for name in named for use in variable_reads(module, name, scope)]
     moved.check_indistinguishable([node, *reads], called, replaced=shipped is not None)
-    if shipped is None and _is_constant(module, project, node):
-        return _defined_in_place(module, project, node)
+    if shipped is None and _is_assigned_once(module, project, node):
+        return _define_in_place(module, project, node)
     left_over = move.remove_repeated_imports(module, span, moved.imports)
     if shipped is not None:
         message = f"a lambda that {shipped.does}: `{shipped.name}` does the same for whole batches"
         edits = move.join_removals([move.replace_expression(module, node, shipped.source), *left_over])
         gain = loader_gains(project).gain_of_held(module, span[0], reads_batches=True)
         return RuleMatch(span[0], message, edits, frozenset({runtime_import(shipped.name)}), gain=gain)
-    bound = _existing_function(module, project, node, moved)
+    bound = _find_called_function(module, project, node, moved)
     if bound is not None:
         moved.check_indistinguishable([node, *reads], called, by_partial=True)
-        value, imports = moved.partial_of(*bound, around=_columns_beside(module, project, span))
+        value, imports = moved.partial_of(*bound, around=_columns_of_other_code(module, project, span))
         message = f"lambda cannot be pickled for workers: `{bound[0]}` with bound values"
         edits = move.join_removals([move.replace_expression(module, node, value), *left_over])
         return RuleMatch(span[0], message, edits, imports, gain=loader_gains(project).gain_of_held(module, span[0]))
@@ -202,7 +206,7 @@ def _propose_function(
     wishes = names_for_lambda(module, node, wish)
     name = moved.free_name(wishes, taken)
     inner = moved.indent + module.tree.default_indent
-    parameters, *lines = said = (moved.parameter_text(), *moved.import_lines, *_returned_lines(module, node, inner))
+    parameters, *lines = said = (moved.parameter_text(), *moved.import_lines, *_body_lines(module, node, inner))
     shared = None if moved.method else made.get(said) or _find_equal_function(module, project, node, wishes, said)
     if shared is None:
         head = f"{moved.indent}def {name}({parameters}):"
@@ -210,7 +214,7 @@ def _propose_function(
         if moved.method is None:
             made[said] = shared
     name, place = shared
-    value, imports = moved.value(name, _columns_beside(module, project, span))
+    value, imports = moved.value(name, _columns_of_other_code(module, project, span))
     taken.add(moved.expression_for(name))
     what = f"the {'method' if moved.method else 'function'} `{name}`"
     message = f"lambda cannot be pickled for workers; replaced by {what}"
@@ -221,7 +225,7 @@ def _propose_function(
     return RuleMatch(span[0], message, edits, imports, gain=gain)
 
 
-def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> int:
+def _columns_of_other_code(module: Module, project: Project, span: tuple[int, int]) -> int:
     """Return how many columns other code takes on the lines of a span; 0 if one of these lines is already too long."""
     lines = module.text[module.line_start(span[0]) : module.line_end(span[1] - 1)].splitlines()
     if max(map(len, lines)) > project.code_style.longest_line(module.text):
@@ -230,7 +234,7 @@ def _columns_beside(module: Module, project: Project, span: tuple[int, int]) -> 
     return len(beside.strip())
 
 
-def _existing_function(
+def _find_called_function(
     module: Module, project: Project, node: cst.Lambda, moved: MovedFunction
 ) -> tuple[str, list[str]] | None:
     """Return the function of the project that a lambda only calls, and the arguments that a ``partial`` must bind.
@@ -279,7 +283,7 @@ def _is_bindable(value: cst.BaseExpression, captives: Collection[str]) -> bool:
     return isinstance(value, constants) or is_name(value, "None", "True", "False", *captives)
 
 
-def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
+def _is_assigned_once(module: Module, project: Project, node: cst.Lambda) -> bool:
     """Return whether a top-level statement assigns a lambda to a name, and no other code binds this name."""
     match module.parents[node]:
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]) as statement:
@@ -291,7 +295,7 @@ def _is_constant(module: Module, project: Project, node: cst.Lambda) -> bool:
     return False
 
 
-def _as_function(module: Module, project: Project, node: cst.Lambda) -> RuleMatch | None:
+def _convert_to_function(module: Module, project: Project, node: cst.Lambda) -> RuleMatch | None:
     """Return the finding for ``name = lambda …`` at module level, with the edits that define a function ``name``.
 
     The result is ``None`` if other code may notice the difference between the lambda and the function.
@@ -304,10 +308,10 @@ def _as_function(module: Module, project: Project, node: cst.Lambda) -> RuleMatc
         moved.check_indistinguishable([node, *reads], named)
     except NotMovable:
         return None
-    return _defined_in_place(module, project, node)
+    return _define_in_place(module, project, node)
 
 
-def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> RuleMatch:
+def _define_in_place(module: Module, project: Project, node: cst.Lambda) -> RuleMatch:
     """Return the finding with the edits that rewrite ``name = lambda x: …`` as ``def name(x): …``.
 
     The edits also put two blank lines around the function.
@@ -317,7 +321,7 @@ def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Rul
     start, end = module.span(statement)
     inner, newline = module.tree.default_indent, module.newline
     lines = [f"def {name}({module.source(node.params).strip()}):"]
-    lines += [inner + line for line in _returned_lines(module, node, inner)]
+    lines += [inner + line for line in _body_lines(module, node, inner)]
     rest = module.text[end : module.line_end(end - 1)]
     if _NOQA.fullmatch(rest.strip()):
         end += len(rest.rstrip())
@@ -328,25 +332,30 @@ def _defined_in_place(module: Module, project: Project, node: cst.Lambda) -> Rul
     if module.path.endswith(".ipynb"):
         return RuleMatch(module.span(node)[0], message, tuple(edits), gain=gain)
     if above > 0:
-        edits.insert(0, Edit(above, above, newline * max(0, 2 - _blank_lines(reversed(_lines(module, 0, above))))))
+        edits.insert(
+            0,
+            Edit(
+                above, above, newline * max(0, 2 - _count_leading_blanks(reversed(_lines_in_range(module, 0, above))))
+            ),
+        )
     below = module.line_end(end - 1)
-    following = next((line for line in _lines(module, below, len(module.text)) if line.strip()), "")
+    following = next((line for line in _lines_in_range(module, below, len(module.text)) if line.strip()), "")
     if following and not following.startswith(("def ", "class ", "async ", "@")) and not _LAMBDA.match(following):
-        blank = _blank_lines(_lines(module, below, len(module.text)))
+        blank = _count_leading_blanks(_lines_in_range(module, below, len(module.text)))
         edits.append(Edit(below, below, newline * max(0, 2 - blank)))
     kept = tuple(one for one in edits if one.replacement)
     return RuleMatch(module.span(node)[0], message, kept, gain=gain)
 
 
-def _lines(module: Module, start: int, end: int) -> list[str]:
+def _lines_in_range(module: Module, start: int, end: int) -> list[str]:
     return module.text[start:end].splitlines()
 
 
-def _blank_lines(lines: Iterable[str]) -> int:
+def _count_leading_blanks(lines: Iterable[str]) -> int:
     return sum(1 for _ in takewhile(lambda line: not line.strip(), lines))
 
 
-def _returned_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
+def _body_lines(module: Module, node: cst.Lambda, indent: str) -> list[str]:
     """Return the lines of the function's body: the comments in front of the lambda's body, and a ``return``."""
     comments = [line.strip() for line in module.tree.code_for_node(node.colon).splitlines()[:-1]]
     comments = [line.lstrip(": ") for line in comments if "#" in line]

@@ -17,7 +17,7 @@ _TRAINING_KEYS = frozenset(
 _AUGMENTATION = ("spec_augment", "gaussian_noise")
 
 
-def _names_keys(text: str) -> bool:
+def _contains_training_keys(text: str) -> bool:
     return sum(key in text for key in _TRAINING_KEYS) >= 3
 
 
@@ -52,7 +52,7 @@ class ConfigDefaults(Rule):
     )
     safety = Safety.SAFE
     trigger = ("default_config", "DEFAULT_CONFIG")
-    beside = (_names_keys,)
+    beside = (_contains_training_keys,)
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Add missing keys to the dictionaries with default settings, if the project reads settings for its loaders."""

@@ -107,25 +107,27 @@ class LabelScan(Rule):
                 assert isinstance(node, Comprehension)
                 scan = read_label_comprehension(module, project, is_dataset, node)
             if scan is not None:
-                yield _proposal(module, node, scan)
+                yield _make_match(module, node, scan)
 
 
-def _proposal(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> RuleMatch:
-    offset, called = module.span(node)[0], _runtime_function(module, node, scan)
+def _make_match(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> RuleMatch:
+    offset, called = module.span(node)[0], _choose_runtime_function(module, node, scan)
     if scan.problem is not None:
         indices = "" if scan.index is None else ", indices"
         advice = f"loop over `{_ITERATE}({module.source(scan.dataset).strip()}{indices})` instead"
         return RuleMatch(offset, f"{_FOUND}; {advice}. Not rewritten: {scan.problem}")
     message = f"{_FOUND}: `{called}` reads labels alone"
-    return RuleMatch(offset, message, tuple(_edits(module, node, scan, called)), frozenset({runtime_import(called)}))
+    return RuleMatch(
+        offset, message, tuple(_edits_for_scan(module, node, scan, called)), frozenset({runtime_import(called)})
+    )
 
 
-def _runtime_function(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> str:
+def _choose_runtime_function(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> str:
     """Return the function that replaces the code: ``read_labels``, or ``iterate_labels`` (one label at a time)."""
-    return _READ if isinstance(node, cst.ListComp) and _is_whole(module, node, scan) else _ITERATE
+    return _READ if isinstance(node, cst.ListComp) and _yields_plain_labels(module, node, scan) else _ITERATE
 
 
-def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: ScannedSamples) -> bool:
+def _yields_plain_labels(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: ScannedSamples) -> bool:
     """Return whether a comprehension only yields the unchanged labels, and contains no comment.
 
     A single call can then replace the whole comprehension.
@@ -134,16 +136,16 @@ def _is_whole(module: Module, node: cst.ListComp | cst.GeneratorExp, scan: Scann
     return as_they_are and scan.iterable is node.for_in.iter and "#" not in module.source(node)
 
 
-def _edits(module: Module, node: cst.CSTNode, scan: ScannedSamples, called: str) -> Iterator[Edit]:
+def _edits_for_scan(module: Module, node: cst.CSTNode, scan: ScannedSamples, called: str) -> Iterator[Edit]:
     """Yield the edits that make the loop iterate over labels."""
     arguments = scan.arguments(module)
     if scan.unpack is (scan.index is not None):  # the function's default for `unpack` does not fit this code
         arguments += f", unpack={scan.unpack}"
     call = f"{called}({arguments})"
-    if isinstance(node, cst.ListComp | cst.GeneratorExp) and _is_whole(module, node, scan):
+    if isinstance(node, cst.ListComp | cst.GeneratorExp) and _yields_plain_labels(module, node, scan):
         yield Edit(*span_with_parentheses(module, node), call)
         return
-    label = scan.label or _free_label(module.enclosing_scope(node) if isinstance(node, cst.For) else node)
+    label = scan.label or _unused_label_name(module.enclosing_scope(node) if isinstance(node, cst.For) else node)
     yield Edit(*span_with_parentheses(module, scan.target), label)
     yield Edit(*span_with_parentheses(module, scan.iterable), call)
     yield from (Edit(*module.span(read), label) for read in scan.reads)
@@ -154,7 +156,7 @@ def _edits(module: Module, node: cst.CSTNode, scan: ScannedSamples, called: str)
         yield Edit(start, line_end - len(comment), "") if comment else Edit(module.line_start(start), line_end, "")
 
 
-def _free_label(code: cst.CSTNode) -> str:
+def _unused_label_name(code: cst.CSTNode) -> str:
     """Return the name ``label``, or ``label_2``, ``label_3``, … if the code already uses that name."""
     taken = names_in_code(code)
     return next(name for name in chain(("label",), map("label_{}".format, count(2))) if name not in taken)

@@ -143,7 +143,7 @@ class LocalFunction(Rule):
             if purpose is not None:
                 seen.append(node)
                 try:
-                    yield _edits_of_move(module, project, node, purpose, taken, made)
+                    yield _move_function(module, project, node, purpose, taken, made)
                 except NotMovable as reason:
                     found = f"local function `{node.name.value}` cannot be pickled for workers"
                     yield RuleMatch(module.span(node.name)[0], f"{found}; not rewritten: {reason}")
@@ -163,7 +163,7 @@ def _text_of_definition(module: Module, node: cst.FunctionDef) -> str:
     return dedent(module.text[start:end])
 
 
-def _edits_of_move(
+def _move_function(
     module: Module, project: Project, node: cst.FunctionDef, purpose: str, taken: set[str], made: _Made
 ) -> RuleMatch:
     """Return the finding with the edits that move the function.
@@ -182,14 +182,14 @@ def _edits_of_move(
     movability.check_annotations(module, node, moved.place)
     moved.check_callers(uses)
     moved.check_indistinguishable(uses, {title, purpose})
-    goes = _is_plain(module, node, uses) and not moved.is_changed
+    goes = _is_only_definition(module, node, uses) and not moved.is_changed
     if moved.is_recursive and not goes:
         raise NotMovable("it calls itself by a name that is local to the function")
     defaults = [module.source(one) for one in moved.bound]
     # Equal functions share a moved function only if both keep, or both lose, their local name.
     said = "\n".join([str(goes), _text_of_definition(module, node), *defaults, *moved.captives, *moved.import_lines])
     shared = made.get(said) if moved.method is None and not moved.is_recursive else None
-    name = _name(moved, node, goes, taken) if shared is None else shared[0]
+    name = _choose_name(moved, node, goes, taken) if shared is None else shared[0]
     start, end = move.definition_range(module, node)
     renamed = [Edit(*module.span(use), name) for use in uses if goes and name != title]
     inside = [
@@ -230,14 +230,14 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
         raise NotMovable("its name is deleted")
 
 
-def _is_plain(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> bool:
+def _is_only_definition(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> bool:
     """Return whether only this definition binds the name, directly in the function's body and above all uses."""
     scope, start = module.scopes.scope_of(node), module.span(node)[0]
     is_only = len(scope.bindings[node.name.value]) == 1 and module.parents[module.parents[node]] is scope.node
     return is_only and all(module.span(use)[0] > start for use in uses)
 
 
-def _name(moved: MovedFunction, node: cst.FunctionDef, goes: bool, taken: set[str]) -> str:
+def _choose_name(moved: MovedFunction, node: cst.FunctionDef, goes: bool, taken: set[str]) -> str:
     module, title = moved.module, node.name.value
     said = _text_of_definition(module, node)
     same = (function for function in module.find(cst.FunctionDef) if function.name.value == title)

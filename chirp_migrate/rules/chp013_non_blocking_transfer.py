@@ -103,7 +103,7 @@ class NonBlockingTransfer(Rule):
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Add ``non_blocking=True`` to copies of batches in the body of a loop."""
         for loop, loaders in loader_loops(module, project):
-            if all(_pins(project, loader) for _, loader in loaders):
+            if all(_may_pin_batches(project, loader) for _, loader in loaders):
                 yield from _check_loop(module, project, loop, loaders)
 
 
@@ -117,7 +117,7 @@ def _check_loop(
         match call.func:
             case cst.Attribute(value=moved, attr=cst.Name(value="to" | "cuda" as method)):
                 path = batch.value(moved)
-                if path is not None and _goes_to_a_device(module, call, method):
+                if path is not None and _copies_to_accelerator(module, call, method):
                     problem = _why_unsafe(module, project, call, path, collated) or batch.why_written_after(call, path)
                     statements.setdefault(innermost_statement(module, call), []).append((call, problem))
     if statements and (
@@ -135,9 +135,9 @@ def _check_loop(
             message = (
                 f"`{shown}`: synchronous host-to-device copy; `non_blocking=True` lets it overlap with computation"
             )
-            edits = tuple(edit for call, _ in transfers for edit in _argument(module, call))
+            edits = tuple(edit for call, _ in transfers for edit in _insert_non_blocking(module, call))
             edits = split_tuple_assignment(module, project.code_style, statement, edits) or edits
-            gain, together = _gain(module, project, loop, loaders, [call for call, _ in transfers])
+            gain, together = _gain_of_copies(module, project, loop, loaders, [call for call, _ in transfers])
             yield RuleMatch(offset, message, edits, gain=gain, together=together)
 
 
@@ -160,7 +160,7 @@ def gain_of_pinned_copies(module: Module, project: Project, call: cst.Call) -> G
     return None
 
 
-def _gain(
+def _gain_of_copies(
     module: Module,
     project: Project,
     loop: cst.For,
@@ -178,14 +178,14 @@ def _gain(
     return Gain(GainKind.PINNED, "the loader pins its batches", path, line), frozenset(places)
 
 
-def _pins(project: Project, loader: LoaderValue) -> bool:
+def _may_pin_batches(project: Project, loader: LoaderValue) -> bool:
     """Return whether a loader may pin its batches: not every call that builds it sets ``pin_memory=False``."""
     if not loader.calls:
         return project.holds(_MAKES_LOADERS)
     return not all(is_name(keyword_arguments(call).get("pin_memory"), "False") for _, call in loader.calls)
 
 
-def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
+def _insert_non_blocking(module: Module, call: cst.Call) -> Iterator[Edit]:
     start, end = module.span(call.args[-1] if call.args else call)
     rest = re.match(r"[ \t]*,[ \t]*#[^\r\n]*", module.text[end : module.line_end(end)])
     if call.args and rest is not None:  # a comment follows the last argument: add the new argument below it
@@ -197,7 +197,7 @@ def _argument(module: Module, call: cst.Call) -> Iterator[Edit]:
     yield from change.edits()
 
 
-def _goes_to_a_device(module: Module, call: cst.Call, method: str) -> bool:
+def _copies_to_accelerator(module: Module, call: cst.Call, method: str) -> bool:
     """Return whether a call of ``to`` or ``cuda`` copies to CUDA or XPU, and has only arguments that the rule knows."""
     names = keyword_arguments(call).keys()
     if any(one.star for one in call.args) or not names <= {"device", "dtype", "memory_format", "copy"}:

@@ -111,15 +111,15 @@ def _loader_passes(
     inside = {node for loop in epochs for node in nodes_in_scope(loop.body) if isinstance(node, cst.For | cst.Call)}
     for node in sorted(inside, key=lambda one: module.span(one)[0]):
         if isinstance(node, cst.For):
-            yield from ((node, part) for part in _parts(node.iter))
+            yield from ((node, part) for part in _nested_arguments(node.iter))
         elif not any(_NO_PASS.fullmatch(name) for name in project.resolved_names(module, node.func)):
             yield from ((node, one.value) for one in node.args if isinstance(one.value, cst.Name | cst.Attribute))
 
 
-def _parts(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+def _nested_arguments(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     yield node
     for argument in node.args if isinstance(node, cst.Call) else ():
-        yield from _parts(argument.value)
+        yield from _nested_arguments(argument.value)
 
 
 def _propose_set_epoch(module: Module, around: list[cst.For], sampler: DistributedSampler) -> RuleMatch:

@@ -38,7 +38,7 @@ _SEEDS_WORKERS = re.compile(r"worker_init|init_worker|worker_seed|seed_worker", 
 _REMEDY = "Use the global generators, or seed one in the worker: `torch.utils.data.get_worker_info().seed`"
 
 
-def _makes_generators(text: str) -> bool:
+def _may_create_generators(text: str) -> bool:
     """Return whether a text may create generator objects, or seed workers."""
     if "seed" in text and ("worker_init_fn" in text or "get_state" in text):
         return True
@@ -58,7 +58,7 @@ class CopiedGenerator(Rule):
     safety = Safety.ADVICE
     finds_bugs = True
     trigger = ("__getitem__", "__iter__", "worker_init_fn", "get_state", *DATASET_WORDS)
-    beside = (_makes_generators,)
+    beside = (_may_create_generators,)
     follows = frozenset({"CHP001"})
 
     def names(self, project: Project) -> Set[str]:
@@ -90,17 +90,17 @@ class CopiedGenerator(Rule):
         for argument in module.find(cst.Arg):
             if is_name(argument.keyword, "worker_init_fn"):
                 for seed in repeated_seeds(module, argument.value):
-                    if seed.call not in found and not (seed.by_worker and _may_persist(module, argument)):
-                        found[seed.call] = _seeds_alike(module, seed)
+                    if seed.call not in found and not (seed.by_worker and _may_keep_workers(module, argument)):
+                        found[seed.call] = _report_repeated_seed(module, seed)
         for function in module.find(cst.FunctionDef) if "get_state" in module.text else ():
             if _SEEDS_WORKERS.search(function.name.value):
                 for seed in repeated_seeds(module, function):
                     if seed.state is not None:
-                        found.setdefault(seed.call, _seeds_alike(module, seed))
+                        found.setdefault(seed.call, _report_repeated_seed(module, seed))
         yield from found.values()
 
 
-def _may_persist(module: Module, argument: cst.Arg) -> bool:
+def _may_keep_workers(module: Module, argument: cst.Arg) -> bool:
     """Return whether the call with an argument may build a loader whose workers live for several epochs."""
     call = module.parents[argument]
     others = call.args if isinstance(call, cst.Call) else ()
@@ -109,7 +109,7 @@ def _may_persist(module: Module, argument: cst.Arg) -> bool:
     return kept_on or any(one.star == "**" for one in others)
 
 
-def _seeds_alike(module: Module, seed: RepeatedSeed) -> RuleMatch:
+def _report_repeated_seed(module: Module, seed: RepeatedSeed) -> RuleMatch:
     names, called = module.qualified_names(seed.call.func), module.source(seed.call.func).strip()
     bound = " % 2**32" if any(name.startswith("numpy.") for name in names) else ""
     remedy = f"`{called}(torch.initial_seed(){bound})`"

@@ -22,7 +22,7 @@ _MOVED = re.compile(rf"\.{GAP}(to|cuda){CALL}")
 _DATA = re.compile(r"oader|ataset|(\b|_)d[sl]\b")
 
 
-def _has_machinery(text: str) -> bool:
+def _may_load_by_hand(text: str) -> bool:
     return (
         (_POOL.search(text) is not None and _HANDED.search(text) is not None)
         or (_STARTED.search(text) is not None and _PUT.search(text) is not None)
@@ -54,7 +54,7 @@ class CustomLoadingCode(Rule):
         "Stream(",
         "Stream as",
     )
-    beside = ("torch", _DATA, _has_machinery)
+    beside = ("torch", _DATA, _may_load_by_hand)
     follows = frozenset()
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:

@@ -50,13 +50,13 @@ def unpicklable_matches(
     module: Module, project: Project, kind: ReportedObjectKind, reported_offsets: Iterable[int] = ()
 ) -> Iterator[RuleMatch]:
     """Yield a finding for each unpicklable object of a kind, except at ``reported_offsets``."""
-    known = {_bare(module, offset) for offset in reported_offsets}
+    known = {_skip_opening_brackets(module, offset) for offset in reported_offsets}
     for offset, found in find_unpicklable_objects(project).places(module, kind):
-        if _bare(module, offset) not in known:
-            yield RuleMatch(offset, _message(found))
+        if _skip_opening_brackets(module, offset) not in known:
+            yield RuleMatch(offset, _message_for_object(found))
 
 
-def _bare(module: Module, offset: int) -> int:
+def _skip_opening_brackets(module: Module, offset: int) -> int:
     """Return the first offset after any spaces and opening brackets.
 
     So the offset of an expression is the same with and without the brackets around it.
@@ -65,7 +65,7 @@ def _bare(module: Module, offset: int) -> int:
     return match.end() if match else offset
 
 
-def _message(found: UnpicklableObject) -> str:
+def _message_for_object(found: UnpicklableObject) -> str:
     node = found.place.node
     name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else ""
     match found.sort:

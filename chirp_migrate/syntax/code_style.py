@@ -73,7 +73,7 @@ class CodeStyle:
         """Return the largest line length of the project's settings, in columns; None without such a setting."""
         return self._settings.get("line_length")
 
-    def is_kept(self, code: str, text: str) -> bool:
+    def has_black_layout(self, code: str, text: str) -> bool:
         """Return whether code is in black's layout.
 
         A single line does not count if calls in the file that span several lines have another layout than black's.
@@ -101,9 +101,9 @@ class CodeStyle:
             after: the lines that replace ``before``.
             text: the text of the file that contains ``before``.
         """
-        if not after.strip() or not self.is_kept(before, text):
+        if not after.strip() or not self.has_black_layout(before, text):
             return after
-        if self.configured_length is None and _fits(after, self.longest_line(text)):
+        if self.configured_length is None and _fits_without_comment(after, self.longest_line(text)):
             return after  # only the comment at its end makes the line too long for black
         return self._lay_out_by_black(after, text) or after
 
@@ -130,9 +130,9 @@ class CodeStyle:
         opens = lines.rstrip().endswith(":")
         inside = f"{' ' * _INDENT * (depth + 1)}pass\n" if opens else ""
         try:
-            written = black.format_str(f"{around}{lines}{inside}", mode=self._mode(longest))
+            written = black.format_str(f"{around}{lines}{inside}", mode=self._black_mode(longest))
             if self._settings.get("trailing_commas") and (ended := _with_trailing_commas(written)) != written:
-                written = black.format_str(ended, mode=self._mode(longest))
+                written = black.format_str(ended, mode=self._black_mode(longest))
         except (
             ValueError,
             AssertionError,
@@ -141,7 +141,7 @@ class CodeStyle:
         found = written.split("\n")[depth : -2 if opens else -1]
         return "".join(f"{line}{newline}" for line in found) if lines.endswith("\n") else newline.join(found)
 
-    def _mode(self, longest: int) -> black.Mode:
+    def _black_mode(self, longest: int) -> black.Mode:
         import black
 
         apart = ("line_length", "trailing_commas")
@@ -154,8 +154,8 @@ class CodeStyle:
 
         Options without a setting in the project are missing.
         """
-        for folder in _folders(self.root):
-            for found in (_black_settings(folder), _ruff_settings(folder), _lengths_elsewhere(folder)):
+        for folder in _folders_upwards(self.root):
+            for found in (_black_settings(folder), _ruff_settings(folder), _length_of_other_tools(folder)):
                 if found:
                     return found
         return {}
@@ -185,7 +185,7 @@ def _closes_behind_arguments(text: str) -> bool:
     return ends[hangs, False] > ends[hangs, True]
 
 
-def _fits(line: str, length: int) -> bool:
+def _fits_without_comment(line: str, length: int) -> bool:
     """Return whether ``line`` is a single line with a comment at its end, and fits into ``length`` without it."""
     code, mark, _ = line.rstrip().rpartition("  # ")
     return bool(mark) and "\n" not in code and len(code) <= length
@@ -198,7 +198,7 @@ def ruff_table(root: Path) -> tuple[Path, Mapping[str, Any]] | None:
         ValueError: a file with settings is not TOML.
         OSError: a file with settings cannot be read.
     """
-    for folder in _folders(root):
+    for folder in _folders_upwards(root):
         table = _ruff_in(folder, _toml)
         if table is not None:
             return folder, table
@@ -215,7 +215,7 @@ def _ruff_in(folder: Path, read: Callable[[Path], Mapping[str, Any]]) -> Mapping
     return None
 
 
-def _folders(root: Path | None) -> Iterator[Path]:
+def _folders_upwards(root: Path | None) -> Iterator[Path]:
     """Yield ``root`` and the folders above it, up to the top of the work tree."""
     for folder in (root, *root.parents) if root is not None else ():
         yield folder
@@ -228,7 +228,7 @@ def _black_settings(folder: Path) -> Mapping[str, Any]:
     if table is None:
         return {}
     return {
-        "line_length": _number(table.get("line-length", table.get("line_length")), _BLACK),
+        "line_length": _parse_number(table.get("line-length", table.get("line_length")), _BLACK),
         "string_normalization": not table.get("skip-string-normalization"),
         "magic_trailing_comma": not table.get("skip-magic-trailing-comma"),
         "preview": bool(table.get("preview")),
@@ -241,14 +241,14 @@ def _ruff_settings(folder: Path) -> Mapping[str, Any]:
         return {}
     layout = table.get("format", {})
     return {
-        "line_length": _number(table.get("line-length"), _BLACK),
+        "line_length": _parse_number(table.get("line-length"), _BLACK),
         "string_normalization": bool(layout) and layout.get("quote-style", "double") == "double",
         "magic_trailing_comma": not layout.get("skip-magic-trailing-comma"),
-        "trailing_commas": _selects(table, "COM812"),
+        "trailing_commas": _selects_rule(table, "COM812"),
     }
 
 
-def _selects(ruff: Mapping[str, Any], code: str) -> bool:
+def _selects_rule(ruff: Mapping[str, Any], code: str) -> bool:
     """Return whether ruff's settings select its rule ``code``; the longest prefix of ``code`` takes precedence."""
     lint = {**ruff, **ruff.get("lint", {})}
     selected = [*lint.get("select", ()), *lint.get("extend-select", ())]
@@ -270,14 +270,14 @@ def _with_trailing_commas(code: str) -> str:
     return b"\n".join(lines).decode()
 
 
-def _lengths_elsewhere(folder: Path) -> Mapping[str, Any]:
+def _length_of_other_tools(folder: Path) -> Mapping[str, Any]:
     """Return the line length of yapf's settings, or else of flake8's settings; empty without both."""
     tables = [_table(_readable_toml(folder / "pyproject.toml"), "yapf"), *_sections(folder, _YAPF)]
     for yapf in filter(None, tables):
         based_on = str(yapf.get("based_on_style", "pep8")).strip()
-        return {"line_length": _number(yapf.get("column_limit"), _YAPF_LENGTHS.get(based_on, _PEP8))}
+        return {"line_length": _parse_number(yapf.get("column_limit"), _YAPF_LENGTHS.get(based_on, _PEP8))}
     for flake8 in _sections(folder, _FLAKE8):
-        return {"line_length": _number(flake8.get("max-line-length", flake8.get("max_line_length")), _PEP8)}
+        return {"line_length": _parse_number(flake8.get("max-line-length", flake8.get("max_line_length")), _PEP8)}
     return {}
 
 
@@ -313,6 +313,6 @@ def _table(content: Mapping[str, Any], tool: str) -> Mapping[str, Any] | None:
     return found
 
 
-def _number(value: object, otherwise: int) -> int:
+def _parse_number(value: object, otherwise: int) -> int:
     found = re.match(r"\s*(\d+)\s*(?:[#;]|$)", str(value))
     return int(found.group(1)) if found else otherwise

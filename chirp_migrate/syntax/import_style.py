@@ -105,7 +105,7 @@ class ImportStyle:
             # Without these paths, isort would treat modules in the working directory as the project's own.
             nowhere = Path(os.devnull)
             return [isort.Config(profile="black", directory=str(nowhere), src_paths=(nowhere,))], ""
-        plain, found, problem = _plain(self.root), [], ""
+        plain, found, problem = _default_options(self.root), [], ""
         try:
             own = isort.Config(settings_path=str(self.root))
             found += [own] if _has_settings(own) else []
@@ -195,7 +195,7 @@ def _sort_imports(imports: str, config: isort.Config) -> str:
     return isort.code(imports, config=config)
 
 
-def _plain(root: Path) -> dict[str, Any]:
+def _default_options(root: Path) -> dict[str, Any]:
     plain = {"profile": "black", "directory": str(root), "src_paths": (root / "src", root)}
     length = CodeStyle(root).configured_length
     return plain if length is None else {**plain, "line_length": length}

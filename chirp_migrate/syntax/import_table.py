@@ -72,7 +72,7 @@ class ImportTable:
                         name = alias.asname or alias.name.partition(".")[0]
                         table.imports.setdefault(name, set()).add(alias.name if alias.asname else name)
                 case ast.ImportFrom():
-                    table._take(node, package)
+                    table._add_import(node, package)
                 case ast.ClassDef():
                     table.classes[node.name] = [_dotted_name(base) for base in node.bases]
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -98,7 +98,7 @@ class ImportTable:
                     table.parameters.setdefault(statement.name, _parameters(statement))
         return replace(table, exported=exported)
 
-    def _take(self, node: ast.ImportFrom, package: str) -> None:
+    def _add_import(self, node: ast.ImportFrom, package: str) -> None:
         source = absolute_name("." * node.level + (node.module or ""), package)
         for alias in node.names:
             if alias.name == "*":

@@ -236,9 +236,11 @@ class Module:
         The offsets come from ``ast``. An ``elif`` part does not count as a statement.
         """
         read = zip(self._index[2], _nested_statements(syntax_tree(self.text).body), strict=True)
-        return {node: self._place(same) for node, same in read if not isinstance(self.parents[node], cst.If)}
+        return {
+            node: self._offsets_of_statement(same) for node, same in read if not isinstance(self.parents[node], cst.If)
+        }
 
-    def _place(self, same: ast.stmt) -> tuple[int, int, int]:
+    def _offsets_of_statement(self, same: ast.stmt) -> tuple[int, int, int]:
         start = self.offset(same.lineno, same.col_offset)
         end = self.offset(same.end_lineno or 0, same.end_col_offset or 0)
         decorators: list[ast.expr] = getattr(same, "decorator_list", [])
@@ -346,7 +348,7 @@ class Module:
         return self._qualified[node]
 
     def _names_for(self, node: cst.CSTNode) -> set[str]:
-        path = _path(node)
+        path = _dotted_path(node)
         if path is None:
             return set()
         name, _, rest = path.partition(".")
@@ -377,11 +379,11 @@ class Module:
 
     @property
     def _stars(self) -> list[tuple[str, cst.ImportFrom]]:
-        return [star for star in self.scopes.stars if not _never_loads(star[0])]
+        return [star for star in self.scopes.stars if not _lacks_loading_names(star[0])]
 
     def names_from_later_stars(self, node: cst.CSTNode) -> set[str]:
         """Return the qualified names that ``node`` gets if an ``import *`` below its bindings rebinds the name."""
-        path = _path(node)
+        path = _dotted_path(node)
         if path is None or not self.scopes.stars:
             return set()
         found = self.scopes.lookup(path.partition(".")[0], node)
@@ -456,7 +458,7 @@ def package_name(path: str) -> str:
     return ".".join(PurePosixPath(path).parent.parts)
 
 
-def _path(node: cst.CSTNode) -> str | None:
+def _dotted_path(node: cst.CSTNode) -> str | None:
     """Return the dotted path of a name or attribute, or the name of a definition; ``None`` for other nodes.
 
     For a call, the result is the dotted path of the called function. For a subscript, it is the dotted path of the
@@ -475,7 +477,7 @@ def _path(node: cst.CSTNode) -> str | None:
     return ".".join([node.value, *reversed(parts)]) if isinstance(node, cst.Name) else None
 
 
-def _never_loads(source: str) -> bool:
+def _lacks_loading_names(source: str) -> bool:
     """Return whether ``import *`` from a module binds no class or function for data loading."""
     first = source.partition(".")[0]
     return first in sys.stdlib_module_names or source in ("torch", "torch.nn", "torch.nn.functional", "numpy")

@@ -119,7 +119,7 @@ class Project:
         self._on_path: dict[str, list[list[str]]] = {}  # words after each `sys.path` in a file, the last first
         self._named: dict[str, set[str]] = {}  # results of `aliases`
         self._heirs: dict[tuple[str, ...], frozenset[str]] = {}
-        self._taken: dict[str, dict[str, set[str]]] = {}  # results of `_readers`
+        self._taken: dict[str, dict[str, set[str]]] = {}  # results of `_importing_files`
 
     @cached_property
     def _paths(self) -> dict[str, str]:
@@ -204,14 +204,14 @@ class Project:
             return
         self._texts[path] = text
         self._words.changed(path, before)
-        self._forget(path)
+        self._drop_module(path)
         self._tables.pop(path, None)
         self._origins.clear()
         self._once.clear()
         # The names that other files import from a module do not depend on its text.
         self._taken = {path: self._taken[path]} if path in self._taken else {}
 
-    def _forget(self, path: str) -> None:
+    def _drop_module(self, path: str) -> None:
         module = self._modules.pop(path, None)
         if module is not None:
             module.drop_cache()
@@ -234,7 +234,7 @@ class Project:
             for one in [one for one in self._modules if one not in (path, self._in_work)]:
                 if sum(len(self._texts[kept]) for kept in self._modules) <= _CODE_KEPT:
                     break
-                self._forget(one)
+                self._drop_module(one)
         module = self._modules[path] = self._modules.pop(path)
         if module is None:
             raise UnparsableModule("could not be read before")
@@ -280,7 +280,7 @@ class Project:
             if path is None or table is None:
                 return qualified
             if table.defines(name):
-                return f"{_own_name(path)}.{name}" if owner else qualified
+                return f"{_name_from_root(path)}.{name}" if owner else qualified
             targets = self._imported_meanings(table, name)
             if len(targets) != 1 or qualified in targets:
                 return qualified
@@ -308,7 +308,7 @@ class Project:
         inside = qualified_member_name(module.name, name)
         return found | ({inside} if module.path.endswith("__init__.py") and inside in self._packages else set())
 
-    def means_otherwise(self, besides: str, name: str, qualified: str) -> bool:
+    def binds_other_object(self, besides: str, name: str, qualified: str) -> bool:
         """Return whether the top level of a file other than ``besides`` binds ``name``, but not to ``qualified``."""
         tables = (self.table(path) or _NO_TABLE for path in self.paths_containing(name) if path != besides)
         return any(
@@ -452,7 +452,7 @@ class Project:
             found |= next((self._within[word, name] for word in words if (word, name) in self._within), set())
         return found
 
-    def _binder(self, qualified: str) -> tuple[str, str, ImportTable]:
+    def _find_binding_module(self, qualified: str) -> tuple[str, str, ImportTable]:
         """Return the last part of a qualified name, and the path and import table of the module that may bind it.
 
         The table is empty if no module of the backend may bind the name.
@@ -464,7 +464,7 @@ class Project:
 
     def defines(self, qualified: str) -> bool:
         """Return whether a module of the backend defines a qualified name at its top level."""
-        name, _, table = self._binder(qualified)
+        name, _, table = self._find_binding_module(qualified)
         return table.defines(name)
 
     def base_classes(self, qualified: str) -> set[str] | None:
@@ -472,7 +472,7 @@ class Project:
 
         The bases come from the import table, so the lookup does not need LibCST.
         """
-        name, path, table = self._binder(qualified)
+        name, path, table = self._find_binding_module(qualified)
         if name not in table.classes:
             return None
         names: set[str] = set()
@@ -486,7 +486,7 @@ class Project:
 
     def is_class(self, qualified: str) -> bool:
         """Return whether ``qualified`` names a top-level class of the backend. The lookup does not need LibCST."""
-        name, _, table = self._binder(qualified)
+        name, _, table = self._find_binding_module(qualified)
         return name in table.classes
 
     def class_definition(self, qualified: str) -> tuple[Module, cst.ClassDef] | None:
@@ -502,11 +502,11 @@ class Project:
 
     def parameter_names(self, qualified: str) -> tuple[str, ...]:
         """Return the parameter names of a top-level function or class of the backend; empty for any other name."""
-        name, _, table = self._binder(qualified)
+        name, _, table = self._find_binding_module(qualified)
         return table.parameters.get(name, ())
 
     def _definition(self, qualified: str, kind: type[_Definition]) -> tuple[Module, _Definition] | None:
-        name, path, table = self._binder(qualified)
+        name, path, table = self._find_binding_module(qualified)
         if name not in table.classes and name not in table.functions:
             return None
         try:
@@ -632,7 +632,7 @@ class Project:
         importing file. The result may be True by mistake, because an attribute counts even if it belongs to another
         module of the same name.
         """
-        return self._is_taken(module.path, name, {module.path}) or self._is_run_with(module.path, name)
+        return self._may_be_imported(module.path, name, {module.path}) or self._is_run_with(module.path, name)
 
     def _is_run_with(self, path: str, name: str) -> bool:
         """Return whether a file or notebook with the word ``name`` may run ``path`` in its own namespace."""
@@ -645,29 +645,29 @@ class Project:
             for other, text in chain(held, self._raw_notebooks.items())
         )
 
-    def _is_taken(self, path: str, name: str, seen: set[str]) -> bool:
+    def _may_be_imported(self, path: str, name: str, seen: set[str]) -> bool:
         """Return :meth:`imported_elsewhere` for the module at ``path``. Adds all importing files to ``seen``."""
-        readers = self._readers(path)
+        readers = self._importing_files(path)
         if name in readers:
             return True
         importers = readers.get("*", set()) - seen
         seen |= importers
         word = re.compile(rf"\b{re.escape(name)}\b|{_READS_COMPUTED_NAMES}")
         return any(
-            word.search(self._texts.get(one) or self._notebooks.get(one, "")) or self._is_taken(one, name, seen)
+            word.search(self._texts.get(one) or self._notebooks.get(one, "")) or self._may_be_imported(one, name, seen)
             for one in importers
         )
 
-    def _readers(self, path: str) -> dict[str, set[str]]:
+    def _importing_files(self, path: str) -> dict[str, set[str]]:
         """Return the words that other files import or read from a module, each with the paths of these files."""
         if path not in self._taken:
             found: dict[str, set[str]] = defaultdict(set)
-            for reader, word in self._words_taken(path):
+            for reader, word in self._imported_words(path):
                 found[word].add(reader)
             self._taken[path] = dict(found)
         return self._taken[path]
 
-    def _words_taken(self, path: str) -> Iterator[tuple[str, str]]:
+    def _imported_words(self, path: str) -> Iterator[tuple[str, str]]:
         """Yield the words that other files import from a module, and the module's attributes that they read.
 
         Each word comes with the path of the file.
@@ -681,12 +681,12 @@ class Project:
             for statement in imports.finditer(text):
                 if _may_name(_BLANK.sub("", statement.group(1)), full):
                     yield from ((reader, word) for word in _names_imported(text, statement.end()))
-            for name in {last, *_names_given(last, text)}:
+            for name in {last, *_module_aliases(last, text)}:
                 yield from ((reader, word) for word in _attributes_of(name, text))
         if path.endswith("__init__.py"):
-            yield from self._words_taken_inside(path)
+            yield from self._words_imported_inside(path)
 
-    def _words_taken_inside(self, package: str) -> Iterator[tuple[str, str]]:
+    def _words_imported_inside(self, package: str) -> Iterator[tuple[str, str]]:
         """Yield the words that modules inside a package import from the package with relative imports.
 
         Each word comes with the path of the module.
@@ -787,7 +787,7 @@ def _names_imported(text: str, start: int) -> list[str]:
     return re.findall(r"\w+|\*", clause.group()) if clause is not None else []
 
 
-def _names_given(module: str, text: str) -> Iterator[str]:
+def _module_aliases(module: str, text: str) -> Iterator[str]:
     """Yield names under which a text may use a module, other than the last part of the module's name."""
     word = rf"{re.escape(module)}\b(?<!\w{re.escape(module)})"
     yield from re.findall(rf"{word}{_GAP}\bas\b{_GAP}(\w+)", text)
@@ -808,7 +808,7 @@ def _attributes_of(name: str, text: str) -> Iterator[str]:
     yield from (first or second for first, second in re.findall(after, text))
 
 
-def _own_name(path: str) -> str:
+def _name_from_root(path: str) -> str:
     """Return the dotted name of the module at ``path``, with a leading dot if a library has the same name."""
     name = module_name(path)
     return f".{name}" if name.partition(".")[0] in _LIBRARIES else name

@@ -74,9 +74,11 @@ def replaced_module_names(text: str, is_read: Callable[[str], bool] = lambda nam
                 calls.append(node)
     for call in calls:
         modules = _modules(call, known)
-        yield from ((module, name) for module in modules or {""} for name in _names(call))
-        if _takes_names(call):  # code uses `setattr` with computed names for objects, hardly ever for modules
-            named = modules or (set() if _last(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""})
+        yield from ((module, name) for module in modules or {""} for name in _names_in_call(call))
+        if _may_receive_names(call):  # code uses `setattr` with computed names for objects, hardly ever for modules
+            named = modules or (
+                set() if _last_name(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""}
+            )
             yield from ((module, name) for module in named for name in written)
             yield from ((module, "") for module in named if module and _computes_name(call))
 
@@ -138,11 +140,11 @@ def _add_imports(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
 def _replaces(function: ast.expr) -> bool:
     match function:
         case ast.Attribute(value=owner, attr=name) if name in _PATCHES - {"patch"}:
-            return _last(owner) == "patch"
-    return _last(function) == "patch" or _last(function) in _SETTERS
+            return _last_name(owner) == "patch"
+    return _last_name(function) == "patch" or _last_name(function) in _SETTERS
 
 
-def _last(node: ast.expr) -> str:
+def _last_name(node: ast.expr) -> str:
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -166,7 +168,7 @@ def _modules_of(target: ast.expr | None, known: dict[str, set[str]]) -> set[str]
             return {""}
         case ast.Name(id=name) if name in known or name in _OWN:
             return {name, *known.get(name, ())}
-        case ast.Attribute(attr=name) if _first(target) in known:
+        case ast.Attribute(attr=name) if _first_name(target) in known:
             return {name}
         case ast.JoinedStr() | ast.BinOp():
             return {""}
@@ -175,13 +177,13 @@ def _modules_of(target: ast.expr | None, known: dict[str, set[str]]) -> set[str]
     return set()
 
 
-def _first(node: ast.expr) -> str:
+def _first_name(node: ast.expr) -> str:
     while isinstance(node, ast.Attribute):
         node = node.value
-    return _last(node)
+    return _last_name(node)
 
 
-def _takes_names(call: ast.Call) -> bool:
+def _may_receive_names(call: ast.Call) -> bool:
     """Return whether a call may receive names from strings elsewhere in the file."""
     named = (one.value for one in call.keywords if one.arg in (None, "attribute", "values"))
     return any(not isinstance(one, ast.Constant | ast.Dict) for one in (*call.args[1:2], *named))
@@ -192,7 +194,7 @@ def _computes_name(call: ast.Call) -> bool:
     return any(isinstance(one, ast.BinOp | ast.JoinedStr | ast.Call) for one in call.args[1:2])
 
 
-def _names(call: ast.Call) -> Iterator[str]:
+def _names_in_call(call: ast.Call) -> Iterator[str]:
     """Yield names that a call may replace: its keywords, and each string in its arguments that is a name."""
     for node in ast.walk(call):
         match node:

@@ -87,14 +87,14 @@ class Scope:
         return f"{self.parent.prefix}<{type(self.node).__name__.lower()}>."
 
 
-def _as_read(name: str) -> str:
+def _normalized_name(name: str) -> str:
     """Return a name in Python's normal form (NFKC), which replaces variants of a letter by the same letter."""
     return name if name.isascii() else unicodedata.normalize("NFKC", name)
 
 
-def _keep(scope: Scope, name: str, binding: Binding) -> None:
+def _add_binding(scope: Scope, name: str, binding: Binding) -> None:
     """Add a binding to a scope, under the name's own spelling and under Python's normal form."""
-    for spelled in {name, _as_read(name)}:
+    for spelled in {name, _normalized_name(name)}:
         scope.bindings.setdefault(spelled, []).append(binding)
 
 
@@ -135,7 +135,7 @@ class Scopes:
         for parameter in find(cst.Param):
             assert isinstance(parameter, cst.Param)
             scope = self.scope_of(parameter.name)
-            _keep(scope, parameter.name.value, Binding(BindingKind.PARAMETER, parameter))
+            _add_binding(scope, parameter.name.value, Binding(BindingKind.PARAMETER, parameter))
         for node in find(*_BINDERS):
             self._bind(node)
 
@@ -180,7 +180,7 @@ class Scopes:
 
     def lookup(self, name: str, node: cst.CSTNode) -> Variable | None:
         """Return the variable that ``name`` refers to at ``node``; ``None`` if no scope binds it."""
-        name = _as_read(name)
+        name = _normalized_name(name)
         scope: Scope | None = self.scope_of(node)
         first = True
         while scope is not None:
@@ -192,7 +192,7 @@ class Scopes:
             scope = scope.parent
         return None
 
-    def binding_locally(self, name: str) -> Iterator[Scope]:
+    def local_scopes_binding(self, name: str) -> Iterator[Scope]:
         """Return the scopes of functions, classes and comprehensions that bind ``name``."""
         return (one for one in self._scopes.values() if one.parent and name in one.bindings)
 
@@ -246,7 +246,7 @@ class Scopes:
             while outer is not None and (isinstance(outer.node, cst.ClassDef) or name not in outer.bindings):
                 outer = outer.parent
             scope = outer or scope
-        _keep(scope, name, binding)
+        _add_binding(scope, name, binding)
 
     def _bind_import(self, node: cst.Import | cst.ImportFrom) -> None:
         scope = self.scope_of(node)

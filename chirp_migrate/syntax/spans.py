@@ -69,7 +69,7 @@ def statement_spans(
     """
     state = _SpanState(tree.default_indent, tree.default_newline)
     state.increase_indent(indentation)
-    head = _head(statement, inside)
+    head = _statement_header(statement, inside)
     (head or statement)._codegen(state)
     above, end = 0, sys.maxsize if head is None else state.spans[_NO_BLOCK][0]
     if not isinstance(statement, cst.BaseSmallStatement):
@@ -80,7 +80,7 @@ def statement_spans(
     return {node: (shift + first, shift + last) for node, (first, last) in state.spans.items() if last <= end}
 
 
-def _head(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatement | None:
+def _statement_header(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatement | None:
     """Return a statement without its blocks, if ``inside`` is in its header; None for other statements."""
     if not isinstance(statement, _HEADED):
         return None

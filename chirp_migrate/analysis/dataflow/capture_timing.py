@@ -56,7 +56,7 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
         return f"`{name}` is assigned only below the definition"
     if not always_has_value(module, place, captured):
         return f"`{name}` may have no value yet at the definition"
-    around = [one for one in takewhile(lambda one: one is not function, module.ancestors(place)) if _repeats(one)]
+    around = [one for one in takewhile(lambda one: one is not function, module.ancestors(place)) if _is_loop(one)]
     again = [
         one
         for one in bindings
@@ -93,7 +93,7 @@ def _only_annotates(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.AnnAssign) and node.value is None
 
 
-def _repeats(node: cst.CSTNode) -> bool:
+def _is_loop(node: cst.CSTNode) -> bool:
     return isinstance(node, (cst.For, cst.While, *_COMPREHENSIONS))
 
 
@@ -152,7 +152,7 @@ def always_has_value(module: Module, node: cst.CSTNode, variable: Variable | Cap
     found = _DefiniteBindings(module, {one.node for one in variable.bindings if not _only_annotates(one.node)})
     child = node
     for ancestor in module.ancestors(node):
-        if found.before(child, ancestor):
+        if found.is_bound_before(child, ancestor):
             return True
         if ancestor is variable.scope.node:
             return False
@@ -171,7 +171,7 @@ class _DefiniteBindings:
     def __init__(self, module: Module, nodes: set[cst.CSTNode]) -> None:
         self._module, self._nodes = module, nodes
 
-    def before(self, child: cst.CSTNode, around: cst.CSTNode) -> bool:
+    def is_bound_before(self, child: cst.CSTNode, around: cst.CSTNode) -> bool:
         """Return whether the part of ``around`` that runs before its part ``child`` always binds the variable."""
         match around:
             case cst.IndentedBlock() | cst.SimpleStatementLine() | cst.SimpleStatementSuite() | cst.Module():

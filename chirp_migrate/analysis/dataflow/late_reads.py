@@ -29,28 +29,30 @@ def may_read_captured_name_later(module: Module, project: Project, node: cst.CST
     A read is late if the function, the lambda or the method of the class has already returned.
     """
     if not isinstance(node, cst.ClassDef):
-        return _is_late(module, project, [node], captured.reads)
+        return _may_read_late(module, project, [node], captured.reads)
     methods = list(methods_of(node).values())
-    return _is_late(module, project, methods, captured.reads) or _may_pass_on_self(module, project, node)
+    return _may_read_late(module, project, methods, captured.reads) or _may_pass_on_self(module, project, node)
 
 
-def _is_late(module: Module, project: Project, functions: Sequence[cst.CSTNode], reads: Sequence[cst.CSTNode]) -> bool:
+def _may_read_late(
+    module: Module, project: Project, functions: Sequence[cst.CSTNode], reads: Sequence[cst.CSTNode]
+) -> bool:
     """Return whether one of ``reads`` may happen after the function that contains it has returned."""
     for read in reads:
         inside = takewhile(lambda one: one not in functions, module.ancestors(read))
-        if any(isinstance(one, _LAZY) and not _is_used_up(module, project, one) for one in inside):
+        if any(isinstance(one, _LAZY) and not _is_consumed_at_once(module, project, one) for one in inside):
             return True
-    return any(_suspends(one) for one in functions)
+    return any(_delays_body(one) for one in functions)
 
 
-def _suspends(function: cst.CSTNode) -> bool:
+def _delays_body(function: cst.CSTNode) -> bool:
     """Return whether a call of a function only creates a generator or coroutine, and does not yet run the body."""
     is_iter = isinstance(function, cst.FunctionDef) and function.name.value == "__iter__"
     is_async = isinstance(function, cst.FunctionDef) and function.asynchronous is not None
     return is_async or (bool(find_in_scope(function, cst.Yield)) and not is_iter)
 
 
-def _is_used_up(module: Module, project: Project, node: cst.CSTNode) -> bool:
+def _is_consumed_at_once(module: Module, project: Project, node: cst.CSTNode) -> bool:
     """Return whether no object refers to a generator or function after the expression around it is evaluated."""
     argument = module.parents[node]
     call = module.parents[argument]
@@ -58,7 +60,7 @@ def _is_used_up(module: Module, project: Project, node: cst.CSTNode) -> bool:
         return False
     if is_call_of(module, call, _CONSUMERS, project):
         return not isinstance(node, cst.Lambda) or is_name(argument.keyword, "key")
-    return is_call_of(module, call, _LAZY_CALLS, project) and _is_used_up(module, project, call)
+    return is_call_of(module, call, _LAZY_CALLS, project) and _is_consumed_at_once(module, project, call)
 
 
 def _may_pass_on_self(module: Module, project: Project, node: cst.ClassDef) -> bool:
@@ -69,7 +71,7 @@ def _may_pass_on_self(module: Module, project: Project, node: cst.ClassDef) -> b
     for method in methods.values():
         own = next((one.name for one in (*method.params.posonly_params, *method.params.params)), None)
         reads = [] if own is None else variable_reads(module, own.value, module.scopes.scope_of(own))
-        if _is_late(module, project, [method], reads) or not all(
+        if _may_read_late(module, project, [method], reads) or not all(
             _only_reads_attributes(module, project, one, methods) for one in reads
         ):
             return True

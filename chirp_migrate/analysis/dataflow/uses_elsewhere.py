@@ -120,7 +120,9 @@ def may_set_computed_attributes(module: Module, project: Project, class_definiti
     """
     title = None if has_bases_or_subclasses(module, project, class_definition) else class_definition.name.value
     return any(
-        _SETTINGS.fullmatch(ast.unparse(changed)) is None if not _is_own(changed) else around in (title or around, None)
+        _SETTINGS.fullmatch(ast.unparse(changed)) is None
+        if not _is_self(changed)
+        else around in (title or around, None)
         for _, text in project.matching(re.compile("|".join(_BY_NAME)), *_BY_NAME)
         for changed, around in _set_by_computed_names(_tree(text), None)
     )
@@ -155,10 +157,10 @@ def may_call_method_on_other_objects(
 @lru_cache(maxsize=1024)
 def _read_from_classes(text: str) -> frozenset[tuple[str, str]]:
     """Return pairs (class name, attribute) for the attributes that code may read from classes; "" is any class."""
-    return frozenset(_takes_other_objects_in(_tree(text), ()))
+    return frozenset(_find_reads_from_classes(_tree(text), ()))
 
 
-def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _find_reads_from_classes(tree: ast.AST, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the result of :func:`_read_from_classes` for a part of a file.
 
     ``bases`` contains the bases of the class that contains the part. Calls of methods of these bases do not count.
@@ -173,10 +175,10 @@ def _takes_other_objects_in(tree: ast.AST, bases: Sequence[str]) -> Iterator[tup
             ) if (title := _class_title(asked)) is not None:
                 yield title, name
         if of_base is None:
-            yield from _takes_other_objects_in(node, inner)
+            yield from _find_reads_from_classes(node, inner)
         else:
             others = (part for part in ast.iter_child_nodes(node) if part is not of_base)
-            yield from (one for part in others for one in _takes_other_objects_in(part, bases))
+            yield from (one for part in others for one in _find_reads_from_classes(part, bases))
 
 
 def _base_methods_called(node: ast.AST, bases: Sequence[str]) -> ast.expr | None:
@@ -197,7 +199,7 @@ def _class_title(asked: ast.expr) -> str | None:
     return None
 
 
-def _is_own(changed: ast.expr) -> bool:
+def _is_self(changed: ast.expr) -> bool:
     return isinstance(changed, ast.Name) and changed.id == "self"
 
 
@@ -352,7 +354,7 @@ def may_be_set_by_called_function(project: Project, name: str) -> bool:
     """
     last = re.escape(name)
     given = re.compile(rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]""")
-    return any(_is_given(project, text, name) for _, text in project.matching(given, name)) and (
+    return any(_mentions_name(project, text, name) for _, text in project.matching(given, name)) and (
         project.holds(_SETS_GLOBALS, "globals")
         or any(
             True
@@ -362,7 +364,7 @@ def may_be_set_by_called_function(project: Project, name: str) -> bool:
     )
 
 
-def _is_given(project: Project, text: str, name: str) -> bool:
+def _mentions_name(project: Project, text: str, name: str) -> bool:
     """Return whether code contains the name as a keyword or string, except in variables that no code reads."""
     unread = unread_literals(_tree(text), project.reads_variable)
     return any(
@@ -375,10 +377,12 @@ def _is_given(project: Project, text: str, name: str) -> bool:
 def _is_assigned_in(project: Project, module: str, name: str) -> bool:
     """Return whether a file assigns to ``name`` in a module called ``module``, as in ``train.data = …``."""
     assigned = re.compile(pattern_of_outside_assignments(name))
-    return any(not {module, ""}.isdisjoint(_assigned_in(text, name)) for _, text in project.matching(assigned, name))
+    return any(
+        not {module, ""}.isdisjoint(_modules_assigned_in(text, name)) for _, text in project.matching(assigned, name)
+    )
 
 
-def _assigned_in(text: str, name: str) -> set[str]:
+def _modules_assigned_in(text: str, name: str) -> set[str]:
     try:
         return {*modules_with_assignment(text, name)}
     except UnparsableModule:

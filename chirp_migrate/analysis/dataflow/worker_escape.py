@@ -137,7 +137,7 @@ class WorkerFunctionPurposes:
             keyword = _POSITIONS.get(position, "")
         names = [] if keyword or starred else [name for one in called for name in project.parameter_names(one)]
         named = names[position] if position < len(names) else keyword
-        if named in _LOADER_KEYWORDS or (named in self._keywords and self._takes_data(call, called)):
+        if named in _LOADER_KEYWORDS or (named in self._keywords and self._is_about_data(call, called)):
             return named
         if "functools.partial" in called and position == 0:
             return self.of(call)
@@ -151,7 +151,7 @@ class WorkerFunctionPurposes:
             return named or "function"
         return None
 
-    def _takes_data(self, call: cst.Call, called: set[str]) -> bool:
+    def _is_about_data(self, call: cst.Call, called: set[str]) -> bool:
         """Return whether the names of a called function show that the function is about data.
 
         Functions for other purposes may have a parameter ``transform``, too.
@@ -219,7 +219,7 @@ class WorkerFunctionPurposes:
         module = self._module
         return [
             parent
-            for one in module.named(name)
+            for one in module.variable_may_escape(name)
             if isinstance(parent := module.parents[one], cst.Attribute)
             and one is parent.attr
             and is_name(parent.value, "self")
@@ -258,7 +258,9 @@ class WorkerFunctionPurposes:
         calls = [module.parents[mention] for mention in mentions]
         if any(isinstance(call, cst.Call) and call.func in mentions and self.of(call) is not None for call in calls):
             return short
-        return short if not _passes_all_on(module, value) and _is_called_elsewhere(self._project, name) else None
+        return (
+            short if not _forwards_all_arguments(module, value) and _is_called_elsewhere(self._project, name) else None
+        )
 
     def _purpose_of_captured(self, node: cst.CSTNode) -> str | None:
         """Return the purpose of a name that an escaping function captures. The name's value escapes as well."""
@@ -292,7 +294,7 @@ def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
     return None
 
 
-def _passes_all_on(module: Module, value: cst.CSTNode) -> bool:
+def _forwards_all_arguments(module: Module, value: cst.CSTNode) -> bool:
     """Return whether a name refers to a function with ``*args`` and ``**kwargs``, such as a decorator's wrapper."""
     owner = module.scopes.lookup(value.value, value) if isinstance(value, cst.Name) else None
     for one in owner.bindings if owner is not None else ():
@@ -311,14 +313,14 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 def lambdas_may_escape(outline: Outline, project: Project) -> bool:
     """Return whether a lambda in a module may escape to workers."""
     may = _MayEscape(outline, project)
-    return any(may.go(node) for node in outline.find(ast.Lambda))
+    return any(may.may_escape(node) for node in outline.find(ast.Lambda))
 
 
 def local_functions_may_escape(outline: Outline, project: Project) -> bool:
     """Return whether any function that is defined in another function may escape to workers."""
     may = _MayEscape(outline, project)
     around = [(node.name, may.function_around(node)) for node in outline.functions]
-    return any(may.named(name, owner) for name, owner in around if owner is not None)
+    return any(may.variable_may_escape(name, owner) for name, owner in around if owner is not None)
 
 
 class _MayEscape:
@@ -328,7 +330,7 @@ class _MayEscape:
         self._outline, self._project = outline, project
         self._seen: set[ast.AST | tuple[str, ast.AST | None]] = set()  # ends the recursion
 
-    def go(self, node: ast.AST) -> bool:
+    def may_escape(self, node: ast.AST) -> bool:
         """Return whether the value of an expression may escape to workers."""
         if node in self._seen:
             return False
@@ -336,12 +338,12 @@ class _MayEscape:
         parent = self._outline.parents[node]
         match parent:
             case ast.List() | ast.Tuple() | ast.Set() | ast.IfExp() | ast.BoolOp() | ast.Starred():
-                return self.go(parent)
+                return self.may_escape(parent)
             case ast.keyword(arg=keyword):
                 call = self._outline.parents[parent]
-                return isinstance(call, ast.Call) and self._is_taken(call, keyword)
+                return isinstance(call, ast.Call) and self._may_pass_on(call, keyword)
             case ast.Call():
-                return node is not parent.func and self._is_taken(parent, None)
+                return node is not parent.func and self._may_pass_on(parent, None)
             case ast.Dict(keys=keys, values=values):
                 return any(_is_key(key) for key, value in zip(keys, values, strict=True) if value is node)
             case ast.Assign(targets=targets):
@@ -358,7 +360,7 @@ class _MayEscape:
         """Return the innermost function that contains a node."""
         return next((ancestor for ancestor in self._outline.ancestors(node) if isinstance(ancestor, _Function)), None)
 
-    def named(self, name: str, owner: ast.AST | None) -> bool:
+    def variable_may_escape(self, name: str, owner: ast.AST | None) -> bool:
         """Return whether the variable ``name`` of a function, or of the module, may escape to workers."""
         if (name, owner) in self._seen:
             return False
@@ -367,16 +369,18 @@ class _MayEscape:
             return True
         code = self._outline.find(ast.Name) if owner is None else self._outline.inside(owner)
         reads = [node for node in code if isinstance(node, ast.Name) and node.id == name]
-        return any(self.go(read) or (owner is not None and self._is_taken_along(read, owner)) for read in reads)
+        return any(
+            self.may_escape(read) or (owner is not None and self._escapes_with_function(read, owner)) for read in reads
+        )
 
-    def _is_taken_along(self, read: ast.Name, owner: ast.AST) -> bool:
+    def _escapes_with_function(self, read: ast.Name, owner: ast.AST) -> bool:
         """Return whether a function that captures a name may escape (see ``_purpose_of_captured``)."""
         for around in takewhile(lambda node: node is not owner, self._outline.ancestors(read)):
             match around:
                 case ast.Lambda():
-                    goes = self.go(around)
+                    goes = self.may_escape(around)
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
-                    goes = self.named(around.name, self.function_around(around))
+                    goes = self.variable_may_escape(around.name, self.function_around(around))
                 case _:
                     goes = isinstance(around, ast.ClassDef) and self._is_dataset(around)
             if goes:
@@ -398,12 +402,12 @@ class _MayEscape:
                 return (
                     name in _LOADER_KEYWORDS
                     or (owner is not None and self._is_dataset(owner))
-                    or any(self.go(read) for read in reads if isinstance(read.ctx, ast.Load))
+                    or any(self.may_escape(read) for read in reads if isinstance(read.ctx, ast.Load))
                 )
             case ast.Attribute(attr=name):
                 return name in _KEYWORDS
             case ast.Name(id=name):
-                return self.named(name, self.function_around(target))
+                return self.variable_may_escape(name, self.function_around(target))
         return False
 
     def _is_default(self, arguments: ast.arguments, default: ast.AST) -> bool:
@@ -415,9 +419,9 @@ class _MayEscape:
             *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
         ]
         names = [parameter.arg for parameter, value in pairs if value is default]
-        return any(name in _LOADER_KEYWORDS or self.named(name, function) for name in names)
+        return any(name in _LOADER_KEYWORDS or self.variable_may_escape(name, function) for name in names)
 
-    def _is_taken(self, call: ast.Call, keyword: str | None) -> bool:
+    def _may_pass_on(self, call: ast.Call, keyword: str | None) -> bool:
         """Return whether a call may pass an argument on to workers (see ``_purpose_of_argument``)."""
         if keyword in _KEYWORDS or last_name(call.func) in _TRANSFORM_HOLDERS:
             return True
@@ -437,7 +441,7 @@ class _MayEscape:
         if any(_LOADER_WORDS.search(name) or "transform" in name for name in names):
             return True
         calls = (call for call in self._outline.find(ast.Call) if last_name(call.func) == maker)
-        return any(map(self.go, calls)) or _is_called_elsewhere(self._project, maker)
+        return any(map(self.may_escape, calls)) or _is_called_elsewhere(self._project, maker)
 
 
 def _global_or_nonlocal_names(outline: Outline) -> set[str]:

@@ -126,7 +126,7 @@ class _MaskGrammar:
     def _replace_terms(self, node: ast.AST, names: _Names | None = None) -> Any:
         return ExpressionNormalizer(self._names if names is None else names, self._equal_expressions).normalized(node)
 
-    def _text(self, node: ast.AST, names: _Names | None = None) -> str:
+    def _normalized_text(self, node: ast.AST, names: _Names | None = None) -> str:
         return ast.unparse(self._replace_terms(node, names))
 
     def check(self, function: ast.FunctionDef) -> bool:
@@ -136,7 +136,7 @@ class _MaskGrammar:
         self._names[x] = self._sample
         if self._trace(before):
             raise UnknownAugmentation("it returns before `random.random() > self.p` decides whether it runs")
-        if self._copies or list(map(self._text, left)) != [f"return {self._sample.id}"]:
+        if self._copies or list(map(self._normalized_text, left)) != [f"return {self._sample.id}"]:
             raise UnknownAugmentation("it does not return the sample unchanged when it is skipped")
         if not self._trace(work):
             raise UnknownAugmentation("it does not return the cloned sample")
@@ -151,7 +151,7 @@ class _MaskGrammar:
         for statement in statements:
             match statement:
                 case ast.Return():
-                    text = self._text(statement).removeprefix("return ")
+                    text = self._normalized_text(statement).removeprefix("return ")
                     self._trace_copy(text)
                     if text not in [made.format(_COPY.id) for made in self._returned]:
                         raise UnknownAugmentation("it does not return the cloned sample")
@@ -206,7 +206,7 @@ class _MaskGrammar:
 
         With two axes, ``x.shape[:2]`` is the same as ``x.shape``.
         """
-        shape = self._text(value, names)
+        shape = self._normalized_text(value, names)
         if self._ndim == 2 and not shape.startswith((_LIFTED.id, _LIFTED_COPY.id)):
             shape = shape.removesuffix("[:2]")
         ends = shape.endswith(".shape[-2:]")
@@ -261,7 +261,7 @@ class _MaskGrammar:
             return
         if len(steps) == 2 and isinstance(steps[1], ast.If) and not steps[1].orelse:
             width = self._trace_draw(steps[0], names)[0]
-            if self._text(steps[1].test, names) != f"{width} > 0":
+            if self._normalized_text(steps[1].test, names) != f"{width} > 0":
                 raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(steps[1])}`")
             steps = [steps[0], *steps[1].body]
         if len(steps) != 3:
@@ -277,7 +277,7 @@ class _MaskGrammar:
         stretch = f"{start}:{' + '.join(sorted((start, width)))}"
         places = [f"{_COPY.id}[{place}]" for place in self._range_subscripts(axis, stretch, self._ndim)]
         places += [f"{_LIFTED_COPY.id}[{place}]" for place in self._range_subscripts(axis, stretch, self._ndim + 1)]
-        if self._text(steps[-1], names) not in [f"{place} = self.mask_value" for place in places]:
+        if self._normalized_text(steps[-1], names) not in [f"{place} = self.mask_value" for place in places]:
             raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(steps[-1])}`")
 
     def _range_subscripts(self, axis: int, stretch: str, count: int) -> list[str]:
@@ -298,7 +298,7 @@ class _MaskGrammar:
             ) == "random.randint" and name not in {"self", *names}:
                 if drawn.keywords or ast.unparse(low) != "0":
                     raise UnknownAugmentation(f"`{name}` is not a random number from 0 to a limit")
-                return name, self._text(high, names)
+                return name, self._normalized_text(high, names)
         raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
 
     def _guard_conditions(self, test: ast.expr, names: _Names) -> frozenset[str]:
@@ -311,7 +311,7 @@ class _MaskGrammar:
         for count, (parameter, axis) in _AXES.items():
             known |= {f"self.{parameter} > 0": f"{count} positive"}
             known |= {f"{_SIZES[axis].id} > self.{parameter}": f"{count} longer"}
-        return frozenset(known.get(text, text) for text in (self._text(part, names) for part in parts))
+        return frozenset(known.get(text, text) for text in (self._normalized_text(part, names) for part in parts))
 
     def _check_guard(self, asked: frozenset[str], count: str) -> None:
         """Check the conditions of a mask: only the conditions *positive* and *longer* of its own axis are permitted."""

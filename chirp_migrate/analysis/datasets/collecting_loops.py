@@ -67,7 +67,7 @@ def early_reading_problem(
 
     def is_own(node: cst.CSTNode) -> bool:
         name = dotted_source(node)
-        return name is not None and _is_fresh(module, scope, name)
+        return name is not None and _has_only_new_values(module, scope, name)
 
     early = {str(dotted_source(part)) for one in expressions for part in find_nodes(one, cst.Name, cst.Attribute)}
     every = [one for statement in statements for one in walk_code(statement)]
@@ -100,13 +100,13 @@ def _target_problem(
     name = dotted_source(container)
     if name in early:
         return f"the loop changes `{name}`"
-    if name is None or not _is_fresh(module, scope, name):
+    if name is None or not _has_only_new_values(module, scope, name):
         shown = module.source(container).strip()
         return f"`{shown}` is not created right before the loop, so other code could see it half filled after an error"
     return None
 
 
-def _is_fresh(module: Module, scope: cst.CSTNode, name: str) -> bool:
+def _has_only_new_values(module: Module, scope: cst.CSTNode, name: str) -> bool:
     """Return whether the function gives ``name`` only new containers or numbers as values."""
     if name in parameters_by_name(scope):
         return False
@@ -114,16 +114,16 @@ def _is_fresh(module: Module, scope: cst.CSTNode, name: str) -> bool:
     if any(item.name.value == name for one in shared for item in one.names):
         return False
     values = assigned_values_and_annotations(module, scope, name)[0]
-    return bool(values) and all(origin.part is None and _is_new(module, origin.value) for origin in values)
+    return bool(values) and all(origin.part is None and _creates_new_object(module, origin.value) for origin in values)
 
 
-def _is_new(module: Module, value: cst.BaseExpression) -> bool:
+def _creates_new_object(module: Module, value: cst.BaseExpression) -> bool:
     if isinstance(value, cst.List | cst.Dict | cst.Set | cst.ListComp | cst.DictComp | cst.SetComp):
         return True
     if isinstance(value, cst.Integer | cst.Float):
         return True
     if isinstance(value, cst.BinaryOperation):
-        return _is_new(module, value.left) or _is_new(module, value.right)
+        return _creates_new_object(module, value.left) or _creates_new_object(module, value.right)
     return is_call_of(module, value, _FRESH)
 
 

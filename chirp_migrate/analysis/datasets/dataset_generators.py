@@ -53,18 +53,18 @@ class StoredRandomGenerator:
 def find_random_generators(dataset_class: DatasetClass) -> Iterator[StoredRandomGenerator]:
     """Yield the random generators of a dataset. Yields nothing if the dataset uses the number of its worker."""
     if not dataset_class.uses_worker_number:
-        yield from _kept_on_self(dataset_class)
-        yield from _shared_variables(dataset_class)
+        yield from _generators_in_attributes(dataset_class)
+        yield from _generators_in_variables(dataset_class)
 
 
-def _kept_on_self(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
+def _generators_in_attributes(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
     for attribute, value, _ in state.held(lambda one: _makes_generator(state.module, state.project, one) or None):
         drawn = next((use for use in state.uses(attribute) if _uses_generator(state, use)), None)
         if drawn is not None and not _is_reseeded(state, attribute):
             yield StoredRandomGenerator(f"self.{attribute}", value, drawn.method, "worker")
 
 
-def _shared_variables(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
+def _generators_in_variables(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
     """Yield the generators in class variables and module variables."""
     module = state.module
     for scope in (state.node, module.tree):

@@ -103,7 +103,7 @@ def infer_getitem_result(paths: Sequence[CodePath]) -> InferredSamples | None:
         holds = dict(zip(conditions, truths, strict=True))
         outcomes[truths] = next(path.value for path in paths if path.truths.items() <= holds.items())
     tested = values_compared_with_none(paths)
-    atoms = {atom for path in paths for test in path.tests for atom in _atoms(test)}
+    atoms = {atom for path in paths for test in path.tests for atom in _elementary_conditions(test)}
     complete = (
         all(map(_does_nothing_besides, paths))
         and tested.isdisjoint(atoms)
@@ -123,12 +123,12 @@ def values_compared_with_none(paths: Sequence[CodePath]) -> set[Value]:
     return found
 
 
-def _atoms(condition: Value) -> set[Value]:
+def _elementary_conditions(condition: Value) -> set[Value]:
     match condition:
         case Not(operand):
-            return _atoms(operand)
+            return _elementary_conditions(operand)
         case Operation("and" | "or", left, right):
-            return _atoms(left) | _atoms(right)
+            return _elementary_conditions(left) | _elementary_conditions(right)
     return {condition}
 
 

@@ -50,21 +50,21 @@ def is_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
     values = [one.value for one in given]
     parts = (part for annotation in annotations for part in walk_code(annotation))
     named = [part for part in parts if isinstance(part, cst.Name | cst.Attribute | cst.SimpleString)]
-    if any(_names_dataset(module, project, one) for one in (*named, *map(_maker, values))):
+    if any(_names_dataset(module, project, one) for one in (*named, *map(_called_or_value, values))):
         return True
-    if any(_is_other(module, project, annotation) for annotation in annotations):
+    if any(_is_known_non_dataset(module, project, annotation) for annotation in annotations):
         return False
     if (
         values
         and name not in parameters_by_name(scope)
-        and all(_is_other_value(module, project, value) for value in values)
+        and all(_is_non_dataset_value(module, project, value) for value in values)
     ):
         return False
     last = name.rpartition(".")[2]
     return DATASET_NAME.fullmatch(last) is not None or _is_passed_as_dataset(module, project, scope, name)
 
 
-def _maker(value: cst.BaseExpression) -> cst.BaseExpression:
+def _called_or_value(value: cst.BaseExpression) -> cst.BaseExpression:
     """Return the called function or class of a call; any other value unchanged."""
     return value.func if isinstance(value, cst.Call) else value
 
@@ -98,14 +98,16 @@ def only_base_is_torch_dataset(module: Module, project: Project, bases: Sequence
     return len(bases) == 1 and resolves_to(module, bases[0], TORCH_DATASET, project)
 
 
-def _is_other(module: Module, project: Project, node: cst.BaseExpression) -> bool:
+def _is_known_non_dataset(module: Module, project: Project, node: cst.BaseExpression) -> bool:
     """Return whether ``node``, the annotation or the creating function of a value, shows that it is not a dataset."""
     bare = node.value if isinstance(node, cst.Subscript) else node
     return isinstance(bare, cst.Name | cst.Attribute) and resolves_to(module, bare, NO_DATASET, project)
 
 
-def _is_other_value(module: Module, project: Project, value: cst.BaseExpression) -> bool:
-    return isinstance(value, _LITERALS) or (isinstance(value, cst.Call) and _is_other(module, project, value.func))
+def _is_non_dataset_value(module: Module, project: Project, value: cst.BaseExpression) -> bool:
+    return isinstance(value, _LITERALS) or (
+        isinstance(value, cst.Call) and _is_known_non_dataset(module, project, value.func)
+    )
 
 
 def _is_passed_as_dataset(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:

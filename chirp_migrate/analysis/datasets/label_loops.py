@@ -55,11 +55,11 @@ def read_label_comprehension(
             scan.problem = (
                 problem
                 or side_effect_message(module, results)
-                or _conditional_read(module, scan, node)
-                or _evaluated_before_sample(module, project, scan, node)
+                or _why_read_is_conditional(module, scan, node)
+                or _why_order_matters(module, project, scan, node)
                 or why_not_readable_before_loop(module, project, scan)
             )
-            if isinstance(node, cst.GeneratorExp) and not _is_taken_at_once(module, node):
+            if isinstance(node, cst.GeneratorExp) and not _is_consumed_at_once(module, node):
                 scan.problem = scan.problem or "a generator expression reads the samples lazily"
             return scan
     return None
@@ -83,7 +83,7 @@ def read_label_loop(module: Module, project: Project, is_dataset: IsDataset, nod
         or (
             None
             if scan.opening
-            else _conditional_read(module, scan, node) or _evaluated_before_sample(module, project, scan, node)
+            else _why_read_is_conditional(module, scan, node) or _why_order_matters(module, project, scan, node)
         )
         or why_not_readable_before_loop(module, project, scan)
     )
@@ -96,7 +96,7 @@ def read_label_loop(module: Module, project: Project, is_dataset: IsDataset, nod
     return scan
 
 
-def _conditional_read(module: Module, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
+def _why_read_is_conditional(module: Module, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
     """Return why an iteration may read no sample; None if each iteration reads a sample."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
@@ -116,7 +116,7 @@ def _conditional_read(module: Module, scan: ScannedSamples, node: cst.CSTNode) -
     return None
 
 
-def _evaluated_before_sample(module: Module, project: Project, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
+def _why_order_matters(module: Module, project: Project, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
     """Return why an earlier read of the sample may change an expression that is evaluated before it; else None."""
     for read in scan.reads if scan.index is not None else ():
         inner = read
@@ -130,7 +130,7 @@ def _evaluated_before_sample(module: Module, project: Project, scan: ScannedSamp
             for part in code_children(ancestor):
                 if part is inner:
                     break
-                if not (_is_steady(module, project, part) or (part in later and _is_named(part))):
+                if not (_is_constant_expression(module, project, part) or (part in later and _is_named(part))):
                     code = one_line_source(module, part).rstrip(" ,")
                     return f"`{code}` is evaluated first, and reading a sample might change the result"
             inner = ancestor
@@ -141,18 +141,18 @@ def _is_named(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.AssignTarget) or dotted_source(node) is not None
 
 
-def _is_steady(module: Module, project: Project, node: cst.CSTNode) -> bool:
+def _is_constant_expression(module: Module, project: Project, node: cst.CSTNode) -> bool:
     """Return whether the value of code cannot change: the code only contains literals and names that are bound once."""
     if isinstance(node, cst.Arg):
-        return _is_steady(module, project, node.value)
+        return _is_constant_expression(module, project, node.value)
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString) or is_name(node, "None", "True", "False"):
         return True
     if isinstance(node, cst.BaseExpression) and not isinstance(node, cst.Tuple):
         return dotted_source(node) is not None and not may_be_rebound_during_loop(module, project, node)
-    return all(_is_steady(module, project, child) for child in code_children(node))
+    return all(_is_constant_expression(module, project, child) for child in code_children(node))
 
 
-def _is_taken_at_once(module: Module, node: cst.GeneratorExp) -> bool:
+def _is_consumed_at_once(module: Module, node: cst.GeneratorExp) -> bool:
     argument = module.parents[node]
     call = module.parents[argument]
     if not isinstance(call, cst.Call) or call.args[0] is not argument or call.args[0].keyword:

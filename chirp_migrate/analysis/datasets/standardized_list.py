@@ -127,7 +127,7 @@ def _read_iteration(
         case _:
             return None
     clear = path.names.keys().isdisjoint(found.names) and all(
-        _keeps_a_value(module, source, name) for name in found.names
+        _has_stable_value(module, source, name) for name in found.names
     )
     return found if clear else None
 
@@ -140,7 +140,7 @@ def _is_unpacked(body: Sequence[cst.CSTNode]) -> bool:
     return False
 
 
-def _keeps_a_value(module: Module, node: cst.CSTNode, name: str) -> bool:
+def _has_stable_value(module: Module, node: cst.CSTNode, name: str) -> bool:
     """Return whether a name has a value at ``node``, and no code that runs while a sample is read can rebind it.
 
     The result is False for a name of a class body, because comprehensions cannot see such a name. In a function, a name

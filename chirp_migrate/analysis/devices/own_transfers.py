@@ -29,7 +29,7 @@ def why_to_may_lack_non_blocking(project: Project) -> str | None:
     """Return why the project may have a method ``to`` or ``cuda`` without ``non_blocking``; else ``None``."""
     wanted = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_GETTERS))})\b")
     for path, text in project.matching(wanted, *_MOVES, *_GETTERS):
-        for line, reason, owner in _transfers(text):
+        for line, reason, owner in _unsafe_transfers(text):
             if owner is None or not _is_model(project, path, text, owner):
                 return f"{reason} ({path}:{line})"
     return None
@@ -66,7 +66,7 @@ def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _transfers(text: str) -> tuple[tuple[int, str, str | None], ...]:
+def _unsafe_transfers(text: str) -> tuple[tuple[int, str, str | None], ...]:
     """Return line, reason and class for each method in a text that may be a ``to`` without ``non_blocking``."""
     try:
         return tuple(_transfers_in(syntax_tree(text)))
@@ -131,7 +131,7 @@ def _line_of_mps(text: str) -> int | None:
         tree = syntax_tree(text)
     except UnparsableModule:
         return 1 if re.search(r"""["']mps\b|\bbackends\s*\.\s*mps\b""", text) else None
-    shown = {part for node in ast.walk(tree) for part in _names_of_numbers(node)}
+    shown = {part for node in ast.walk(tree) for part in _possible_metric_names(node)}
     for node in ast.walk(tree):
         match node:
             case ast.Constant(value=str() as value) if node not in shown and re.fullmatch(r"mps(:\d+)?", value):
@@ -141,7 +141,7 @@ def _line_of_mps(text: str) -> int | None:
     return None
 
 
-def _names_of_numbers(node: ast.AST) -> Iterator[ast.AST]:
+def _possible_metric_names(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the strings that may name a metric: keys, and the first arguments of calls that print or store values."""
     match node:
         case ast.Dict(keys=keys):

@@ -121,10 +121,10 @@ class LoaderGains:
         if unused is not None:
             line = module.position(module.span(unused.name)[0])[0]
             return Gain(GainKind.NOTHING, f"nothing calls `{unused.name.value}`", module.path, line)
-        nodes = module.once(self._calls).get(module.span(call)[0], ())
+        nodes = module.once(self._calls_by_offset).get(module.span(call)[0], ())
         gains = [self._gain_of_rewrite(CreationPlace(module.path, node), is_moved) for node in nodes]
         if not gains:
-            gains = [self._or_no_batches(_AT_RUN_TIME)]
+            gains = [self._nothing_for_library(_AT_RUN_TIME)]
         # Several original calls may match the present call. Calls with a gain are rewritten first, so *nothing* takes
         # precedence.
         return next((one for one in gains if one.kind is GainKind.NOTHING), gains[0])
@@ -136,9 +136,9 @@ class LoaderGains:
             sending = (one for one in self._loaders[place.path][place.node] if one.sends_to_workers)
             held = [one for loader in sending for one in self._objects.held.get(loader, ())]
             gain = self._gain_of_place(place, moves=all(is_moved(one.place) for one in held))
-        return self._or_no_batches(gain)
+        return self._nothing_for_library(gain)
 
-    def _or_no_batches(self, gain: Gain) -> Gain:
+    def _nothing_for_library(self, gain: Gain) -> Gain:
         """Return ``gain``, or *nothing* if the project is a library whose datasets cannot be read in batches."""
         if gain == _AT_RUN_TIME and self._project.is_distributed and self._reads_one_by_one:
             return _NO_BATCHES
@@ -182,7 +182,7 @@ class LoaderGains:
             reads_batches: whether loaders with the object read whole batches after the rewrite.
         """
         nodes = module.once(self._code_of_objects).get(offset, ())
-        holders = _evidence(module.path, (one for node in nodes for one in self._holders[module.path][node]))
+        holders = _relevant_loaders(module.path, (one for node in nodes for one in self._holders[module.path][node]))
         if not holders and not self._may_have_workers_near(module.path):
             return Gain(GainKind.NOTHING, "no loader of this file, or of the files that it imports, has workers")
         if not holders:
@@ -207,7 +207,9 @@ class LoaderGains:
             name: the name of the class.
         """
         # If no loader is known to get objects of the class, any loader may get them.
-        loaders = _evidence(path, self._readers.get((path, name), ())) or _evidence(path, self._run.loaders)
+        loaders = _relevant_loaders(path, self._readers.get((path, name), ())) or _relevant_loaders(
+            path, self._run.loaders
+        )
         if not loaders or not all(map(self._builds_no_batches, loaders)):
             return None
         return _gain_at(GainKind.NOTHING, "no loader reads its samples in batches", loaders[0].place)
@@ -221,14 +223,14 @@ class LoaderGains:
             path: path of the module that defines the class.
             name: the name of the class.
         """
-        if not _evidence(path, self._run.loaders):
+        if not _relevant_loaders(path, self._run.loaders):
             return Gain(GainKind.NOTHING, "the project builds no loader")
         return self.gain_of_class(path, name)
 
     def _builds_no_batches(self, loader: LoaderObject) -> bool:
         """Return whether a loader builds no whole batches: it gains nothing, or has its own ``collate_fn``."""
         collations = loader.arguments.get("collate_fn", ())
-        is_own = bool(collations) and all(map(self._own_collation, collations))
+        is_own = bool(collations) and all(map(self._custom_collation, collations))
         return is_own or self._gain_of_place(loader.place, moves=False).kind is GainKind.NOTHING
 
     def gain_of_value(self, path: str) -> Gain:
@@ -288,13 +290,13 @@ class LoaderGains:
         """Return the loaders that a loop iterates over."""
         now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
         value = self._run.loops.get(CreationPlace(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
-        return _evidence(module.path, _loaders_in(value))
+        return _relevant_loaders(module.path, _loaders_in(value))
 
     def _is_on_device(self, loader: LoaderObject) -> bool:
         """Return whether the dataset of a loader consists of tensors that code has moved to a device."""
-        return all(one.in_memory and any(map(self._puts_on_device, one.made)) for one in self._readings(loader))
+        return all(one.in_memory and any(map(self._creates_device_data, one.made)) for one in self._readings(loader))
 
-    def _puts_on_device(self, place: CreationPlace) -> bool:
+    def _creates_device_data(self, place: CreationPlace) -> bool:
         """Return whether the call at a place creates a dataset from tensors that code has moved to a device."""
         module = self._project.module(place.path)
         offset = module.offset(getattr(place.node, "lineno", 1), getattr(place.node, "col_offset", 0))
@@ -323,10 +325,10 @@ class LoaderGains:
 
     def _loaders_at(self, module: Module, offset: int) -> list[LoaderObject]:
         """Return the loaders that the call at ``offset`` of a module builds."""
-        nodes = module.once(self._calls).get(offset, ())
+        nodes = module.once(self._calls_by_offset).get(offset, ())
         return [loader for node in nodes for loader in self._loaders[module.path][node]]
 
-    def _calls(self, module: Module) -> dict[int, list[ast.AST]]:
+    def _calls_by_offset(self, module: Module) -> dict[int, list[ast.AST]]:
         """Return the calls that build loaders in a module, by their present offsets."""
         return self._index_by_offset(module, self._loaders)
 
@@ -360,7 +362,7 @@ class LoaderGains:
         collations = [
             one for loader in loaders for one in loader.arguments.get("collate_fn", ()) if not _stacks_samples(one)
         ]
-        own = [found for found in map(self._own_collation, collations) if found is not None]
+        own = [found for found in map(self._custom_collation, collations) if found is not None]
         replaced, are_single = self._replaced_by(loaders), all(map(_gives_single_samples, loaders))
         if at_once is not None and not collations and replaced is None and not are_single:
             return _gain_at(GainKind.BATCHED, at_once.why, at_once.place)
@@ -371,7 +373,9 @@ class LoaderGains:
                 at_once is not None and len(own) < len(collations)
             ):
                 return _AT_RUN_TIME
-            if not (self._annotated_readings(loaders[0].place) or self._has_all_callers(loaders[0].place, readings)):
+            if not (
+                self._annotated_readings(loaders[0].place) or self._has_only_known_datasets(loaders[0].place, readings)
+            ):
                 return _AT_RUN_TIME
         sending, in_test = [one for one in loaders if one.sends_to_workers], is_test_file(loaders[0].place.path)
         held = [one for loader in sending for one in self._objects.held.get(loader, ())]
@@ -420,7 +424,7 @@ class LoaderGains:
         names = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
         return given[0].id in {one.id for one in names} - _parameters(function)
 
-    def _own_collation(self, collation: AbstractObject) -> _Collation | None:
+    def _custom_collation(self, collation: AbstractObject) -> _Collation | None:
         """Return the function or class of a `collate_fn` that is not PyTorch's, else None.
 
         The result is None for a lambda, because a rewrite may replace it by a function of the runtime.
@@ -429,14 +433,14 @@ class LoaderGains:
             case FunctionObject(place=CreationPlace(node=ast.FunctionDef(name=name)) as place):
                 return _Collation(name, place)
             case BoundMethod(function=FunctionObject() as function):
-                return self._own_collation(function)
+                return self._custom_collation(function)
             case BoundMethod(owner=Instance(cls=ClassObject() as cls), function=str() as name):
                 declared = self._declared_class(cls, name)
                 return None if declared is None else _Collation(name, declared.place, is_declared=True)
             case Instance(cls=ClassObject() as cls):
                 return _Collation(cls.name, cls.place)
             case Instance(cls="functools.partial", cells={0: (function,)}):
-                return self._own_collation(function)
+                return self._custom_collation(function)
             case LibraryName(name=name) if not (_stacks_samples(collation) or _MAY_STACK.fullmatch(name)):
                 return _Collation(name.rpartition(".")[2])
         return None
@@ -483,7 +487,7 @@ class LoaderGains:
         """
         found = possible_readings(self._project, loader.arguments.get("dataset", ()))
         if not is_test_file(loader.place.path):
-            found = [one for one in found if not (one.way is ReadingMode.AT_ONCE and _is_of_tests(one))]
+            found = [one for one in found if not (one.way is ReadingMode.AT_ONCE and _is_created_by_tests(one))]
         known = [one for one in found if one.way is not ReadingMode.UNKNOWN]
         if known and len(known) == len(found):
             return known
@@ -510,7 +514,7 @@ class LoaderGains:
         is_known = all(one.way is ReadingMode.ONE_BY_ONE and not _is_stub(one.place) for one in readings)
         return readings if is_known else []
 
-    def _has_all_callers(self, place: CreationPlace, readings: list[DatasetReading]) -> bool:
+    def _has_only_known_datasets(self, place: CreationPlace, readings: list[DatasetReading]) -> bool:
         """Return whether a loader can only get the datasets that this analysis found.
 
         The loader may get other datasets if the analysis may have missed calls of the function or class around it.
@@ -560,12 +564,12 @@ class LoaderGains:
         )
 
 
-def _evidence(path: str, loaders: Iterable[LoaderObject]) -> list[LoaderObject]:
+def _relevant_loaders(path: str, loaders: Iterable[LoaderObject]) -> list[LoaderObject]:
     """Return the loaders that count for the code of a file. Loaders in tests count only for code in tests."""
     return [one for one in loaders if is_test_file(path) or not is_test_file(one.place.path)]
 
 
-def _is_of_tests(reading: DatasetReading) -> bool:
+def _is_created_by_tests(reading: DatasetReading) -> bool:
     """Return whether tests create the dataset of a reading, or a dataset inside this dataset."""
     return any(is_test_file(place.path) for place in reading.made)
 

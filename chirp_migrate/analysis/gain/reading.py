@@ -257,10 +257,10 @@ def _last_name(node: ast.expr) -> str:
 def _definition(module: Module, node: ast.ClassDef) -> cst.ClassDef | None:
     """Return LibCST's node for the class definition ``node``; None if it cannot be found after a rewrite."""
     named = [one for one in module.find(cst.ClassDef) if one.name.value == node.name]
-    at = [one for one in named if module.position(module.span(one)[0])[0] in _lines(node)]
+    at = [one for one in named if module.position(module.span(one)[0])[0] in _header_lines(node)]
     return at[0] if at else (named[0] if len(named) == 1 else None)
 
 
-def _lines(node: ast.ClassDef) -> range:
+def _header_lines(node: ast.ClassDef) -> range:
     first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
     return range(first, node.lineno + 1)

@@ -52,10 +52,11 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
     for name in _CONFIG_NAMES:
         attribute = f"self.{name}"
         if owner is not None and (
-            _is_read(module, function, attribute, node, end) or _is_kept(module, function, owner, attribute)
+            _get_is_always_called(module, function, attribute, node, end)
+            or _is_read_in_init(module, function, owner, attribute)
         ):
             return attribute
-        if _is_read(module, function, name, node, end):
+        if _get_is_always_called(module, function, name, node, end):
             return name
     return None
 
@@ -70,17 +71,17 @@ def _has_own_get(project: Project) -> bool:
     return project.holds(rf"{_OWN_GET}({'|'.join(mappings)})\b", *_GETS, *mappings)
 
 
-def _is_kept(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:
+def _is_read_in_init(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:
     """Return whether ``__init__`` always calls ``get`` on an attribute, and no other method assigns the attribute."""
     init = methods_of(owner).get("__init__")
     if init is None or init is function:
         return False
     targets = (one for one in find_nodes(owner, cst.AssignTarget) if dotted_source(one.target) == attribute)
     is_only = all(module.enclosing_function(target) is init for target in targets)
-    return is_only and _is_read(module, init, attribute, init.body, module.span(init)[1])
+    return is_only and _get_is_always_called(module, init, attribute, init.body, module.span(init)[1])
 
 
-def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
+def _get_is_always_called(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
     """Return whether ``function`` has always called ``get`` on ``mapping`` before it reaches ``node``.
 
     The call must be above the offset ``end``, and no code between the call and ``end`` may rebind the mapping.
@@ -94,7 +95,7 @@ def _is_read(module: Module, function: cst.FunctionDef, mapping: str, node: cst.
     return any(
         module.span(read)[1] <= end
         and not any(module.span(read)[0] < place < end for place in bound)
-        and _is_evaluated(module, read, around)
+        and _always_runs_with(module, read, around)
         for read in reads
     )
 
@@ -116,7 +117,7 @@ def _is_get_call(call: cst.Call, mapping: str) -> bool:
     return False
 
 
-def _is_evaluated(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
+def _always_runs_with(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
     """Return whether an expression always runs together with the innermost node of ``around`` that contains it."""
     for ancestor in module.ancestors(node):
         if ancestor in around:

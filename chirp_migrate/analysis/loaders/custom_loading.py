@@ -81,7 +81,7 @@ def find_custom_loading(module: Module, project: Project) -> Iterator[CustomLoad
         loading = _LoadingUnit(module, project, unit)
         machinery: dict[str, cst.Call | cst.Arg] = {}
         for kind, place in made[unit]:
-            if loading.is_done_by(kind, place):
+            if loading.loads_data(kind, place):
                 machinery.setdefault(kind, place)
         if machinery:
             yield CustomLoading(unit, machinery, loading.from_loader)
@@ -126,14 +126,14 @@ class _LoadingUnit(DataReadingFinder):
         super().__init__(module, project, unit)
         self._nodes = list(nodes_in_scope(unit) if isinstance(unit, cst.Module) else walk_code(unit))
 
-    def is_done_by(self, kind: str, place: cst.Call | cst.Arg) -> bool:
+    def loads_data(self, kind: str, place: cst.Call | cst.Arg) -> bool:
         """Return whether a pool, thread or stream loads samples or batches."""
         if kind == WORKERS:
             return any(self._gives_work_to_pool(node) for node in self._nodes if isinstance(node, cst.Call))
         if kind == THREADS:
             return self._fills_queue(place)
         moving = any(isinstance(node, cst.With) and self._moves_on_stream(node) for node in self._nodes)
-        return moving and self._is_iterator and (self.reads(self._nodes) or self._used_on_data)
+        return moving and self._is_iterator and (self.reads(self._nodes) or self._gets_data)
 
     # Pools
 
@@ -175,10 +175,10 @@ class _LoadingUnit(DataReadingFinder):
     def _reads_samples(self, function: cst.BaseExpression, data: list[cst.BaseExpression]) -> bool:
         if self._module.qualified_names(function) == {"builtins.next"}:
             return any(map(self.is_data, data))
-        if self.names_items(function):
+        if self.is_getitem_of_data(function):
             return True
         called = [definition for definition in self.functions_in(function) if not _trains(definition)]
-        return any(self.takes_samples(walk_code(definition)) for definition in called)
+        return any(self.reads_single_samples(walk_code(definition)) for definition in called)
 
     # Threads
 
@@ -193,8 +193,7 @@ class _LoadingUnit(DataReadingFinder):
         if not puts or any(map(_trains, reached)):
             return False
         of_data = (
-            any(self.is_data(part) for argument in arguments for part in walk_code(argument.value))
-            or self._used_on_data
+            any(self.is_data(part) for argument in arguments for part in walk_code(argument.value)) or self._gets_data
         )
         taken = self.names_of_read_data(reached, every_loop=of_data)
         return any(self.has_samples(argument.value, taken) for call in puts for argument in call.args)
@@ -215,7 +214,7 @@ class _LoadingUnit(DataReadingFinder):
         return any(isinstance(node, cst.Yield) for node in self._nodes)
 
     @cached_property
-    def _used_on_data(self) -> bool:
+    def _gets_data(self) -> bool:
         """Return whether the module passes a loader, a dataset, or an iterator over one of them to the unit."""
         return not isinstance(self._enclosing_unit, cst.Module) and self._is_given_data(self._enclosing_unit, 0)
 

@@ -68,30 +68,30 @@ class DataReadingFinder:
                 return any(self.iterates_over(argument.value) for argument in node.args)
         return False
 
-    def names_items(self, node: cst.BaseExpression) -> bool:
+    def is_getitem_of_data(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is the ``__getitem__`` of a dataset, or ``self.__getitem__`` in its class."""
         if not isinstance(node, cst.Attribute) or node.attr.value not in _ITEMS:
             return False
         return any(map(self.methods, _ITEMS)) if is_self_attribute(node) else self.is_data(node.value)
 
-    def takes_samples(self, nodes: Iterable[cst.CSTNode]) -> bool:
+    def reads_single_samples(self, nodes: Iterable[cst.CSTNode]) -> bool:
         """Return whether code reads single samples from a dataset: ``dataset[i]``, ``next(samples)``."""
-        return any(map(self._takes_sample, nodes))
+        return any(map(self._reads_single_sample, nodes))
 
-    def _takes_sample(self, node: cst.CSTNode) -> bool:
+    def _reads_single_sample(self, node: cst.CSTNode) -> bool:
         match node:
             case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString())), *_]):
                 return False
             case cst.Subscript(value=owner):
                 return self._stands_for(self._is_dataset, owner)
             case cst.Attribute():
-                return self.names_items(node)
+                return self.is_getitem_of_data(node)
         return self._builtin_reads_data(node, {"builtins.next"})
 
     def reads(self, nodes: Iterable[cst.CSTNode]) -> bool:
         """Return whether code reads samples from a dataset or batches from a loader, in any way."""
         nodes = list(nodes)
-        return any(map(self._iterates_over_data, nodes)) or self.takes_samples(nodes)
+        return any(map(self._iterates_over_data, nodes)) or self.reads_single_samples(nodes)
 
     def _iterates_over_data(self, node: cst.CSTNode) -> bool:
         """Return whether a loop iterates over data, or a call returns an iterator of data."""
@@ -124,9 +124,9 @@ class DataReadingFinder:
             for node in nodes:
                 if isinstance(node, cst.For | cst.CompFor):
                     if every_loop or self.reads([node]) or self.has_samples(node.iter, found):
-                        found |= _bound(node.target)
+                        found |= _bound_names(node.target)
                 elif isinstance(node, cst.Assign) and self.has_samples(node.value, found):
-                    found = found.union(*(_bound(target.target) for target in node.targets))
+                    found = found.union(*(_bound_names(target.target) for target in node.targets))
                 elif isinstance(node, cst.Call):
                     for function in self._definitions(node.func):
                         if id(function) in known:
@@ -141,7 +141,7 @@ class DataReadingFinder:
         parts = list(walk_code(node))
         return any(
             isinstance(part, cst.Name) and part.value in names_of_read_data for part in parts
-        ) or self.takes_samples(parts)
+        ) or self.reads_single_samples(parts)
 
     def functions_in(self, node: cst.BaseExpression) -> list[Function]:
         """Return the functions that an expression names or defines, and the functions of the module that they call."""
@@ -173,9 +173,9 @@ class DataReadingFinder:
         return [] if found is None else [one.node for one in found[1] if isinstance(one.node, cst.FunctionDef)]
 
 
-def _bound(target: cst.CSTNode) -> set[str]:
+def _bound_names(target: cst.CSTNode) -> set[str]:
     """Return the names of the variables and attributes in the target of an assignment or loop."""
     if isinstance(target, cst.Tuple | cst.List):
-        return set[str]().union(*(_bound(element.value) for element in target.elements))
+        return set[str]().union(*(_bound_names(element.value) for element in target.elements))
     name = dotted_source(target)
     return set() if name is None else {name.rpartition(".")[2]}

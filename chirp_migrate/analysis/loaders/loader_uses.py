@@ -85,13 +85,15 @@ def use_of_mention(module: Module, project: Project, node: cst.Name | cst.Attrib
         step = next_step_of_value(module, step.whole)
     if isinstance(step, CalledValue) and step.call.func is top:
         return LoaderMentionUse("called", call=step.call)
-    use = _use_after(module, project, node, step)
+    use = _use_by_step(module, project, node, step)
     if use is _CALLED_LATER and top is not node:  # `DataLoader[Batch]` is valid, but a method has no subscripts
         return LoaderMentionUse("used-as-value", f"stored as {module.source(top).strip()}")
     return use
 
 
-def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> LoaderMentionUse:
+def _use_by_step(
+    module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None
+) -> LoaderMentionUse:
     """Return the use of a mention that is not called directly. ``step`` is the code that uses its value."""
     match step:
         case BaseClass(definition):
@@ -107,7 +109,7 @@ def _use_after(module: Module, project: Project, node: cst.Name | cst.Attribute,
             return _use_of_attribute(module, project, attribute.value)
         case ValueAssignment((target,), cst.Assign()):
             return LoaderMentionUse("used-as-value", f"stored in {module.source(target).strip()}")
-    return _in_expression(module, node)
+    return _use_in_expression(module, node)
 
 
 def _use_of_variable(module: Module, project: Project, name: cst.Name) -> LoaderMentionUse:
@@ -118,17 +120,17 @@ def _use_of_variable(module: Module, project: Project, name: cst.Name) -> Loader
     mentions = variable_mentions(module, name.value, scope)
     reads = [one for one in mentions if name_role(module, one) not in (NameRole.BOUND, NameRole.DECLARED)]
     shared = scope is module.scopes.module and project.imported_elsewhere(module, name.value)
-    return _only_called(module, reads, f"stored in {name.value}", shared)
+    return _use_of_stored_class(module, reads, f"stored in {name.value}", shared)
 
 
 def _use_of_attribute(module: Module, project: Project, attribute: str) -> LoaderMentionUse:
     mentions = [one for one in module.find(cst.Attribute) if one.attr.value == attribute]
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
     shared = project.mentions(attribute, besides=module.path)
-    return _only_called(module, reads, f"stored in the attribute {attribute}", shared)
+    return _use_of_stored_class(module, reads, f"stored in the attribute {attribute}", shared)
 
 
-def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> LoaderMentionUse:
+def _use_of_stored_class(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> LoaderMentionUse:
     """Return the use of ``DataLoader`` as the value of a variable or attribute.
 
     ``reads`` contains the places that read the variable. ``shared`` is True if other files may read it, too.
@@ -137,7 +139,7 @@ def _only_called(module: Module, reads: Sequence[cst.CSTNode], where: str, share
     return _CALLED_LATER if is_called and not shared else LoaderMentionUse("used-as-value", where)
 
 
-def _in_expression(module: Module, node: cst.CSTNode) -> LoaderMentionUse:
+def _use_in_expression(module: Module, node: cst.CSTNode) -> LoaderMentionUse:
     """Return the use of a mention inside an expression or statement that only names the class or passes it on."""
     child, where = node, ""
     for ancestor in module.ancestors(node):

@@ -125,11 +125,11 @@ class LoaderExpressions:
             case cst.Call():
                 return self._loader_of_call(module, node, depth, part, inside)
             case cst.IfExp(body=body, orelse=orelse):
-                return _one_of_loaders(self._value(module, one, depth + 1, part, inside) for one in (body, orelse))
+                return _unite_loaders(self._value(module, one, depth + 1, part, inside) for one in (body, orelse))
             case cst.Tuple(elements=elements) | cst.List(elements=elements) if part is not None:
                 return self._value(module, elements[part].value, depth + 1) if part < len(elements) else None
             case cst.List() | cst.Tuple() | cst.Set() | cst.Dict() if inside:
-                return _one_of_loaders(self._value(module, one.value, depth + 1) for one in node.elements)
+                return _unite_loaders(self._value(module, one.value, depth + 1) for one in node.elements)
             case cst.ListComp(elt=element) | cst.SetComp(elt=element) | cst.DictComp(value=element) if inside:
                 return self._value(module, element, depth + 1)
             case cst.Subscript(value=holder) if part is None:
@@ -153,17 +153,17 @@ class LoaderExpressions:
             return self._value(module, call.args[0].value, depth + 1, part, inside)
         for owner, function in self.functions(call, module):
             returned = [n.value for n in find_in_scope(function, cst.Return) if n.value is not None]
-            found = _one_of_loaders(self._value(owner, value, depth + 1, part, inside) for value in returned)
+            found = _unite_loaders(self._value(owner, value, depth + 1, part, inside) for value in returned)
             if found is not None:
                 return found
         last = (dotted_source(call.func) or "").rpartition(".")[2]
         classes = any(self._project.is_class(name) for name in names)
-        return LoaderValue() if _is_called_loader(last) and whole and not classes else None
+        return LoaderValue() if _is_typical_loader_name(last) and whole and not classes else None
 
     def _named(self, module: Module, node: cst.Name | cst.Attribute, depth: int, inside: bool) -> LoaderValue | None:
         name = dotted_source(node)
         if name is None:
-            return LoaderValue() if _is_called_loader(node.attr.value) else None  # type: ignore[union-attr]
+            return LoaderValue() if _is_typical_loader_name(node.attr.value) else None  # type: ignore[union-attr]
         scope = assigning_scope(module, node, name)
         key = (module, scope, name, inside)
         if key not in self._known:
@@ -173,18 +173,18 @@ class LoaderExpressions:
 
     def _bound(self, module: Module, scope: cst.CSTNode, name: str, depth: int, inside: bool) -> LoaderValue | None:
         values, annotations = assigned_values_and_annotations(module, scope, name)
-        made = _one_of_loaders(self._value(module, one.value, depth + 1, one.part, inside) for one in values)
+        made = _unite_loaders(self._value(module, one.value, depth + 1, one.part, inside) for one in values)
         if made is not None and made.calls:
             return replace(made, complete=made.complete and name not in parameters_by_name(scope))
         if any(self._is_loader_annotation(module, one, inside) for one in annotations):
             return LoaderValue()
         last = name.rpartition(".")[2]
-        if not (_PLURAL.search(last) if inside else _is_called_loader(last)):
+        if not (_PLURAL.search(last) if inside else _is_typical_loader_name(last)):
             return None
         if (
             values
             and name not in parameters_by_name(scope)
-            and all(self._is_other(module, o.value, inside) for o in values)
+            and all(self._is_known_non_loader(module, o.value, inside) for o in values)
         ):
             return None
         return LoaderValue()
@@ -207,7 +207,7 @@ class LoaderExpressions:
         names = self._project.resolved_names(module, node)
         return not inside and any(inherits_from(self._project, one, LOADER) for one in names)
 
-    def _is_other(self, module: Module, value: cst.BaseExpression, inside: bool) -> bool:
+    def _is_known_non_loader(self, module: Module, value: cst.BaseExpression, inside: bool) -> bool:
         if isinstance(value, _LITERALS) or (isinstance(value, _CONTAINERS) and not inside):
             return True
         if not isinstance(value, cst.Call):
@@ -216,7 +216,7 @@ class LoaderExpressions:
         return bool(names) and all(NO_LOADER.fullmatch(name) or self._project.is_class(name) for name in names)
 
 
-def _is_called_loader(name: str) -> bool:
+def _is_typical_loader_name(name: str) -> bool:
     """Return whether a name is typical of loaders.
 
     Names may be very long, so no regular expression may backtrack over a whole name.
@@ -226,7 +226,7 @@ def _is_called_loader(name: str) -> bool:
     return bool(found and _SUFFIX.fullmatch(suffix)) or name == "dl" or name.endswith("_dl")
 
 
-def _one_of_loaders(found: Iterable[LoaderValue | None]) -> LoaderValue | None:
+def _unite_loaders(found: Iterable[LoaderValue | None]) -> LoaderValue | None:
     """Return the loader of an expression with several possible values; None if no value is a loader."""
     every = list(found)
     known = [one for one in every if one is not None]

@@ -48,9 +48,9 @@ def repeated_seeds(module: Module, worker_init_fn: cst.BaseExpression | cst.Func
         case cst.FunctionDef() | cst.Lambda():
             function: cst.FunctionDef | cst.Lambda | None = worker_init_fn
         case cst.Call(args=[named, *bound]) if module.qualified_names(worker_init_fn.func) == {"functools.partial"}:
-            function = _only_function(module, named.value)
+            function = _unique_function(module, named.value)
         case _:
-            function = _only_function(module, worker_init_fn)
+            function = _unique_function(module, worker_init_fn)
     if function is None or any(one.star or _names_in_seed(module, function, one.value) is None for one in bound):
         return
     by_keyword = {one.keyword.value for one in bound if one.keyword is not None}
@@ -85,8 +85,8 @@ def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> 
     The expression is ``numpy.random.get_state()[1][0]``, possibly in several steps with local variables. No earlier
     code may use the generator.
     """
-    words = _object_of_item(module, function, node, "0")
-    state = _object_of_item(module, function, words, "1") if words is not None else None
+    words = _indexed_object(module, function, node, "0")
+    state = _indexed_object(module, function, words, "1") if words is not None else None
     if not isinstance(state, cst.Call) or module.qualified_names(state.func) != {_STATE}:
         return False
     before = (one for one in find_nodes(function, cst.Call) if module.span(one)[1] <= module.span(state)[0])
@@ -94,7 +94,7 @@ def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> 
     return all(found and all(map(_LEAVES_STATE.match, found)) for found in names)
 
 
-def _object_of_item(
+def _indexed_object(
     module: Module, function: cst.CSTNode, node: cst.BaseExpression, key: str
 ) -> cst.BaseExpression | None:
     """Return ``x`` for the expression ``x[key]``; else None. If ``x`` is a local variable, return its only value."""
@@ -121,7 +121,7 @@ def _called_helper(
 
     The result is ``None`` if the module has no such function, or if an argument may differ in the next epoch.
     """
-    called = _only_function(module, call.func)
+    called = _unique_function(module, call.func)
     if called is None or any(argument.star for argument in call.args):
         return None
     names = list(parameters_by_name(called))
@@ -135,7 +135,7 @@ def _called_helper(
     return called, seeds
 
 
-def _only_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef | None:
+def _unique_function(module: Module, name: cst.BaseExpression) -> cst.FunctionDef | None:
     """Return the function called ``name`` if exactly one function of the module has this name; else None."""
     named = [function for function in module.find(cst.FunctionDef) if is_name(name, function.name.value)]
     return named[0] if len(named) == 1 else None

@@ -55,9 +55,9 @@ class BatchExpressions(LoopNames[Path | None]):
             case cst.Name():
                 return self._named(node)
             case cst.Subscript(value=owner):
-                return self._part(self.value(owner), _key(node))
+                return self._fact_of_part(self.value(owner), _index_key(node))
             case cst.Attribute(value=owner, attr=cst.Name(value=name)) if not _READS.fullmatch(name):
-                return self._part(self.value(owner), f".{name}")
+                return self._fact_of_part(self.value(owner), f".{name}")
         return None
 
     def why_written_after(self, call: cst.Call, path: Path) -> str | None:
@@ -94,7 +94,7 @@ class BatchExpressions(LoopNames[Path | None]):
     def _paths(self, node: cst.CSTNode, moving: cst.CSTNode) -> Iterator[Path]:
         """Yield the places in the batch that ``node`` may refer to after the statement ``moving``."""
         if isinstance(node, cst.Subscript):
-            yield from ((*one, _key(node)) for one in self._paths(node.value, moving))
+            yield from ((*one, _index_key(node)) for one in self._paths(node.value, moving))
             return
         path = self.value(node)
         if path is not None:
@@ -132,21 +132,21 @@ class BatchExpressions(LoopNames[Path | None]):
         if later or not any(one.offset <= self._module.span(node)[0] for one in bound):
             yield from (one.value for one in bound if one.value is not None)
 
-    def _part(self, value: Path | None, position: str) -> Path | None:
+    def _fact_of_part(self, value: Path | None, position: str) -> Path | None:
         return None if value is None else (*value, position)
 
-    def _each(self, iterable: cst.BaseExpression) -> Path | None:
+    def _fact_of_item(self, iterable: cst.BaseExpression) -> Path | None:
         match iterable:
             case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value="values"))):
-                return self._part(self.value(owner), "*")
+                return self._fact_of_part(self.value(owner), "*")
             case cst.Call():
                 return None
-        return self._part(self.value(iterable), "*")
+        return self._fact_of_part(self.value(iterable), "*")
 
     def _read(self, node: cst.CSTNode) -> None:
         super()._read(node)
         if isinstance(node, cst.AugAssign):
-            self._give(node.target, None, node)
+            self._record_fact(node.target, None, node)
         elif isinstance(node, cst.AsName):
             self._bind(self._names(node.name, None), self._module.span(node)[0], node)
 
@@ -158,7 +158,7 @@ class BatchExpressions(LoopNames[Path | None]):
         statement = innermost_statement(self._module, call)
         if not isinstance(statement, cst.Assign):
             return set()
-        items = (part for target in statement.targets for part in _parts(target.target))
+        items = (part for target in statement.targets for part in _single_targets(target.target))
         return {first_name_of(item) for item in items if not isinstance(item, cst.Name) and self.value(item) == path}
 
     def _only_read(self, node: cst.CSTNode) -> bool:
@@ -181,16 +181,16 @@ class BatchExpressions(LoopNames[Path | None]):
         return isinstance(self._module.parents[node], reading | cst.FormattedStringExpression)
 
 
-def _parts(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+def _single_targets(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """Yield the single targets in an assignment target, which may be a nested tuple or list."""
     if not isinstance(target, cst.Tuple | cst.List):
         yield target
         return
     for element in target.elements:
-        yield from _parts(element.value)
+        yield from _single_targets(element.value)
 
 
-def _key(node: cst.Subscript) -> str:
+def _index_key(node: cst.Subscript) -> str:
     index = node.slice[0].slice if len(node.slice) == 1 else None
     if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
         return repr(index.value.evaluated_value)

@@ -194,10 +194,10 @@ class DeviceLoop(LoopNames[bool]):
                 return False
         return any(self.value(child) for child in code_children(node))
 
-    def _part(self, value: bool, position: str) -> bool:
+    def _fact_of_part(self, value: bool, position: str) -> bool:
         return value
 
-    def _each(self, iterable: cst.BaseExpression) -> bool:
+    def _fact_of_item(self, iterable: cst.BaseExpression) -> bool:
         return self.value(iterable)
 
     def _read(self, node: cst.CSTNode) -> None:
@@ -205,13 +205,13 @@ class DeviceLoop(LoopNames[bool]):
         match node:
             case cst.Call(func=cst.Attribute(value=cst.Name() as grown, attr=cst.Name(value="append" | "extend"))):
                 if any(self.value(argument.value) for argument in node.args):
-                    self._give(grown, True, node)
+                    self._record_fact(grown, True, node)
             case cst.AugAssign() if self.value(node.value):
-                self._give(node.target, True, node)
+                self._record_fact(node.target, True, node)
 
-    def _give(self, target: cst.BaseExpression, value: bool, node: cst.CSTNode) -> None:
+    def _record_fact(self, target: cst.BaseExpression, value: bool, node: cst.CSTNode) -> None:
         if not isinstance(target, cst.Subscript | cst.Attribute):
-            super()._give(target, value, node)
+            super()._record_fact(target, value, node)
             return
         # After the assignment, the container has a value on the device, perhaps next to other values.
         name = first_name_of(target)

@@ -71,7 +71,7 @@ def modules_with_loaders(project: Project) -> frozenset[str]:
 
 
 @lru_cache(maxsize=4)
-def _as_read(project: Project) -> tuple[frozenset[str], frozenset[str]]:
+def _original_texts(project: Project) -> tuple[frozenset[str], frozenset[str]]:
     """Return two sets of original texts: texts that may build or import loaders, and texts that start workers."""
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
     texts = {path: project.text(path) for path in files_with_importers(project, building)}
@@ -81,5 +81,5 @@ def _as_read(project: Project) -> tuple[frozenset[str], frozenset[str]]:
 
 def may_start_workers_at_import(project: Project, text: str) -> bool:
     """Return whether the import of a module with this text may start workers. For a rewritten text, return True."""
-    known, found = _as_read(project)
+    known, found = _original_texts(project)
     return text in found or text not in known

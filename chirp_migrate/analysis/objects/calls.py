@@ -94,7 +94,7 @@ class TracedCalls(ObjectAccess):
         place = CreationPlace(scope.path, node)
         known = [one for one in functions if one not in UNKNOWN]
         if not known:
-            self._hand_over(arguments, place)
+            self._pass_to_unknown_code(arguments, place)
             return UNKNOWN
         found: list[Value] = [UNKNOWN] if len(known) < len(functions) else []
         if len(known) == 1:
@@ -133,13 +133,13 @@ class TracedCalls(ObjectAccess):
                 arguments.more |= not isinstance(thing, Container) or None in thing.cells
         return arguments
 
-    def _hand_over(self, arguments: Arguments, place: CreationPlace) -> None:
+    def _pass_to_unknown_code(self, arguments: Arguments, place: CreationPlace) -> None:
         """Record that unknown code gets these arguments. It may, for example, iterate over loaders."""
         for value in arguments.values():
             for loader in loaders_in(value):
-                self._use(loader, place)
+                self._record_iteration(loader, place)
 
-    def _use(self, loader: LoaderObject, place: CreationPlace) -> None:
+    def _record_iteration(self, loader: LoaderObject, place: CreationPlace) -> None:
         """Record that code iterates over a loader."""
         if self._is_import:
             self.iterated.append((loader, (*(one for _, one in self._stack), place)))
@@ -169,12 +169,12 @@ class TracedCalls(ObjectAccess):
                     or UNKNOWN
                 )
             case Instance(cls=ClassObject() as cls):
-                found = [one for one in self._in_class(cls, "__call__") if isinstance(one, FunctionObject)]
+                found = [one for one in self._class_attribute(cls, "__call__") if isinstance(one, FunctionObject)]
                 return (
                     unite_values(*(self._call(BoundMethod(function, one), arguments, place) for one in found))
                     or UNKNOWN
                 )
-        self._hand_over(arguments, place)
+        self._pass_to_unknown_code(arguments, place)
         return UNKNOWN
 
     def _run(self, function: FunctionObject, arguments: Arguments, place: CreationPlace) -> Value:
@@ -188,7 +188,7 @@ class TracedCalls(ObjectAccess):
         key = node, function.unwrapped.place.node
         if self._fruitless[key] >= _FRUITLESS:
             self._left -= self._steps_of[key]  # so that the steps that are left do not depend on this limit
-            self._hand_over(arguments, place)
+            self._pass_to_unknown_code(arguments, place)
             return UNKNOWN
         self.callers.setdefault(function.place, set()).add(place)
         left, created = self._left, self._created
@@ -286,7 +286,7 @@ class TracedCalls(ObjectAccess):
                 made.cells[name] = given[name]
                 continue
             found: list[Value] = []
-            for default in self._in_class(cls, name):
+            for default in self._class_attribute(cls, name):
                 match default:
                     case Instance(cls="dataclasses.field"):
                         found.append(default.cells.get("default", ()))
@@ -295,6 +295,6 @@ class TracedCalls(ObjectAccess):
                     case _:
                         found.append((default,))
             made.cells[name] = unite_values(*found, UNKNOWN if arguments.more or not found else ())
-        for one in self._in_class(cls, "__post_init__"):
+        for one in self._class_attribute(cls, "__post_init__"):
             if isinstance(one, FunctionObject):
                 self._call(BoundMethod(made, one), NO_ARGUMENTS, place)

@@ -340,7 +340,7 @@ class _PickleVisitor:
         for thing in value:
             if id(thing) not in self._seen and depth < _DEPTH:
                 self._seen.add(id(thing))
-                self._thing(thing, holder, depth)
+                self._visit_object(thing, holder, depth)
 
     def _report(
         self, sort: ReportedObjectKind, place: CreationPlace, holder: str, kind: UnpicklableKind | None = None
@@ -356,7 +356,7 @@ class _PickleVisitor:
         end = getattr(around, "end_lineno", 0)
         return name if place.path == cls.place.path and line_and_column(around)[0] <= line <= end else ""
 
-    def _thing(self, thing: AbstractObject, holder: str, depth: int) -> None:
+    def _visit_object(self, thing: AbstractObject, holder: str, depth: int) -> None:
         match thing:
             case FunctionObject(is_named=True):
                 pass
@@ -365,13 +365,13 @@ class _PickleVisitor:
             case FunctionObject(scope=scope, place=place) if thing.owner is None and scope.is_local:
                 self._report(ReportedObjectKind.FUNCTION, place, holder)
             case FunctionObject(owner=ClassObject() as owner):
-                self._class(owner, holder)
+                self._visit_class(owner, holder)
             case ClassObject():
-                self._class(thing, holder)
+                self._visit_class(thing, holder)
             case BoundMethod(owner=owner):
                 self.value((owner,), holder, depth + 1)
             case Instance():
-                self._instance(thing, holder, depth)
+                self._visit_instance(thing, holder, depth)
             case Container(cells=cells):
                 for value in list(cells.values()):
                     self.value(value, holder, depth + 1)
@@ -385,18 +385,18 @@ class _PickleVisitor:
             case _:
                 pass
 
-    def _class(self, cls: ClassObject, holder: str) -> None:
+    def _visit_class(self, cls: ClassObject, holder: str) -> None:
         if cls.scope.is_local:
             self._report(ReportedObjectKind.CLASS, cls.place, holder)
 
-    def _instance(self, made: Instance, holder: str, depth: int) -> None:
+    def _visit_instance(self, made: Instance, holder: str, depth: int) -> None:
         cls = made.cls
         if isinstance(cls, str):
             for value in list(made.cells.values()):
                 self.value(value, holder, depth + 1)
             return
         self.met.add((cls.place.path, cls.name, cls.place.node))
-        self._class(cls, holder)
+        self._visit_class(cls, holder)
         order = cls.order
         self.classes |= {one.place for one in order if isinstance(one, ClassObject)}
         kinds = [unpicklable_kind_of_class(one.name) for one in order if isinstance(one, LibraryName)]

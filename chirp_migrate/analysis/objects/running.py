@@ -194,7 +194,7 @@ class AbstractRun(TracedCalls):
                 self._block(orelse, scope)
             case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
                 for item in items:
-                    entered = self._entered(self._value(item.context_expr, scope), item.context_expr, scope)
+                    entered = self._value_of_with(self._value(item.context_expr, scope), item.context_expr, scope)
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, entered, scope)
                 return self._block(body, scope)
@@ -280,7 +280,7 @@ class AbstractRun(TracedCalls):
     def _name(self, name: str, scope: AbstractScope) -> Value:
         owner = self._owner(name, scope)
         if owner is not None:
-            return self._held(owner, name)
+            return self._value_of_name(owner, name)
         stars = scope.module.stars
         if stars:
             return (
@@ -290,7 +290,7 @@ class AbstractRun(TracedCalls):
             )
         return (LibraryName(f"builtins.{name}"),)
 
-    def _held(self, scope: AbstractScope, name: str) -> Value:
+    def _value_of_name(self, scope: AbstractScope, name: str) -> Value:
         """Return the value of a name in a scope, with imports resolved."""
         value = scope.cells.get(name, UNKNOWN)
         if any(isinstance(thing, ImportedName) for thing in value):
@@ -311,7 +311,7 @@ class AbstractRun(TracedCalls):
             found = self._imported(one.path, bound)
             name = bound
             if found == (LibraryName(bound),):
-                found = self._folder(one.name, one.path)
+                found = self._imported_folder(one.name, one.path)
         else:
             found = self._imported(one.path, name)
         is_library = found == (LibraryName(name),)
@@ -321,10 +321,10 @@ class AbstractRun(TracedCalls):
 
     def _imported(self, path: str, name: str) -> Value:
         """Return the object that an import of an absolute name in the file at ``path`` finds."""
-        found = [self._own_name(file, rest) for file, rest in self._project.located(path, name)]
+        found = [self._member_of_module(file, rest) for file, rest in self._project.located(path, name)]
         return unite_values(*found) if found else (LibraryName(name),)
 
-    def _folder(self, name: str, path: str) -> Value:
+    def _imported_folder(self, name: str, path: str) -> Value:
         """Return the object that ``import a.b`` binds if ``a`` is only a folder of the project."""
         inner = self._imported(path, name)
         first, *parts = name.split(".")
@@ -334,7 +334,7 @@ class AbstractRun(TracedCalls):
             inner = (Instance(CreationPlace(path, ast.Pass()), "folder", {part: inner}),)
         return inner
 
-    def _own_name(self, path: str, rest: str) -> Value:
+    def _member_of_module(self, path: str, rest: str) -> Value:
         parts = rest.split(".") if rest else []
         value: Value = (ModuleObject(path, is_own=True),)
         if parts and (compiled := self._compiled_module(path, parts[0])):
