@@ -433,7 +433,7 @@ def _shorten_import(statement: str, after: str, style: ImportStyle) -> str | Non
     """
     if "\n" not in statement or "#" in statement:
         return None
-    written = style.rewritten(statement, after)
+    written = style.reformat_import(statement, after)
     return None if written == after else written
 
 

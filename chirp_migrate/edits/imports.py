@@ -217,7 +217,7 @@ def _with_project_layout(
     edits, (start, end) = list(edits), module.span(statement)
     after = apply_edits_in_span(module.text, (start, end), edits)
     before, new = (text.replace(module.newline, "\n") for text in (module.text[start:end], after))
-    written = style.rewritten(before, new).replace("\n", module.newline)
+    written = style.reformat_import(before, new).replace("\n", module.newline)
     return edits if written == after else [Edit(start, end, written)]
 
 
@@ -229,7 +229,7 @@ def _new_import_line(
     If possible, the line is inserted at its sorted place. If not, it follows the import of ``DataLoader`` or torch, or
     the imports of its section.
     """
-    line = style.written(_import_line(source, clauses)).replace("\n", module.newline)
+    line = style.format_import(_import_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body
     run = _import_positions(module, source)
     if not run:

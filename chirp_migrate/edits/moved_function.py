@@ -409,7 +409,7 @@ class MovedFunction:
         """Return the source of the new function's parameters."""
         return apply_edits_in_span(self.module.text, self.module.span(self.node.params), self.parameters())
 
-    def defined(self, text: str) -> tuple[Edit, ...]:
+    def definition_edits(self, text: str) -> tuple[Edit, ...]:
         """Return edits that insert ``text``, the new definition, into the module or below the method."""
         if self.method is None:
             return move.insert_definition(self.module, self.place, text)

@@ -190,7 +190,7 @@ def _examine_mention(
     else:
         message = "`DataLoader` as a callable: replaced by `create_loader`, which takes the same arguments"
         edit = Edit(*module.span(node), f"{FACTORY}.create_loader")
-        match = RuleMatch(offset, message, (edit,), gain=loader_gains(project).gain_of_value(module.path))
+        match = RuleMatch(offset, message, (edit,), gain=loader_gains(project).gain_of_stored_class(module.path))
     if match.edits and _is_replaced(module, project, node, root):
         match = _report_reason(offset, "replaced", dotted_source(node) or root.value)
     elif match.edits:

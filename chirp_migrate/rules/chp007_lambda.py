@@ -151,7 +151,7 @@ class PicklableFunction(Rule):
         made: _Made = {}
         seen: list[cst.Lambda] = []
         for node in module.find(cst.Lambda):
-            wish = destinations.of(node)
+            wish = destinations.purpose_of(node)
             if wish is not None:
                 seen.append(node)
                 try:
@@ -210,7 +210,7 @@ def _propose_function(
     shared = None if moved.method else made.get(said) or _find_equal_function(module, project, node, wishes, said)
     if shared is None:
         head = f"{moved.indent}def {name}({parameters}):"
-        shared = name, moved.defined(module.newline.join([head, *(inner + line for line in lines)]))
+        shared = name, moved.definition_edits(module.newline.join([head, *(inner + line for line in lines)]))
         if moved.method is None:
             made[said] = shared
     name, place = shared

@@ -199,7 +199,7 @@ def _move_function(
         *(edit for edit in renamed if start <= edit.start < end),
     ]
     text = move.moved_source(module, project, (start, end), moved.indent, inside)
-    place = moved.defined(text) if shared is None else shared[1]
+    place = moved.definition_edits(text) if shared is None else shared[1]
     if moved.method is None:
         made[said] = name, place
     value, imports = moved.value(name, len(f"{title} = "))

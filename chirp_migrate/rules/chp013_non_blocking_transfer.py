@@ -168,7 +168,7 @@ def _gain_of_copies(
     transfers: list[cst.Call],
 ) -> tuple[Gain, frozenset[tuple[str, int]]]:
     """Return the gain of the copies in one statement, and file and line of the calls that build the loaders."""
-    pinned = loader_gains(project).pinned_in(module, loop, partial(is_moved_by_rule, project))
+    pinned = loader_gains(project).pinning_calls(module, loop, partial(is_moved_by_rule, project))
     if not pinned:
         return Gain(GainKind.NOTHING, "the loader may not pin its batches, or is not rewritten"), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)

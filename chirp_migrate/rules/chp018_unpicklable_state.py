@@ -76,7 +76,7 @@ class UnpicklableState(Rule):
 
         for attribute, value, _ in pickled_attribute_values(module, project, is_on_cuda):
             owner = module.enclosing_class(value)
-            if owner is not None and find_unpicklable_objects(project).is_idle(module.path, owner.name.value):
+            if owner is not None and find_unpicklable_objects(project).has_no_workers(module.path, owner.name.value):
                 continue
             what = f"`self.{attribute}` (CUDA tensors made in `__init__`)"
             yield RuleMatch(

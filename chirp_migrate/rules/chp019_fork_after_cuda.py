@@ -80,7 +80,7 @@ class ForkAfterCuda(Rule):
 
 def _samples_on_gpu(state: DatasetClass) -> Iterator[RuleMatch]:
     module = state.module
-    for method in state.sampling:
+    for method in state.sampling_methods:
         if method.module is not module or method.owner not in (state.node, module.tree):
             continue
         calls = find_nodes(method.function, cst.Call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chirp_migrate.analysis.objects.things import CreationPlace
+from chirp_migrate.analysis.objects.abstract_objects import CreationPlace
 from chirp_migrate.rules.api import Module, Project
 from chirp_migrate.rules.chp006_local_dataset_class import LocalDatasetClass
 from chirp_migrate.rules.chp007_lambda import PicklableFunction

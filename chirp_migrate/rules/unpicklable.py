@@ -43,7 +43,7 @@ def has_word(text: str, words: Set[str]) -> bool:
 
 def creates_unpicklable(outline: Outline, project: Project, kind: ReportedObjectKind) -> bool:
     """Return whether a module creates an unpicklable object of a kind."""
-    return bool(find_unpicklable_objects(project).in_file(outline.path, kind))
+    return bool(find_unpicklable_objects(project).objects_in_file(outline.path, kind))
 
 
 def unpicklable_matches(
@@ -51,7 +51,7 @@ def unpicklable_matches(
 ) -> Iterator[RuleMatch]:
     """Yield a finding for each unpicklable object of a kind, except at ``reported_offsets``."""
     known = {_skip_opening_brackets(module, offset) for offset in reported_offsets}
-    for offset, found in find_unpicklable_objects(project).places(module, kind):
+    for offset, found in find_unpicklable_objects(project).remaining_objects(module, kind):
         if _skip_opening_brackets(module, offset) not in known:
             yield RuleMatch(offset, _message_for_object(found))
 

@@ -153,11 +153,11 @@ class ImportStyle:
                 return None
         return edits
 
-    def written(self, line: str) -> str:
+    def format_import(self, line: str) -> str:
         """Return an import as isort would write it: with sorted names, wrapped if too long, without a newline."""
         return _sort_imports(line, self.config).strip()
 
-    def rewritten(self, before: str, after: str) -> str:
+    def reformat_import(self, before: str, after: str) -> str:
         """Return the import ``after`` in isort's layout if ``before`` is in isort's layout, else unchanged."""
         newline = "\r\n" if "\r\n" in before else "\n"
         old, new = (text.replace(newline, "\n") for text in (before, after))

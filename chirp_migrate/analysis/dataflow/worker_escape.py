@@ -86,7 +86,7 @@ class WorkerFunctionPurposes:
         self._keywords = _KEYWORDS if _ABOUT_TORCH.search(module.text) else _LOADER_KEYWORDS
         self._known: dict[cst.CSTNode, str | None] = {}
 
-    def of(self, node: cst.CSTNode) -> str | None:
+    def purpose_of(self, node: cst.CSTNode) -> str | None:
         """Return the purpose of an expression whose value a loader, dataset or transform stores.
 
         The purpose is a name, such as "collate_fn". The result is ``None`` if no worker needs the value.
@@ -106,12 +106,12 @@ class WorkerFunctionPurposes:
         return node.name.value if any(inherits_from(self._project, name, DATASET) for name in names) else None
 
     def _first(self, nodes: list[cst.Name] | list[cst.Attribute]) -> str | None:
-        return next((found for node in nodes if (found := self.of(node)) is not None), None)
+        return next((found for node in nodes if (found := self.purpose_of(node)) is not None), None)
 
     def _direct_purpose(self, node: cst.CSTNode) -> str | None:
         match next_step_of_value(self._module, node):
             case ConditionalOperand(whole) | ContainerElement(_, cst.List() | cst.Tuple() | cst.Set() as whole):
-                return self.of(whole)
+                return self.purpose_of(whole)
             case CallArgument(argument, call) if not argument.star:
                 return self._purpose_of_argument(argument, call)
             case DictEntry(key, display):
@@ -140,13 +140,13 @@ class WorkerFunctionPurposes:
         if named in _LOADER_KEYWORDS or (named in self._keywords and self._is_about_data(call, called)):
             return named
         if "functools.partial" in called and position == 0:
-            return self.of(call)
+            return self.purpose_of(call)
         last = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
         if isinstance(last, cst.Name) and last.value in _TRANSFORM_HOLDERS and self._is_transform(called):
             target = _assigned_to(module, call)
             return "transform" if target is None else target.value
         if "dataclasses.field" in called and keyword == "default":
-            return self.of(call)
+            return self.purpose_of(call)
         if any(inherits_from(project, name, DATASET) for name in called):
             return named or "function"
         return None
@@ -256,7 +256,9 @@ class WorkerFunctionPurposes:
         if _LOADER_WORDS.search(name) or _LOADER_WORDS.search(inner) or says_transform:
             return short
         calls = [module.parents[mention] for mention in mentions]
-        if any(isinstance(call, cst.Call) and call.func in mentions and self.of(call) is not None for call in calls):
+        if any(
+            isinstance(call, cst.Call) and call.func in mentions and self.purpose_of(call) is not None for call in calls
+        ):
             return short
         return (
             short if not _forwards_all_arguments(module, value) and _is_called_elsewhere(self._project, name) else None
@@ -272,7 +274,7 @@ class WorkerFunctionPurposes:
         for around in self._module.ancestors(node):
             if around is owner.scope.node:
                 return None
-            if isinstance(around, cst.Lambda) and self.of(around) is not None:
+            if isinstance(around, cst.Lambda) and self.purpose_of(around) is not None:
                 return node.value
             if isinstance(around, cst.FunctionDef) and self.purpose_of_function(around) is not None:
                 return node.value

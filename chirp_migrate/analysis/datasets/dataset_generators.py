@@ -58,7 +58,9 @@ def find_random_generators(dataset_class: DatasetClass) -> Iterator[StoredRandom
 
 
 def _generators_in_attributes(state: DatasetClass) -> Iterator[StoredRandomGenerator]:
-    for attribute, value, _ in state.held(lambda one: _makes_generator(state.module, state.project, one) or None):
+    for attribute, value, _ in state.stored_values(
+        lambda one: _makes_generator(state.module, state.project, one) or None
+    ):
         drawn = next((use for use in state.uses(attribute) if _uses_generator(state, use)), None)
         if drawn is not None and not _is_reseeded(state, attribute):
             yield StoredRandomGenerator(f"self.{attribute}", value, drawn.method, "worker")
@@ -84,7 +86,7 @@ def _generators_in_variables(state: DatasetClass) -> Iterator[StoredRandomGenera
                         value_assigned_to(module, u.node) for u in state.uses(name)
                     )
                 else:
-                    method = next((one for one in state.sampling if _reads_global(module, one, name)), None)
+                    method = next((one for one in state.sampling_methods if _reads_global(module, one, name)), None)
                     quiet = _is_reassigned(module, name)
                 if method is not None and not quiet:
                     yield StoredRandomGenerator(name, made, method, workers)
@@ -122,7 +124,7 @@ def _always_has_same_state(module: Module, made: cst.Call) -> bool:
 
 def _uses_generator(state: DatasetClass, use: AttributeUse) -> bool:
     """Return whether reading a sample uses the generator in an attribute of ``self``, or passes it on."""
-    if use.method not in state.sampling:
+    if use.method not in state.sampling_methods:
         return False
     module = use.method.module
     parent = module.parents[use.node]
@@ -142,7 +144,9 @@ def _is_reseeded(state: DatasetClass, attribute: str) -> bool:
         parent = module.parents[use.node]
         changed = isinstance(parent, cst.Attribute) and parent.attr.value in _RESEEDING
         replaced = isinstance(parent, cst.AssignTarget | cst.AnnAssign) and parent.target is use.node
-        if (changed or replaced) and (use.method not in state.constructing or use.method in state.sampling):
+        if (changed or replaced) and (
+            use.method not in state.constructor_methods or use.method in state.sampling_methods
+        ):
             return True
     changes = "|".join(sorted(_RESEEDING))
     return state.project.search(rf"(?<!\bself)\.{re.escape(attribute)}\s*\.\s*({changes})\b", attribute)

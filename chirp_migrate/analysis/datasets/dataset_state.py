@@ -84,7 +84,7 @@ class DatasetClass:
         return found
 
     @property
-    def pickles_itself(self) -> bool:
+    def defines_pickling(self) -> bool:
         """Return whether the class defines its own pickling."""
         return any(name in self.methods for name in _PICKLING)
 
@@ -118,12 +118,12 @@ class DatasetClass:
         return found
 
     @cached_property
-    def constructing(self) -> list[DatasetMethod]:
+    def constructor_methods(self) -> list[DatasetMethod]:
         """Return the methods and functions that run when the dataset is constructed."""
         return self._reachable_methods("__init__")
 
     @cached_property
-    def sampling(self) -> list[DatasetMethod]:
+    def sampling_methods(self) -> list[DatasetMethod]:
         """Return the methods and functions that run when a sample is read."""
         return self._reachable_methods(*_ACCESS)
 
@@ -141,14 +141,16 @@ class DatasetClass:
                     found.setdefault(node.attr.value, []).append(AttributeUse(method, node))
         return found
 
-    def held(self, kind: Callable[[cst.BaseExpression], Kind | None]) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
+    def stored_values(
+        self, kind: Callable[[cst.BaseExpression], Kind | None]
+    ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
         """Yield attribute, value and kind for each attribute in which the constructor stores a value of interest.
 
         ``kind`` returns the kind of an expression, or None if its value is not of interest. A value in a container
         counts as well. Attributes that the constructor resets are omitted. Attributes that code outside the class sets,
         such as the code of a ``worker_init_fn``, are omitted as well.
         """
-        constructing = [one for one in self.constructing if one.owner is self.node]
+        constructing = [one for one in self.constructor_methods if one.owner is self.node]
         for attribute, uses in self._uses.items():
             found: list[tuple[cst.BaseExpression, Kind]] = []
             for use in uses:
@@ -166,7 +168,7 @@ class DatasetClass:
 
     def _is_reset(self, uses: list[AttributeUse]) -> bool:
         for use in uses:
-            if use.method not in self.constructing:
+            if use.method not in self.constructor_methods:
                 continue
             parents = use.method.module.parents
             parent = parents[use.node]
@@ -189,10 +191,10 @@ def dataset_classes(module: Module, project: Project) -> Iterator[DatasetClass]:
 def pickled_attribute_values(
     module: Module, project: Project, classify: Callable[[cst.BaseExpression], Kind | None]
 ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-    """Yield the values of :meth:`DatasetClass.held` for the module's dataset classes without their own pickling."""
+    """Yield :meth:`DatasetClass.stored_values` of each dataset class of a module that does not define its own pickling."""
     for state in dataset_classes(module, project):
-        if not state.pickles_itself:
-            yield from state.held(classify)
+        if not state.defines_pickling:
+            yield from state.stored_values(classify)
 
 
 def self_parameter_name(method: DatasetMethod) -> str:

@@ -19,9 +19,7 @@ import libcst as cst
 from chirp_migrate.analysis.gain.reading import DatasetReading, ReadingMode, possible_readings, reading_of_instance
 from chirp_migrate.analysis.known_names import FACTORY_FUNCTIONS
 from chirp_migrate.analysis.loaders.device_data import is_on_device
-from chirp_migrate.analysis.objects.importers import files_with_importers
-from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObjects, find_unpicklable_objects
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     AbstractObject,
     BoundMethod,
     ClassObject,
@@ -35,6 +33,8 @@ from chirp_migrate.analysis.objects.things import (
     ModuleObject,
     Value,
 )
+from chirp_migrate.analysis.objects.importers import files_with_importers
+from chirp_migrate.analysis.objects.pickled import ReportedObjectKind, UnpicklableObjects, find_unpicklable_objects
 from chirp_migrate.analysis.objects.values import NONE
 from chirp_migrate.plans.plan import ONE_SAMPLE_IN_MEMORY, Gain, GainKind
 from chirp_migrate.syntax.module import Module
@@ -233,7 +233,7 @@ class LoaderGains:
         is_own = bool(collations) and all(map(self._custom_collation, collations))
         return is_own or self._gain_of_place(loader.place, moves=False).kind is GainKind.NOTHING
 
-    def gain_of_value(self, path: str) -> Gain:
+    def gain_of_stored_class(self, path: str) -> Gain:
         """Return the gain of rewriting ``DataLoader`` at places in a file that do not call the class.
 
         A file that stores ``DataLoader`` in a variable may build a loader with that variable. The result is the gain of
@@ -254,7 +254,7 @@ class LoaderGains:
             loader.may_have_workers for loader in self._run.loaders if loader.place.path in near
         )
 
-    def pinned_in(
+    def pinning_calls(
         self, module: Module, loop: cst.For, is_moved: Callable[[CreationPlace], bool]
     ) -> tuple[CreationPlace, ...]:
         """Return the calls that build loaders of a loop which pin their batches after the migration.
@@ -288,7 +288,9 @@ class LoaderGains:
 
     def _loaders_of(self, module: Module, loop: cst.For) -> list[LoaderObject]:
         """Return the loaders that a loop iterates over."""
-        now = dict(self._objects.now(module, [one.node for one in self._run.loops if one.path == module.path]))
+        now = dict(
+            self._objects.remaining_nodes(module, [one.node for one in self._run.loops if one.path == module.path])
+        )
         value = self._run.loops.get(CreationPlace(module.path, now.get(module.span(loop)[0], ast.Pass())), ())
         return _relevant_loaders(module.path, _loaders_in(value))
 
@@ -340,7 +342,7 @@ class LoaderGains:
         self, module: Module, known: dict[str, dict[ast.AST, list[LoaderObject]]]
     ) -> dict[int, list[ast.AST]]:
         found: dict[int, list[ast.AST]] = {}
-        for offset, node in self._objects.now(module, list(known.get(module.path, ()))):
+        for offset, node in self._objects.remaining_nodes(module, list(known.get(module.path, ()))):
             found.setdefault(offset, []).append(node)
         return found
 
@@ -553,10 +555,10 @@ class LoaderGains:
         method = around[-2] if isinstance(outermost, ast.ClassDef) and len(around) > 1 else None
         for thing in self._run.module(place.path).cells.get(outermost.name, ()):
             if isinstance(thing, FunctionObject | ClassObject) and thing.place.node is outermost:
-                made = self._run.call_alone(thing)  # for a class, this calls its constructor
+                made = self._run.call_from_outside(thing)  # for a class, this calls its constructor
                 bound = [one for each in made if method for one in self._run.attribute_of(each, method.name)]
                 for one in bound if method and method.name != "__init__" else ():
-                    self._run.call_alone(one)
+                    self._run.call_from_outside(one)
         found = [one for one in self._run.loaders[first:] if one.place == place]
         del self._run.loaders[first:]
         return bool(found) and all(

@@ -22,8 +22,7 @@ from chirp_migrate.analysis.datasets.declared_class import (
     may_be_declarable,
 )
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET, ITERABLE_DATASET
-from chirp_migrate.analysis.objects.libraries import MAKES_ROWS, has_rows
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     AbstractObject,
     ClassObject,
     Container,
@@ -32,6 +31,7 @@ from chirp_migrate.analysis.objects.things import (
     Instance,
     LibraryName,
 )
+from chirp_migrate.analysis.objects.libraries import MAKES_ROWS, is_numeric_array
 from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
@@ -244,7 +244,9 @@ def _declared_reading(made: Instance, cls: ClassObject, decorator: str, argument
         return _UNKNOWN
     if decorator == "lists_samples":  # the attribute may contain another dataset, whose own code reads samples
         held = made.cells.get(arguments[0].strip("\"'") if arguments else "", ())
-        if not any(has_rows(one) or (isinstance(one, Container) and one.kind in ("list", "tuple")) for one in held):
+        if not any(
+            is_numeric_array(one) or (isinstance(one, Container) and one.kind in ("list", "tuple")) for one in held
+        ):
             return _UNKNOWN
     return DatasetReading(ReadingMode.AT_ONCE, f"`{cls.name}` declares its samples", cls.place)
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from chirp_migrate.analysis.objects.abstract_objects import CreationPlace
 from chirp_migrate.analysis.objects.importers import files_with_importers, module_name_without_package
 from chirp_migrate.analysis.objects.pickled import find_unpicklable_objects
 from chirp_migrate.analysis.objects.running import AbstractRun
-from chirp_migrate.analysis.objects.things import CreationPlace
 from chirp_migrate.syntax.gaps import GAP
 from chirp_migrate.syntax.project import Project
 
@@ -44,7 +44,7 @@ def find_worker_starts_at_import(project: Project, path: str) -> list[WorkerStar
     """Return where the import of a module iterates over loaders with workers, or passes them to unknown code."""
     if not project.has_file(path):
         return []
-    run = find_unpicklable_objects(project).run_of(path)
+    run = find_unpicklable_objects(project).run_for_module(path)
     run.module(path)
     return list(dict.fromkeys(_places(run, path)))
 

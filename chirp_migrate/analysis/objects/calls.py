@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 
-from chirp_migrate.analysis.objects.object_access import ObjectAccess
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     UNKNOWN,
     AbstractObject,
     AbstractScope,
@@ -27,6 +26,7 @@ from chirp_migrate.analysis.objects.things import (
     Value,
     unite_values,
 )
+from chirp_migrate.analysis.objects.object_access import ObjectAccess
 from chirp_migrate.analysis.objects.values import (
     NO_ARGUMENTS,
     NONE,
@@ -152,7 +152,7 @@ class TracedCalls(ObjectAccess):
             case FunctionObject():
                 return self._run(function, arguments, place)
             case BoundMethod(owner=owner, function=FunctionObject() as inner):
-                return self._run(inner, arguments.behind((owner,)), place)
+                return self._run(inner, arguments.with_first((owner,)), place)
             case BoundMethod(owner=owner, function=str() as name, cls=below):
                 return self._call_named(owner, name, arguments, place, below)
             case ClassObject():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chirp_migrate.analysis.objects.things import Cells, Value, unite_values
+from chirp_migrate.analysis.objects.abstract_objects import Cells, Value, unite_values
 
 __all__ = ["ALONE", "STEPS", "StepLimitReached", "VariableState"]
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from chirp_migrate.analysis.objects.things import AbstractObject, Instance, UnpicklableKind
+from chirp_migrate.analysis.objects.abstract_objects import AbstractObject, Instance, UnpicklableKind
 
 __all__ = [
     "KEEPS",
@@ -20,7 +20,7 @@ __all__ = [
     "STAYS_ROWS",
     "TRANSPARENT",
     "LibraryResult",
-    "has_rows",
+    "is_numeric_array",
     "unpicklable_kind_of_class",
     "unpicklable_part_of",
     "unpicklable_result_of_call",
@@ -141,7 +141,7 @@ _PARTS: dict[tuple[UnpicklableKind, str], dict[str, str]] = {
 
 
 @lru_cache(maxsize=4096)
-def has_rows(thing: AbstractObject) -> bool:
+def is_numeric_array(thing: AbstractObject) -> bool:
     """Return whether an object is a tensor or array of numbers."""
     return isinstance(thing, Instance) and isinstance(thing.cls, str) and MAKES_ROWS.fullmatch(thing.cls) is not None
 

@@ -7,18 +7,7 @@ import re
 from abc import ABC, abstractmethod
 
 from chirp_migrate.analysis.known_names import ACCELERATOR, DATASET, FACTORY_METHOD, HUGGING_FACE_DATASET, LOADER
-from chirp_migrate.analysis.objects.cells import VariableState
-from chirp_migrate.analysis.objects.libraries import (
-    KEEPS,
-    MAKES_ROWS,
-    PASSES_ON,
-    PLAIN_CALLABLE,
-    STAYS_ROWS,
-    has_rows,
-    unpicklable_part_of,
-    unpicklable_result_of_call,
-)
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     UNKNOWN,
     AbstractObject,
     AbstractScope,
@@ -36,6 +25,17 @@ from chirp_migrate.analysis.objects.things import (
     UnpicklableLibraryObject,
     Value,
     unite_values,
+)
+from chirp_migrate.analysis.objects.cells import VariableState
+from chirp_migrate.analysis.objects.libraries import (
+    KEEPS,
+    MAKES_ROWS,
+    PASSES_ON,
+    PLAIN_CALLABLE,
+    STAYS_ROWS,
+    is_numeric_array,
+    unpicklable_part_of,
+    unpicklable_result_of_call,
 )
 from chirp_migrate.analysis.objects.values import (
     NO_ARGUMENTS,
@@ -339,7 +339,7 @@ class LibraryCalls(VariableState, ABC):
             case Instance(cls=str() as cls) if HUGGING_FACE_DATASET.fullmatch(cls) and _GIVES_DATASET.fullmatch(name):
                 self._pass_to_unknown_code(arguments, place)
                 return (owner,)
-            case Instance() if has_rows(owner) and STAYS_ROWS.fullmatch(name):
+            case Instance() if is_numeric_array(owner) and STAYS_ROWS.fullmatch(name):
                 return (owner,)
             case Instance(cls=str() as cls) if ACCELERATOR.fullmatch(cls) and name in _PREPARE:
                 return self._prepare(arguments, place)

@@ -6,9 +6,7 @@ import ast
 from abc import abstractmethod
 
 from chirp_migrate.analysis.known_names import HUGGING_FACE_DATASET
-from chirp_migrate.analysis.objects.libraries import has_rows, unpicklable_part_of, unpicklable_result_of_call
-from chirp_migrate.analysis.objects.library_calls import LibraryCalls
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     UNKNOWN,
     AbstractObject,
     AbstractScope,
@@ -27,6 +25,8 @@ from chirp_migrate.analysis.objects.things import (
     Value,
     unite_values,
 )
+from chirp_migrate.analysis.objects.libraries import is_numeric_array, unpicklable_part_of, unpicklable_result_of_call
+from chirp_migrate.analysis.objects.library_calls import LibraryCalls
 from chirp_migrate.analysis.objects.values import NO_ARGUMENTS, Arguments, SuperResult, only_container_key
 from chirp_migrate.syntax.module import package_name
 
@@ -185,7 +185,7 @@ class ObjectAccess(LibraryCalls):
             case Instance(cls=str() as name) if HUGGING_FACE_DATASET.fullmatch(name):
                 is_sample = any(isinstance(key, Constant) and isinstance(key.value, int) for key in keys)
                 return UNKNOWN if is_sample else (thing,)  # a split, or an object treated as a split
-            case Instance() if has_rows(thing):
+            case Instance() if is_numeric_array(thing):
                 return (thing,)
             case Instance(cls=str()):
                 dataset = thing.cells.get("dataset") or thing.cells.get(0) or ()

@@ -19,11 +19,7 @@ from chirp_migrate.analysis.known_names import (
     FACTORY_FUNCTIONS,
     dataset_names,
 )
-from chirp_migrate.analysis.objects.importers import files_with_importers
-from chirp_migrate.analysis.objects.libraries import unpicklable_kind_of_class
-from chirp_migrate.analysis.objects.running import AbstractRun
-from chirp_migrate.analysis.objects.same_nodes import NodesAfterRewrite, line_and_column
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     AbstractObject,
     BoundMethod,
     ClassObject,
@@ -38,6 +34,10 @@ from chirp_migrate.analysis.objects.things import (
     UnpicklableLibraryObject,
     Value,
 )
+from chirp_migrate.analysis.objects.importers import files_with_importers
+from chirp_migrate.analysis.objects.libraries import unpicklable_kind_of_class
+from chirp_migrate.analysis.objects.nodes_after_rewrite import NodesAfterRewrite, line_and_column
+from chirp_migrate.analysis.objects.running import AbstractRun
 from chirp_migrate.analysis.objects.values import Arguments
 from chirp_migrate.syntax.module import Module, syntax_tree
 from chirp_migrate.syntax.project import Project
@@ -121,14 +121,14 @@ class UnpicklableObjects:
         self._lines: tuple[str, list[str]] = ("", [])
         paths, about = self._files_about_loading()
         for path in paths:
-            self.run.guarded(path)
+            self.run.run_main_guard(path)
             self._visit_new_objects()
         for path in paths:
             for _ in self._run_uncalled_code(path, about):
                 self._visit_new_objects()
         for cls in [one for one in self.run.classes if one.scope.is_local and one.is_dataset]:
             if cls.place.node not in self._made:
-                self.run.call_alone(cls)
+                self.run.call_from_outside(cls)
                 self._visit_new_objects()
         self.run.is_counting = False
         # If the project can be installed, its users may build further loaders.
@@ -144,16 +144,16 @@ class UnpicklableObjects:
         self._texts = {path: project.text(path) for path in self._by_path}
         self._read = {path: project.text(path) for path in paths}
 
-    def run_of(self, path: str) -> AbstractRun:
+    def run_for_module(self, path: str) -> AbstractRun:
         """Return the run of the project's modules. If the module at ``path`` was rewritten, return a run without it."""
         is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
-        return self.run if is_as_read else self.run.without(path)
+        return self.run if is_as_read else self.run.without_module(path)
 
-    def in_file(self, path: str, sort: ReportedObjectKind) -> list[UnpicklableObject]:
+    def objects_in_file(self, path: str, sort: ReportedObjectKind) -> list[UnpicklableObject]:
         """Return the objects of one sort that a file creates."""
         return [one for one in self._by_path.get(path, ()) if one.sort is sort]
 
-    def is_idle(self, path: str, name: str) -> bool:
+    def has_no_workers(self, path: str, name: str) -> bool:
         """Return whether no loader with objects of a dataset class has workers, or no loader of the project at all."""
         return (path, name) in self._idle or not (self._others_are_sent or (path, name) in self._busy)
 
@@ -170,12 +170,12 @@ class UnpicklableObjects:
                 words.setdefault(one.sort, set()).add(_word_around(tree, one.place.node))
         return {sort: frozenset(known) for sort, known in words.items()}
 
-    def places(self, module: Module, sort: ReportedObjectKind) -> Iterator[tuple[int, UnpicklableObject]]:
+    def remaining_objects(self, module: Module, sort: ReportedObjectKind) -> Iterator[tuple[int, UnpicklableObject]]:
         """Yield offset and description of each object that the rewritten module still creates."""
-        by_node = {one.place.node: one for one in self.in_file(module.path, sort)}
-        yield from ((offset, by_node[node]) for offset, node in self.now(module, list(by_node)))
+        by_node = {one.place.node: one for one in self.objects_in_file(module.path, sort)}
+        yield from ((offset, by_node[node]) for offset, node in self.remaining_nodes(module, list(by_node)))
 
-    def now(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
+    def remaining_nodes(self, module: Module, nodes: list[ast.AST]) -> Iterator[tuple[int, ast.AST]]:
         """Yield offset and original node for each of ``nodes`` that the module still contains."""
         before, now = self._read.get(module.path, module.text), module.text
         for node in nodes:
@@ -199,7 +199,7 @@ class UnpicklableObjects:
                     case FunctionObject(unwrapped=FunctionObject(place=CreationPlace(path=own, node=node))) if (
                         own == path and node not in run.called
                     ):
-                        run.call_alone(thing)
+                        run.call_from_outside(thing)
                         yield
                     case ClassObject(place=CreationPlace(path=own)) if own == path and self._may_load(thing):
                         yield from self._leftover_methods(thing, about)
@@ -256,7 +256,7 @@ class UnpicklableObjects:
         run, is_made = self.run, cls.place.node in self._made
         if cls.is_dataset:
             if not is_made:
-                run.call_alone(cls)
+                run.call_from_outside(cls)
                 yield
             return
         methods = [
@@ -271,7 +271,7 @@ class UnpicklableObjects:
         ]
         if is_made and not methods:
             return
-        objects = [one for one in run.call_alone(cls) if isinstance(one, Instance)]
+        objects = [one for one in run.call_from_outside(cls) if isinstance(one, Instance)]
         # If the limit of steps ends the constructor, the methods run on the unfinished object.
         objects = objects or [one for one in run.instances if one.cls is cls][-1:]
         yield
@@ -279,7 +279,7 @@ class UnpicklableObjects:
             if function.unwrapped.place.node not in run.called:
                 for thing in objects:
                     for method in run.attribute_of(thing, name):
-                        run.call_alone(method, Arguments(more=True))
+                        run.call_from_outside(method, Arguments(more=True))
                 yield
 
     def _is_about(self, function: FunctionObject, about: Set[str]) -> bool:
@@ -409,7 +409,7 @@ class _PickleVisitor:
             return
         if "__getstate__" in own:
             for method in self._run.attribute_of(made, "__getstate__"):
-                self.value(self._run.call_alone(method, Arguments()), f"`{cls.name}.__getstate__`", depth + 1)
+                self.value(self._run.call_from_outside(method, Arguments()), f"`{cls.name}.__getstate__`", depth + 1)
             return
         before = self._holder
         for name, value in list(made.cells.items()):

@@ -12,10 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from chirp_migrate.analysis.objects.calls import TracedCalls
-from chirp_migrate.analysis.objects.cells import ALONE, STEPS, StepLimitReached
-from chirp_migrate.analysis.objects.libraries import MODULES, TRANSPARENT, has_rows
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     UNKNOWN,
     AbstractObject,
     AbstractScope,
@@ -34,6 +31,9 @@ from chirp_migrate.analysis.objects.things import (
     Value,
     unite_values,
 )
+from chirp_migrate.analysis.objects.calls import TracedCalls
+from chirp_migrate.analysis.objects.cells import ALONE, STEPS, StepLimitReached
+from chirp_migrate.analysis.objects.libraries import MODULES, TRANSPARENT, is_numeric_array
 from chirp_migrate.analysis.objects.values import (
     NONE,
     Arguments,
@@ -105,20 +105,20 @@ class AbstractRun(TracedCalls):
                 self._block(tree.body, scope)
         return self._modules[path]
 
-    def without(self, path: str) -> AbstractRun:
+    def without_module(self, path: str) -> AbstractRun:
         """Return a run with all imported modules except the module at ``path``."""
         other = AbstractRun(self._project)
         other._modules = {name: scope for name, scope in self._modules.items() if name != path}
         return other
 
-    def guarded(self, path: str) -> None:
+    def run_main_guard(self, path: str) -> None:
         """Run the code of a module that only runs in the main script."""
         scope = self.module(path)
         for statement in self._guards.get(path, ()):
             with self._with_own_step_limit():
                 self._block(statement.body, scope)
 
-    def call_alone(self, function: AbstractObject, arguments: Arguments | None = None) -> Value:
+    def call_from_outside(self, function: AbstractObject, arguments: Arguments | None = None) -> Value:
         """Return the result of a call that no code of the project makes, by default with unknown arguments."""
         found: Value = UNKNOWN
         with self._with_own_step_limit(ALONE):
@@ -573,7 +573,9 @@ class AbstractRun(TracedCalls):
             case ast.Subscript(value=owner, slice=key):
                 if isinstance(key, ast.Slice):
                     owners = self._value(owner, scope)
-                    return tuple(one for one in owners if isinstance(one, Container) or has_rows(one)) or UNKNOWN
+                    return (
+                        tuple(one for one in owners if isinstance(one, Container) or is_numeric_array(one)) or UNKNOWN
+                    )
                 asked = self._value(key, scope)
                 return unite_values(*(self._item(one, asked, node, scope) for one in self._value(owner, scope)))
             case ast.NamedExpr(target=target, value=value):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from chirp_migrate.analysis.objects.things import (
+from chirp_migrate.analysis.objects.abstract_objects import (
     UNKNOWN,
     AbstractObject,
     AbstractScope,
@@ -73,7 +73,7 @@ class Arguments:
         """Return all values."""
         return [*self.positional, *self.keywords.values()]
 
-    def behind(self, first: Value) -> Arguments:
+    def with_first(self, first: Value) -> Arguments:
         """Return the arguments with ``first`` as additional first argument."""
         return Arguments([first, *self.positional], self.keywords, self.more)
 
