@@ -132,13 +132,13 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "a deep copy of an object that holds it",
+        "a deep copy of an object that contains it",
         LAMBDA + "copy.deepcopy(x)\n",
         ("deepcopy", "copy"),
     ),
     (
         "CHP012",
-        "a deep copy of an object that holds it",
+        "a deep copy of an object that contains it",
         FUNCTION + "copy.deepcopy(x)\n",
         ("deepcopy(x)", "deepcopy(x.state_dict())"),
     ),

@@ -191,7 +191,7 @@ def dataset_classes(module: Module, project: Project) -> Iterator[DatasetClass]:
 def pickled_attribute_values(
     module: Module, project: Project, classify: Callable[[cst.BaseExpression], Kind | None]
 ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-    """Yield :meth:`DatasetClass.stored_values` of each dataset class of a module that does not define its own pickling."""
+    """Yield :meth:`DatasetClass.stored_values` of the dataset classes of a module without their own pickling."""
     for state in dataset_classes(module, project):
         if not state.defines_pickling:
             yield from state.stored_values(classify)
