@@ -135,11 +135,17 @@ def discover_files(
 ) -> DiscoveredFiles:
     """Find the Python files and notebooks at or below ``path``, by their suffixes.
 
-    These files are excluded: files that an earlier ``apply`` added, version control, virtual environments, installed
-    packages, caches, build output, vendored code (folders called ``vendor``, ``third_party`` or similar, and ``extern``
-    and ``external`` if they contain a licence or packaging files), ``chirpid_patch`` itself, links that leave the tree,
-    Python files above 4 MiB, notebooks above 64 MiB, and files that git ignores. ``path`` itself is never excluded,
-    because the user named it.
+    These files are excluded:
+
+    - files that an earlier ``apply`` added, and ``chirpid_patch`` itself,
+    - version control, virtual environments, installed packages, caches and build output,
+    - vendored code: folders called ``vendor``, ``third_party`` or similar, and ``extern`` and ``external`` if they
+      contain a licence or packaging files,
+    - links that leave the tree,
+    - Python files above 4 MiB and notebooks above 64 MiB,
+    - files that git ignores.
+
+    ``path`` itself is never excluded, because the user named it.
 
     Args:
         path: folder of the project, or one Python file or notebook.

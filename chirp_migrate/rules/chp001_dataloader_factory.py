@@ -66,11 +66,12 @@ class DataLoaderFactory(Rule):
     - `dataset-given`: a call names its dataset, or takes its arguments from `*` or `**`.
     - `known-parameters`: a call passes no parameter twice, and at most as many positional arguments as `DataLoader`
       takes.
-    - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. These count as
-      replacements: any kind of `patch` or `setattr`, also of the module's ``__dict__``; a string that ends in
-      `module.name`; an assignment to an attribute with that name, or to an attribute of `DataLoader`, except on
-      ``self``. If code sets attributes with computed names, a call with the name as keyword or string counts, too. A
-      `patch` of PyTorch's own module does not count, because it does not affect modules that have imported the class.
+    - `not-replaced`: no file of the project replaces the name in this module, or a method of the class. Any kind of
+      `patch` or `setattr` counts as a replacement, also of the module's ``__dict__``. A string that ends in
+      `module.name` counts as one, and so does an assignment to an attribute with that name, or to an attribute of
+      `DataLoader`, except on ``self``. If code sets attributes with computed names, a call with the name as keyword or
+      string counts, too. A `patch` of PyTorch's own module does not count, because it does not affect modules that have
+      imported the class.
     - `name-not-hidden`: no function, class or comprehension around the call binds the factory's name to another object.
       Other rules require the same for the names that they write.
 
@@ -80,13 +81,13 @@ class DataLoaderFactory(Rule):
     functions show what a loader is for. The rewrite keeps all arguments. If the call sets `pin_memory`, the loader pins
     every batch. Without this argument, the loader pins only the batches that the factory allocates itself.
 
-    By default the rule only rewrites calls that gain something: docs/apply.md lists the gains. If the code stores the
+    By default the rule only rewrites calls that gain something. docs/apply.md lists the gains. If the code stores the
     class and calls it later, the rewrite needs one more condition: a call in this file passes a dataset that the loader
     can read in batches.
 
     The new code calls `get` of a configuration only where the same function, or `__init__`, has provably called this
-    `get` with a key before. Such a call may have a default: a number, None, True or False. No class of the project may
-    define a `get` or `__getattr__`, or inherit from a mapping, and no code may assign a `get`.
+    `get` with a key before. The earlier call may have a default: a number, None, True or False. No class of the project
+    may define a `get` or `__getattr__`, or inherit from a mapping, and no code may assign a `get`.
     """
 
     code = "CHP001"

@@ -68,15 +68,15 @@ class WorkerSafeAugmenter(Rule):
     - `start`: after the width, each mask draws `start = random.randint(0, size - width)`, optionally with `max(0, …)`,
       or only if `width > 0`.
     - `stretch`: after the start, each mask sets the range from `start` to `start + width`, in all rows or in all
-      columns, to `self.mask_value`, and does nothing else. If the code writes `x[:, a:b, :]`, it has unpacked the shape
-      of `x` into three names. So `x` has three axes.
+      columns, to `self.mask_value`, and does nothing else. Code that writes `x[:, a:b, :]` has unpacked the shape of
+      `x` into three names, so `x` has three axes.
     - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may assign parts of it to names that it
       uses once.
     - `usual-names`: `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual modules and
       functions in all calls of the class.
 
-    By default the rule only decorates a class if a loader may apply it to batches: the project builds a loader outside
-    tests, and at least one loader that can contain the class gains something from its migration.
+    By default the rule only decorates a class if a loader may apply it to batches. This means that the project builds a
+    loader outside tests, and at least one loader that can contain the class gains something from its migration.
     """
 
     code = "CHP003"

@@ -51,8 +51,8 @@ class DatasetWrapper(Rule):
     - `known-members`: the members are ``__getitem__``, ``__len__`` and optionally an ``__init__`` that does nothing.
       All of them are lambdas without defaults.
     - `length-of-dataset`: ``__len__`` returns ``len(dataset)`` for the dataset that ``__getitem__`` reads.
-    - `known-samples`: samples are those of ``dataset[index]``, with one or more transforms applied to x, each once. A
-      flag called ``training``, ``train`` or ``is_training`` may switch all transforms on or off.
+    - `known-samples`: each sample is the value of ``dataset[index]``, with one or more transforms applied to x, each
+      once. A flag called ``training``, ``train`` or ``is_training`` may switch all transforms on or off.
     - `plain-switches`: the code applies a transform if the transform is not None. Or the code always applies the
       transform, and the transform is not a parameter with the default None. The code does not compare the flag with
       None.
@@ -68,8 +68,9 @@ class DatasetWrapper(Rule):
       than `self`.
     - `not-copied`: no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`, `AveragedModel`,
       `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines estimators of scikit-learn, which are
-      cloned. If a file does, the dataset, and the loader that contains it, are only passed to a loader call, iterated
-      over, measured with `len`, or passed to a function of the project with only such uses, and they are not returned.
+      cloned. If a file does, the code may only use the dataset, and the loader that contains it, in these ways: it
+      passes them to a loader call, iterates over them, measures them with `len`, or passes them to a function of the
+      project that uses them only in these ways. The code does not return them.
 
     The class of the new object has another name, and the object has the attributes `dataset`, `training` and
     `transforms`. Its samples are tuples. If a sample is not a pair, reading it raises a ValueError, because it cannot

@@ -63,21 +63,21 @@ class PicklableFunction(Rule):
       `__getattr__`, and no name that Python normalises to another spelling.
     - `no-local-helper`: the lambda uses no local function, class or other lambda, because such helpers would have to
       move first.
-    - `bound-once`: each captured name gets its value on every path to the lambda. It is not deleted, not rebound by an
-      inner function and not the name of an exception. An assignment in a `with` block counts only if its context
-      managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `bound-once`: each captured name gets its value on every path to the lambda. No code deletes the name, no inner
+      function binds it again, and it is not the name of an exception. An assignment in a `with` block counts only if
+      its context managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The lambda,
       and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored in a
-      variable for the following statements of the same block, returned, or passed to a function of the project with
-      only such uses. Each iteration of a comprehension binds its variable again. If the lambda creates a generator or
-      function that reads the name, the surrounding call consumes this generator or function.
+      variable for the following statements of the same block, returned, or passed to a function of the project that
+      uses it only in these ways. Each iteration of a comprehension binds its variable again. If the lambda creates a
+      generator or function that reads the name, the surrounding call consumes this generator or function.
     - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the lambda
       runs it. In the imported module, one statement at the top level assigns the name. No file replaces the name in
       that module, or replaces a module in `sys.modules`.
     - `not-inspected`: no code uses an attribute of the lambda or passes it to `inspect`. The analysis traces the lambda
-      through all variables, attributes, containers and parameters that may hold it: no file of the project sets an
-      attribute on it, or passes it on in a way that cannot be traced. If no values are bound, no file uses it as a key
-      or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
+      through all variables, attributes, containers and parameters that may hold it. No file of the project sets an
+      attribute on it, or passes it on in a way that the analysis cannot trace. If no values are bound, no file uses it
+      as a key or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
       `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`, or checks
       for `MethodType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
       `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`, or reads the class
@@ -90,9 +90,9 @@ class PicklableFunction(Rule):
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
       also be positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file
       reads these attributes, and the function has another parameter.
-    - `not-a-method`: if values are bound, the lambda is not in the body of a class, and not bound to an object. It is
-      not assigned to an attribute of a class, or of an object that may be a class: as a method, it would get an object
-      as its first argument.
+    - `not-a-method`: if values are bound, the lambda is not in the body of a class, and not bound to an object. No code
+      assigns it to an attribute of a class, or of an object that may be a class, because a method gets an object as its
+      first argument.
     - `class-not-inspected`: a lambda that uses `self` becomes a method. Then neither the class nor a base in the
       project has a metaclass, another keyword or a decorator. Their modules contain no `__init_subclass__`, `vars`,
       `dir`, `globals`, `getmembers` or `__dict__`. Every base is known by its name. No class of the project has a
@@ -108,9 +108,9 @@ class PicklableFunction(Rule):
     with these names by `hasattr` or `getattr`.
 
     A lambda that only calls a function of the project, with constants and captured values, becomes a `partial` of that
-    function, unless other code may replace the function, or a call passes a parameter of the lambda by keyword. A
-    lambda that the module assigns to a name becomes a function with this name, unless the name may get another value.
-    Any other lambda becomes a function whose name describes what the lambda does, or what it is for.
+    function. It does not if other code may replace the function, or if a call passes a parameter of the lambda by
+    keyword. A lambda that the module assigns to a name becomes a function with this name, unless the name may get
+    another value. Any other lambda becomes a function whose name describes what the lambda does, or what it is for.
 
     By default the rule moves a lambda only if a loader that holds it may have workers, or can read whole batches after
     the rewrite. If no such loader is known, the file, or a file that it imports, must contain a loader with workers, or

@@ -54,9 +54,9 @@ class LabelScan(Rule):
     - `read-in-each-iteration`: no condition decides whether a sample is read.
     - `read-first`: before an iteration reads a sample by its index, the iteration only counts, or uses names that no
       code assigns again.
-    - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects: it
-      uses operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of PyTorch
-      and NumPy.
+    - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects. Such
+      code uses operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of
+      PyTorch and NumPy.
     - `consumed-at-once`: a generator expression is the argument of a call that consumes all of it, such as ``list`` or
       ``sum``.
     - `only-collects`: a loop only assigns, counts and appends.
@@ -66,7 +66,8 @@ class LabelScan(Rule):
       name of the module that no function declares ``global`` and no other file assigns. If the dataset is an attribute,
       only ``self.NAME = …`` in an ``__init__`` sets it, in all files, and no ``setattr`` or ``__dict__`` does. The code
       that computes the indices only calls known functions, so it does not replace the dataset either.
-    - `no-handler`: around a loop there is no ``try``, and no ``with`` except PyTorch's, tqdm's and ``open``.
+    - `no-handler`: no ``try`` contains the loop, and no ``with`` contains it except ``open`` and those of PyTorch and
+      tqdm.
     - `names-unused-later`: no code of the project reads names that the rewritten loop no longer binds, and the
       enclosing function does not call ``locals``, ``eval`` or similar functions.
     """

@@ -59,25 +59,25 @@ class LocalFunction(Rule):
       `torch.inference_mode`, and no type parameters. No code deletes its name.
     - `no-local-helper`: the function uses no other local function, class or lambda, because such helpers would have to
       move first.
-    - `bound-once`: each captured name gets its value on every path to the function. It is not deleted, not rebound by
-      an inner function and not the name of an exception. An assignment in a `with` block counts only if its context
-      managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
+    - `bound-once`: each captured name gets its value on every path to the function. No code deletes the name, no inner
+      function binds it again, and it is not the name of an exception. An assignment in a `with` block counts only if
+      its context managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
     - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The
       function, and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored
       in a variable for the following statements of the same block, returned, or passed to a function of the project
-      with only such uses. Each iteration of a comprehension binds its variable again. If the function creates a
-      generator or another function that reads the name, the surrounding call consumes it.
+      that uses it only in these ways. Each iteration of a comprehension binds its variable again. If the function
+      creates a generator or another function that reads the name, the surrounding call consumes it.
     - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the
       function runs it. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
     - `not-inspected`: no code uses an attribute of the function or passes it to `inspect`. The analysis traces the
-      function through all variables, attributes, containers and parameters that may hold it: no file of the project
-      sets an attribute on it, or passes it on in a way that cannot be traced. If no values are bound, no file uses it
-      as a key or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
-      `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`, or checks
-      for `MethodType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
-      `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`, reads the class of
-      the function (except for an error), or makes a method of it.
+      function through all variables, attributes, containers and parameters that may hold it. No file of the project
+      sets an attribute on it, or passes it on in a way that the analysis cannot trace. If no values are bound, no file
+      uses it as a key or reads its identity. No file contains `.__name__` (except of a class), `__qualname__`,
+      `__code__`, `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`,
+      or checks for `MethodType`. If values are bound, no file contains `.__doc__`, `.__annotations__`,
+      `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`,
+      reads the class of the function (except for an error), or makes a method of it.
     - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
       `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines estimators of
       scikit-learn, which are cloned. If a file does, the function has only the uses that `used-before-rebound` permits,

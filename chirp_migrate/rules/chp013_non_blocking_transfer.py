@@ -76,14 +76,15 @@ class NonBlockingTransfer(Rule):
       (``x.to.assert_called_with(…)``), or replaces the ``to`` or ``cuda`` of tensors.
     - `no-batch-encoding`: the copied object is a part of a batch, or no file of the project imports transformers.
 
-    By default the rule adds the argument only where it has an effect: a loader of the loop provably pins its batches
-    (by ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``, or because its samples are
-    in memory and the factory allocates the batches), the rewrite of the loader gains something, and the loop does not
-    wait for the copy at once. ``--all-loaders`` adds it everywhere. A review accepts or refuses the copies together
-    with the call that builds their loader.
+    By default the rule adds the argument only where the argument has an effect. A loader of the loop must provably pin
+    its batches, the rewrite of the loader must gain something, and the loop must not wait for the copy at once. A
+    loader provably pins its batches by ``pin_memory=True``, ``torch.cuda.is_available()`` or a comparison with
+    ``"cuda"``, or because its samples are in memory and the factory allocates the batches. With ``--all-loaders`` the
+    rule adds the argument everywhere. A review accepts or refuses the copies together with the call that builds their
+    loader.
 
     If a tuple assignment gets too long, the rule writes one assignment for each name, unless one of these assignments
-    reads a name that another one changes.
+    reads a name that another assignment changes.
     """
 
     code = "CHP013"

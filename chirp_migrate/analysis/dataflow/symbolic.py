@@ -396,7 +396,7 @@ class Evaluator:
     def _item(self, node: cst.BaseExpression, at: cst.BaseExpression, env: Mapping[str, Value]) -> Value:
         index, base = self.expression(at, env), self.expression(node, env)
         if isinstance(base, Tuple):
-            self._path.kept.append(base)  # the other elements of the tuple were evaluated, too
+            self._path.kept.append(base)  # the code evaluated the other elements of the tuple, too
         value = make_subscript(base, index)
         if isinstance(value, Subscript) and not isinstance(index, Const):
             self._path.items.append(value)

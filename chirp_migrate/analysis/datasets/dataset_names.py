@@ -1,8 +1,8 @@
 """Recognise expressions that are datasets, and classes that may be dataset classes.
 
-A variable counts as a dataset in four cases: a dataset class or ``random_split`` creates its value, its annotation
-names a dataset class, code in the same scope passes it to a loader or subset, or its name is typical of datasets. A
-literal, an array or a table is not a dataset, even if its name is typical.
+A variable counts as a dataset if a dataset class or ``random_split`` creates its value, or if its annotation names a
+dataset class. It also counts if code in the same scope passes it to a loader or subset, or if its name is typical of
+datasets. A literal, an array or a table is not a dataset, even if its name is typical.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ class UnpicklableObjects:
         return cls.is_dataset or self._words_of_loaders.search(self._text_of(cls.place)) is not None
 
     def _files_about_loading(self) -> tuple[list[str], set[str]]:
-        """Return the files about loading, and the names of the functions and classes in them that are about loading.
+        """Return the files about loading, and the names of their functions and classes about loading.
 
         A definition is about loading if its text contains a word for loading, or the name of another such definition. A
         file is about loading if it contains a word for loading, or if it imports from a file about loading and contains
