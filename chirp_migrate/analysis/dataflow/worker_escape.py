@@ -219,7 +219,7 @@ class WorkerFunctionPurposes:
         module = self._module
         return [
             parent
-            for one in module.variable_may_escape(name)
+            for one in module.named(name)
             if isinstance(parent := module.parents[one], cst.Attribute)
             and one is parent.attr
             and is_name(parent.value, "self")
