@@ -43,9 +43,9 @@ class WorkerSafeDatasetClass(Rule):
       ``async``, and take positional arguments without defaults.
     - `straight-line`: ``__getitem__`` and the methods that it calls consist of assignments to names, ``if`` and
       ``return``.
-    - `known-samples`: samples have one of three forms: ``((x - mean) / (std + number), y)`` for ``x, y =
-      dataset[indices[index]]``, with or without the number; ``(transform(x), y)`` for ``x, y = dataset[index]``, with
-      one transform or more; or ``samples[index]`` unchanged.
+    - `known-samples`: samples have one of three forms. The first is ``((x - mean) / (std + number), y)`` for ``x, y =
+      dataset[indices[index]]``, with or without the number. The second is ``(transform(x), y)`` for ``x, y =
+      dataset[index]``, with one transform or more. The third is ``samples[index]`` unchanged.
     - `samples-not-paths`: in ``samples[index]``, the list is not called ``paths``, ``files``, ``names``, ``urls`` or
       similar, and does not list a folder.
     - `own-state-only`: dataset, indices, mean, std, transforms, samples and the flags that switch transforms on are

@@ -46,8 +46,8 @@ class DatasetWrapper(Rule):
       base.
     - `inside-function`: the call is in a function, not in the body of a class.
     - `called-without-arguments`: the code only calls the class, without arguments. If the code assigns the class to a
-      name, the name refers to the class on every path to the calls, no other code uses the name, and the line of the
-      assignment can be removed.
+      name, the name refers to the class on every path to the calls, and no other code uses the name. The rule can
+      remove the line of the assignment.
     - `known-members`: the members are ``__getitem__``, ``__len__`` and optionally an ``__init__`` that does nothing.
       All of them are lambdas without defaults.
     - `length-of-dataset`: ``__len__`` returns ``len(dataset)`` for the dataset that ``__getitem__`` reads.
@@ -66,11 +66,11 @@ class DatasetWrapper(Rule):
     - `not-probed`: no file of the project reads an attribute `dataset`, `training` or `transforms` with `hasattr` or
       `getattr`, or in a `try` statement that handles AttributeError. No file sets such an attribute on an object other
       than `self`.
-    - `not-copied`: no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`, `AveragedModel`,
-      `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines estimators of scikit-learn, which are
-      cloned. If a file does, the code may only use the dataset, and the loader that contains it, in these ways: it
-      passes them to a loader call, iterates over them, measures them with `len`, or passes them to a function of the
-      project that uses them only in these ways. The code does not return them.
+    - `not-copied`: no file of the project copies objects deeply, or defines estimators of scikit-learn, which are
+      cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`, except of
+      `state_dict()` and `parameters()`. If a file contains such code, the project may only pass the dataset, and the
+      loader that contains it, to a loader call, iterate over them and measure them with `len`. It may also pass them to
+      a function of the project that uses them only in these ways, but it does not return them.
 
     The class of the new object has another name, and the object has the attributes `dataset`, `training` and
     `transforms`. Its samples are tuples. If a sample is not a pair, reading it raises a ValueError, because it cannot

@@ -57,20 +57,21 @@ _Made = dict[tuple[str, ...], Defined]
 class PicklableFunction(Rule):
     """Rewrites a lambda that is passed to a loader, dataset or transform, only if all these conditions hold:
 
-    - `place-independent`: the lambda contains no code whose result depends on its place: no call of `super`, `dir`,
-      `eval`, `exec`, `locals` or `vars`, no `__class__`, and no name that is private to the enclosing class. The
-      enclosing function does not call `dir`, `eval`, `exec`, `locals` or `vars` either. The module has no
+    - `place-independent`: the lambda contains no code whose result depends on its place. Such code is a call of
+      `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, or a name that is private to the enclosing class.
+      The enclosing function does not call `dir`, `eval`, `exec`, `locals` or `vars` either. The module has no
       `__getattr__`, and no name that Python normalises to another spelling.
     - `no-local-helper`: the lambda uses no local function, class or other lambda, because such helpers would have to
       move first.
     - `bound-once`: each captured name gets its value on every path to the lambda. No code deletes the name, no inner
       function binds it again, and it is not the name of an exception. An assignment in a `with` block counts only if
       its context managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
-    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The lambda,
-      and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored in a
-      variable for the following statements of the same block, returned, or passed to a function of the project that
-      uses it only in these ways. Each iteration of a comprehension binds its variable again. If the lambda creates a
-      generator or function that reads the name, the surrounding call consumes this generator or function.
+    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the lambda. The code
+      may pass the lambda, and the loader that holds it, to a loader call, iterate over them, measure them with `len`
+      and return them. It may also store them in a variable for the following statements of the same block, or pass them
+      to a function of the project that uses them only in these ways. Each iteration of a comprehension binds its
+      variable again. If the lambda creates a generator or function that reads the name, the surrounding call consumes
+      this generator or function.
     - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the lambda
       runs it. In the imported module, one statement at the top level assigns the name. No file replaces the name in
       that module, or replaces a module in `sys.modules`.
@@ -82,10 +83,10 @@ class PicklableFunction(Rule):
       for `MethodType`. If values are bound, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
       `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`, or reads the class
       of the lambda (except for an error).
-    - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
-      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines estimators of
-      scikit-learn, which are cloned. If a file does, the lambda has only the uses that `used-before-rebound` permits,
-      and is not returned.
+    - `not-copied`: if values are bound, no file of the project copies objects deeply, or defines estimators of
+      scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and
+      `pickle.dumps`, except of `state_dict()` and `parameters()`. If a file contains such code, the lambda has only the
+      uses that `used-before-rebound` permits, and is not returned.
     - `partial-available`: if values are bound, `partial` is `functools.partial` there.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
       also be positional if the function is only passed to loader calls as `collate_fn` or `worker_init_fn`, no file

@@ -50,11 +50,11 @@ _Made = dict[str, Defined]
 class LocalFunction(Rule):
     """Rewrites a local function that is passed to a loader, dataset or transform, only if all these conditions hold:
 
-    - `place-independent`: the function contains no code whose result depends on its place: no `nonlocal` name of an
-      enclosing function, no call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, no `__class__`, and no name
-      that is private to the enclosing class. The enclosing function does not call `dir`, `eval`, `exec`, `locals` or
-      `vars` either. The module has no `__getattr__`, and no name that Python normalises to another spelling. A function
-      to which values are bound is not an attribute of a class.
+    - `place-independent`: the function contains no code whose result depends on its place. Such code is a `nonlocal`
+      name of an enclosing function, a call of `super`, `dir`, `eval`, `exec`, `locals` or `vars`, `__class__`, or a
+      name that is private to the enclosing class. The enclosing function does not call `dir`, `eval`, `exec`, `locals`
+      or `vars` either. The module has no `__getattr__`, and no name that Python normalises to another spelling. A
+      function to which values are bound is not an attribute of a class.
     - `plain-definition`: the function has no decorator except `torch.no_grad`, `torch.enable_grad` and
       `torch.inference_mode`, and no type parameters. No code deletes its name.
     - `no-local-helper`: the function uses no other local function, class or lambda, because such helpers would have to
@@ -62,11 +62,12 @@ class LocalFunction(Rule):
     - `bound-once`: each captured name gets its value on every path to the function. No code deletes the name, no inner
       function binds it again, and it is not the name of an exception. An assignment in a `with` block counts only if
       its context managers are known not to swallow exceptions, and `:=` only where it is always evaluated.
-    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The
-      function, and the loader that holds it, may be passed to a loader call, iterated over, measured with `len`, stored
-      in a variable for the following statements of the same block, returned, or passed to a function of the project
-      that uses it only in these ways. Each iteration of a comprehension binds its variable again. If the function
-      creates a generator or another function that reads the name, the surrounding call consumes it.
+    - `used-before-rebound`: a captured name is never bound again, or only after the last use of the function. The code
+      may pass the function, and the loader that holds it, to a loader call, iterate over them, measure them with `len`
+      and return them. It may also store them in a variable for the following statements of the same block, or pass them
+      to a function of the project that uses them only in these ways. Each iteration of a comprehension binds its
+      variable again. If the function creates a generator or another function that reads the name, the surrounding call
+      consumes it.
     - `one-import`: if a captured name is imported, exactly one import statement binds it, and every path to the
       function runs it. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
@@ -78,10 +79,10 @@ class LocalFunction(Rule):
       or checks for `MethodType`. If values are bound, no file contains `.__doc__`, `.__annotations__`,
       `.__kwdefaults__`, `.__globals__` or `.__module__` (except of a class), checks whether an object is a `partial`,
       reads the class of the function (except for an error), or makes a method of it.
-    - `not-copied`: if values are bound, no file of the project copies objects deeply (`deepcopy`, `asdict`, `astuple`,
-      `AveragedModel`, `pickle.dumps`, except for `state_dict()` and `parameters()`) or defines estimators of
-      scikit-learn, which are cloned. If a file does, the function has only the uses that `used-before-rebound` permits,
-      and is not returned.
+    - `not-copied`: if values are bound, no file of the project copies objects deeply, or defines estimators of
+      scikit-learn, which are cloned. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and
+      `pickle.dumps`, except of `state_dict()` and `parameters()`. If a file contains such code, the function has only
+      the uses that `used-before-rebound` permits, and is not returned.
     - `partial-available`: if values are bound, `partial` is `functools.partial` there, and the function does not call
       itself.
     - `kept-signature`: a parameter whose default is evaluated at the definition is keyword-only. Such a parameter may
